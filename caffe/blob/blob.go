@@ -1,0 +1,134 @@
+// Package blob holds Blob, the N-dimensional array that flows through a net:
+// values (data) beside their gradients (diff), both float32, row-major, the
+// first axis outermost (Caffe's N×C×H×W).
+//
+// A blob's bytes lie in mem.Buffers, so that a learnable parameter can be
+// laid into one packed communication buffer (S-Caffe section 2.2, the
+// packed_comm_buffer and packed_reduce_buffer) and be sent without a copy.
+package blob
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Blob is a shaped pair of equally long float32 buffers: data and diff.
+// Memory is allocated at first use and grows, never shrinks, on Reshape.
+type Blob struct {
+	shape      []int
+	count      int
+	data, diff mem.Buffer // capacity, at least count elements once used
+}
+
+// New returns a blob of the given shape. A blob without axes is a scalar of
+// one element, as in Caffe (the shape of a loss).
+func New(shape ...int) *Blob {
+	b := &Blob{}
+	b.Reshape(shape...)
+	return b
+}
+
+// Reshape gives the blob a new shape. The contents are kept where the element
+// count does not grow past what was allocated, and undefined otherwise. It
+// panics on a negative extent: shapes from users are checked before.
+func (b *Blob) Reshape(shape ...int) {
+	n := 1
+	for _, d := range shape {
+		if d < 0 {
+			panic(fmt.Sprintf("blob: negative extent in shape %v", shape))
+		}
+		n *= d
+	}
+	b.shape = append(b.shape[:0], shape...)
+	b.count = n
+}
+
+// ReshapeLike gives b the shape of o.
+func (b *Blob) ReshapeLike(o *Blob) { b.Reshape(o.shape...) }
+
+// Shape returns the extents, outermost first. The caller must not change it.
+func (b *Blob) Shape() []int { return b.shape }
+
+// NumAxes returns the number of axes.
+func (b *Blob) NumAxes() int { return len(b.shape) }
+
+// Count returns the number of elements.
+func (b *Blob) Count() int { return b.count }
+
+// CountFrom returns the product of the extents of axes [from, to).
+func (b *Blob) CountFrom(from, to int) int {
+	n := 1
+	for _, d := range b.shape[from:to] {
+		n *= d
+	}
+	return n
+}
+
+// Axis returns the canonical index of axis i, which may count from the end
+// (-1 is the innermost), and whether there is one.
+func (b *Blob) Axis(i int) (int, bool) {
+	if i < 0 {
+		i += len(b.shape)
+	}
+	return i, i >= 0 && i < len(b.shape)
+}
+
+// Dim returns the extent of axis i, and 1 for an axis past the last: the
+// legacy N, C, H, W of a blob with fewer than four axes.
+func (b *Blob) Dim(i int) int {
+	if i >= len(b.shape) {
+		return 1
+	}
+	return b.shape[i]
+}
+
+// Data returns the values.
+func (b *Blob) Data() []float32 { return mem.Float32s(b.DataBuffer()) }
+
+// Diff returns the gradients.
+func (b *Blob) Diff() []float32 { return mem.Float32s(b.DiffBuffer()) }
+
+// DataBuffer returns the values' memory, exactly Count elements long.
+func (b *Blob) DataBuffer() mem.Buffer { return grow(&b.data, b.count) }
+
+// DiffBuffer returns the gradients' memory, exactly Count elements long.
+func (b *Blob) DiffBuffer() mem.Buffer { return grow(&b.diff, b.count) }
+
+// grow makes sure that buf holds n float32 and returns that prefix.
+func grow(buf *mem.Buffer, n int) mem.Buffer {
+	need := mem.Float32.Bytes(n)
+	if buf.Len() < need {
+		*buf = mem.Of(make([]float32, n))
+	}
+	return buf.Slice(0, need)
+}
+
+// Bind moves the blob into the given memory, each at least Count elements
+// long: the present contents are copied there, and the blob lives there from
+// now on. It is how a net packs its parameters.
+func (b *Blob) Bind(data, diff mem.Buffer) {
+	n := mem.Float32.Bytes(b.count)
+	copy(mem.Bytes(data.Slice(0, n)), mem.Bytes(b.DataBuffer()))
+	copy(mem.Bytes(diff.Slice(0, n)), mem.Bytes(b.DiffBuffer()))
+	b.data, b.diff = data.Slice(0, n), diff.Slice(0, n)
+}
+
+// ShareData makes b's values those of o, which must have as many elements.
+func (b *Blob) ShareData(o *Blob) { b.data = o.DataBuffer().Slice(0, mem.Float32.Bytes(b.count)) }
+
+// ShareDiff makes b's gradients those of o, which must have as many elements.
+func (b *Blob) ShareDiff(o *Blob) { b.diff = o.DiffBuffer().Slice(0, mem.Float32.Bytes(b.count)) }
+
+// ShapeString returns the shape and count as Caffe logs them: "100 3 32 32 (307200)".
+func (b *Blob) ShapeString() string {
+	var s strings.Builder
+	for _, d := range b.shape {
+		s.WriteString(strconv.Itoa(d))
+		s.WriteByte(' ')
+	}
+	fmt.Fprintf(&s, "(%d)", b.count)
+	return s.String()
+}

@@ -1,0 +1,104 @@
+// Package layers holds the layers a net is made of, one file a family, and
+// the registry that makes a layer from its prototxt message.
+//
+// # The contract
+//
+// A layer is made by New from its LayerParameter. The net then calls
+//
+//   - Setup once, with the bottoms in their first shape. The layer checks its
+//     parameters, the number and shapes of its bottoms, and makes its
+//     learnable parameters (Params), filled by their fillers.
+//   - Reshape after Setup and whenever a bottom's shape changed. The layer
+//     gives its tops their shapes and allocates what it needs, so that Forward
+//     and Backward allocate nothing.
+//   - Forward: reads the bottoms' Data, writes the tops' Data.
+//   - Backward: reads the tops' Diff (and any Data), writes the Diff of each
+//     bottom i with propagate[i], overwriting it, and ADDS to the Diff of each
+//     parameter (the solver clears them; several batches and layers that
+//     share a parameter accumulate).
+//
+// A top may be the same blob as a bottom (in place) where the layer says so.
+// Nothing in this package knows ranks, communicators or solvers.
+package layers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sort"
+
+	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/proto"
+)
+
+// Layer is one step of a net. See the package comment for the contract.
+type Layer interface {
+	Setup(bottom, top []*blob.Blob) error
+	Reshape(bottom, top []*blob.Blob) error
+	Forward(bottom, top []*blob.Blob) error
+	Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error
+	// Params returns the learnable parameters, weights before biases, in
+	// Caffe's order, always the same blobs after Setup.
+	Params() []*blob.Blob
+}
+
+// Loss is implemented by layers whose first top is a loss: its loss weight
+// is 1 unless loss_weight says otherwise.
+type Loss interface{ IsLoss() bool }
+
+// Bounds is how many bottoms or tops a layer takes: at least Min, at most Max
+// (no bound where Max < 0).
+type Bounds struct{ Min, Max int }
+
+// Blobs is implemented by every layer: the numbers of bottoms and tops that
+// it takes, checked by the net before Setup. InPlace says whether top[0] may
+// be bottom[0]; NoBackward[i] says that bottom i never takes a gradient
+// (labels).
+type Blobs interface {
+	Bottoms() Bounds
+	Tops() Bounds
+	InPlace() bool
+	NoBackward(bottom int) bool
+}
+
+// Env is what a layer may know of the world around it.
+type Env struct {
+	Phase proto.Phase
+	// Rand is the source of every random number of the layer: fillers and
+	// dropout. Seeded by the net from random_seed and the layer's index, so that the
+	// same seed gives the same weights whatever else is in the process.
+	Rand *rand.Rand
+	// Data opens the data sources of data layers. See caffe/data.
+	Data DataOptions
+}
+
+// Maker makes a layer from its message. It checks nothing that needs shapes.
+type Maker func(p *proto.LayerParameter, env Env) (Layer, error)
+
+var makers = map[string]Maker{}
+
+// register is called from the init of the file that defines the layer.
+func register(typ string, m Maker) {
+	if _, dup := makers[typ]; dup {
+		panic("layers: type " + typ + " registered twice")
+	}
+	makers[typ] = m
+}
+
+// New makes the layer that p describes.
+func New(p *proto.LayerParameter, env Env) (Layer, error) {
+	m, ok := makers[p.GetType()]
+	if !ok {
+		return nil, fmt.Errorf("layer %q: type %q is not supported; supported are %v", p.GetName(), p.GetType(), Types())
+	}
+	return m(p, env)
+}
+
+// Types lists the supported layer types in alphabetical order.
+func Types() []string {
+	ts := make([]string, 0, len(makers))
+	for t := range makers {
+		ts = append(ts, t)
+	}
+	sort.Strings(ts)
+	return ts
+}

@@ -1,0 +1,94 @@
+package mem
+
+import "fmt"
+
+// Datatype is the type of a buffer's elements.
+type Datatype uint8
+
+// The datatypes that every reduction supports.
+const (
+	Float32 Datatype = iota
+	Float64
+	Float16  // IEEE 754 binary16, stored as its bits
+	BFloat16 // the upper half of a Float32, stored as its bits
+	Int32
+	Int64
+	Uint8
+)
+
+// Datatypes lists every Datatype, for tests and tables.
+var Datatypes = []Datatype{Float32, Float64, Float16, BFloat16, Int32, Int64, Uint8}
+
+var datatypes = [...]struct {
+	name string
+	size int
+}{
+	Float32: {"f32", 4}, Float64: {"f64", 8}, Float16: {"f16", 2}, BFloat16: {"bf16", 2},
+	Int32: {"i32", 4}, Int64: {"i64", 8}, Uint8: {"u8", 1},
+}
+
+// Size returns the size of one element in bytes.
+func (d Datatype) Size() int { return datatypes[d].size }
+
+// Bytes returns the size of n elements in bytes.
+func (d Datatype) Bytes(n int) int { return n * datatypes[d].size }
+
+// Valid reports whether d is one of Datatypes.
+func (d Datatype) Valid() bool { return int(d) < len(datatypes) }
+
+// String returns the short name: f32, f64, f16, bf16, i32, i64, u8.
+func (d Datatype) String() string {
+	if !d.Valid() {
+		return fmt.Sprintf("datatype(%d)", uint8(d))
+	}
+	return datatypes[d].name
+}
+
+// ParseDatatype is the inverse of String.
+func ParseDatatype(s string) (Datatype, error) {
+	for _, d := range Datatypes {
+		if datatypes[d].name == s {
+			return d, nil
+		}
+	}
+	return 0, fmt.Errorf("mem: unknown datatype %q: use one of %v", s, Datatypes)
+}
+
+// Op is how two elements combine in a reduction. All are commutative; over
+// floating-point numbers Sum and Prod are not associative, so the order of
+// combination is part of the result's bits.
+type Op uint8
+
+// The reduction operators.
+const (
+	Sum Op = iota
+	Prod
+	Min
+	Max
+)
+
+// Ops lists every Op, for tests and tables.
+var Ops = []Op{Sum, Prod, Min, Max}
+
+var ops = [...]string{Sum: "sum", Prod: "prod", Min: "min", Max: "max"}
+
+// Valid reports whether o is one of Ops.
+func (o Op) Valid() bool { return int(o) < len(ops) }
+
+// String returns sum, prod, min or max.
+func (o Op) String() string {
+	if !o.Valid() {
+		return fmt.Sprintf("op(%d)", uint8(o))
+	}
+	return ops[o]
+}
+
+// ParseOp is the inverse of String.
+func ParseOp(s string) (Op, error) {
+	for _, o := range Ops {
+		if ops[o] == s {
+			return o, nil
+		}
+	}
+	return 0, fmt.Errorf("mem: unknown op %q: use one of %v", s, Ops)
+}

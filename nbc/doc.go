@@ -1,0 +1,2 @@
+// Package nbc executes schedules: the non-blocking engine.
+package nbc

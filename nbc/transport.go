@@ -1,0 +1,88 @@
+package nbc
+
+import (
+	"context"
+
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Tag is the identity of a message: what is sent, not when. Both ends derive
+// it from the collective, so that requests may be started in different orders
+// on different ranks. Together with the pair of ranks it is unique among the
+// messages in flight; messages with equal tags between one pair of ranks (the
+// same collective started again) arrive in the order they were sent.
+type Tag struct {
+	Comm     uint32 // the communicator
+	Instance uint32 // the collective on it
+	Message  uint32 // the message of its schedule
+}
+
+// Token names one operation to whoever began it. The transport hands it back
+// and does not look into it.
+type Token uint64
+
+// Completion reports that an operation ended.
+type Completion struct {
+	Token Token
+	// Data is, for an operation begun by RecvBorrow, the received bytes.
+	// They stay valid until Release.
+	Data mem.Buffer
+	// Err is why the operation failed; nil where it did not. A message of
+	// another length than the receiver asked for is an error.
+	Err error
+}
+
+// Transport moves messages between the ranks of one world. All methods but
+// Wake and Abort are called by one goroutine, locked to its OS thread: the
+// engine's. None of them blocks but Park. Operations that begin successfully
+// (nil error) are reported exactly once by Poll.
+type Transport interface {
+	Rank() int
+	Size() int
+
+	// Send begins to send src to rank to. src must stay as it is until the
+	// completion.
+	Send(tok Token, to int, tag Tag, src mem.Buffer) error
+	// Recv begins to receive exactly dst.Len() bytes from rank from into dst.
+	Recv(tok Token, from int, tag Tag, dst mem.Buffer) error
+	// RecvBorrow begins to receive n bytes from rank from into memory of the
+	// transport's choice: a staging buffer, or the sender's own memory where
+	// that can be read. The completion carries it; Release gives it back
+	// (and, where it is the sender's, completes the send).
+	RecvBorrow(tok Token, from int, tag Tag, n int) error
+	// Release gives the Data of the completion of tok back.
+	Release(tok Token)
+
+	// Poll advances everything and stores what ended in done. It returns how
+	// many; an error means that the transport as a whole failed, such as an
+	// *AbortError when another rank gave up.
+	Poll(done []Completion) (int, error)
+	// Park lets the thread rest, at most until ctx ends, until Poll may have
+	// something to report or Wake is called. It may return early.
+	Park(ctx context.Context)
+	// Wake ends a Park under way, or the next one. Any goroutine may call it.
+	Wake()
+
+	// Abort tells every other rank, as well as it can, that this one gives up and
+	// why: their Poll returns an *AbortError with this rank and the reason.
+	// Any goroutine may call it; it returns when the notice is handed over or
+	// ctx ends. Later calls do nothing.
+	Abort(ctx context.Context, reason string) error
+	// Close gives everything back. Operations under way are dropped. It may be
+	// called twice.
+	Close() error
+}
+
+// Device combines buffers. All methods are called by the engine's goroutine.
+type Device interface {
+	// Reduce begins dst[i] = a[i] ⊕ b[i]. All three are equally long; dst may
+	// be a or b. Where it reports done, the result is there already and no
+	// completion follows; otherwise Poll reports tok.
+	Reduce(tok Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (done bool, err error)
+	// Copy begins dst = src, likewise.
+	Copy(tok Token, dst, src mem.Buffer) (done bool, err error)
+	// Poll stores what ended in done and returns how many.
+	Poll(done []Completion) (int, error)
+	// Close gives the device's resources back.
+	Close() error
+}
