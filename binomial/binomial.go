@@ -1,0 +1,74 @@
+// Package binomial builds the binomial tree: log2 P rounds, in round k the
+// ranks whose distance from the root is an odd multiple of 2^k take part
+// (S-Caffe section 5, equation 1: T = log2(P) · t(b)).
+//
+//	Reduce, P = 8        round 0     round 1     round 2
+//	                     1 ▶ 0       2 ▶ 0       4 ▶ 0
+//	                     3 ▶ 2       6 ▶ 4
+//	                     5 ▶ 4
+//	                     7 ▶ 6
+//
+// It has the fewest steps of all, and the root receives the buffer log2 P
+// times: good for small buffers and many ranks. With chunks, a tree becomes a
+// pipeline too; it then saves the inner ranks' waiting, not the root's bytes.
+package binomial
+
+import "github.com/scaffe/scaffe/schedule"
+
+// Slots is how many chunks an inner rank of a reduction accumulates at a time.
+const Slots = 4
+
+// Reduce adds to b a reduction of In to the root's Out. A rank adds its
+// children's sums to its own contribution in ascending order of distance.
+func Reduce(b *schedule.Builder, p schedule.Params) {
+	chunks := p.Chunks()
+	if p.Size == 1 || len(chunks) == 0 {
+		return
+	}
+	r := p.Relative()
+	children := children(r, p.Size)
+	var ring schedule.Ring
+	if r > 0 && len(children) > 0 {
+		ring = b.Ring(Slots, chunks[0].Len, len(chunks))
+	}
+	for i, c := range chunks {
+		sum, acc := schedule.In.At(c), schedule.Out.At(c)
+		if r > 0 && len(children) > 0 {
+			acc = ring.Slot(i, c.Len)
+		}
+		for _, child := range children {
+			b.RecvReduce(p.Absolute(child), sum, acc)
+			sum = acc
+		}
+		if r > 0 {
+			b.Send(p.Absolute(parent(r)), sum)
+		}
+	}
+}
+
+// Bcast adds to b a broadcast of the root's Out to everyone's Out: the
+// reduction's tree, the farthest child first.
+func Bcast(b *schedule.Builder, p schedule.Params) {
+	r := p.Relative()
+	children := children(r, p.Size)
+	for _, c := range p.Chunks() {
+		if r > 0 {
+			b.Recv(p.Absolute(parent(r)), schedule.Out.At(c))
+		}
+		for i := len(children) - 1; i >= 0; i-- {
+			b.Send(p.Absolute(children[i]), schedule.Out.At(c))
+		}
+	}
+}
+
+// parent returns the relative rank above r > 0: r without its lowest bit.
+func parent(r int) int { return r & (r - 1) }
+
+// children returns the relative ranks below r, nearest first.
+func children(r, size int) []int {
+	var c []int
+	for bit := 1; r&bit == 0 && r+bit < size; bit <<= 1 {
+		c = append(c, r+bit)
+	}
+	return c
+}

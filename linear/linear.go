@@ -1,0 +1,37 @@
+// Package linear builds the linear algorithms: the root exchanges the whole
+// buffer with every other rank itself. P-1 steps of the whole buffer at one
+// rank; it is the dumb twin that every other builder must equal, and the best
+// choice for two ranks or next to no bytes.
+package linear
+
+import "github.com/scaffe/scaffe/schedule"
+
+// Reduce adds to b a reduction of In to the root's Out:
+// ((in0 ⊕ in1) ⊕ in2) ⊕ …, in relative ranks.
+func Reduce(b *schedule.Builder, p schedule.Params) {
+	r := p.Relative()
+	for _, c := range p.Chunks() {
+		if r > 0 {
+			b.Send(p.Root, schedule.In.At(c))
+			continue
+		}
+		sum := schedule.In.At(c)
+		for from := 1; from < p.Size; from++ {
+			b.RecvReduce(p.Absolute(from), sum, schedule.Out.At(c))
+			sum = schedule.Out.At(c)
+		}
+	}
+}
+
+// Bcast adds to b a broadcast of the root's Out to everyone's Out.
+func Bcast(b *schedule.Builder, p schedule.Params) {
+	for _, c := range p.Chunks() {
+		if p.Relative() > 0 {
+			b.Recv(p.Root, schedule.Out.At(c))
+			continue
+		}
+		for to := 1; to < p.Size; to++ {
+			b.Send(p.Absolute(to), schedule.Out.At(c))
+		}
+	}
+}

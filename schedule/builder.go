@@ -1,0 +1,143 @@
+package schedule
+
+// Builder builds the schedule of one rank op by op. Dependencies follow from
+// the ranges the ops touch (see the package comment); messages are numbered
+// in the order in which they are added, per peer and direction.
+//
+// A Builder is also a lens: On returns one onto the same schedule in which
+// ranks and buffers have other names, so that an algorithm written for ranks
+// 0..P-1 reducing In to Out serves as one level of a larger collective.
+type Builder struct {
+	plan  *plan
+	ranks []int  // name in this lens -> rank of the schedule; nil: the same
+	names [2]Ref // where In and Out of this lens lie
+}
+
+// plan is what all lenses of one schedule share.
+type plan struct {
+	Schedule
+	hazards  [2]hazards // of In and Out together, and of Scratch
+	sent     map[int]int
+	received map[int]int
+}
+
+// NewBuilder returns a builder for rank of size, with buffers of count
+// elements.
+func NewBuilder(rank, size, count int) *Builder {
+	return &Builder{
+		plan: &plan{
+			Schedule: Schedule{Rank: rank, Size: size, Count: count},
+			sent:     map[int]int{},
+			received: map[int]int{},
+		},
+		names: [2]Ref{In.At(Range{0, count}), Out.At(Range{0, count})},
+	}
+}
+
+// On returns a lens in which this lens's rank ranks[i] is called i, and the
+// ranges in and out of this lens's buffers are called In and Out.
+func (b *Builder) On(ranks []int, in, out Ref) *Builder {
+	mapped := make([]int, len(ranks))
+	for i, r := range ranks {
+		mapped[i] = b.rank(r)
+	}
+	return &Builder{plan: b.plan, ranks: mapped, names: [2]Ref{b.ref(in), b.ref(out)}}
+}
+
+// Reserve returns n fresh elements of Scratch.
+func (b *Builder) Reserve(n int) Ref {
+	r := Scratch.At(Range{b.plan.Scratch, n})
+	b.plan.Scratch += n
+	return r
+}
+
+// Send adds: send src to rank to.
+func (b *Builder) Send(to int, src Ref) {
+	to = b.rank(to)
+	b.add(Op{Kind: Send, Peer: to, Msg: next(b.plan.sent, to), Src: b.ref(src)})
+}
+
+// Recv adds: receive from rank from into dst.
+func (b *Builder) Recv(from int, dst Ref) {
+	from = b.rank(from)
+	b.add(Op{Kind: Recv, Peer: from, Msg: next(b.plan.received, from), Dst: b.ref(dst)})
+}
+
+// RecvReduce adds: receive m from rank from and store dst = m ⊕ src.
+func (b *Builder) RecvReduce(from int, src, dst Ref) {
+	from = b.rank(from)
+	b.add(Op{Kind: RecvReduce, Peer: from, Msg: next(b.plan.received, from), Src: b.ref(src), Dst: b.ref(dst)})
+}
+
+// Copy adds: dst = src. Copying a range onto itself adds nothing.
+func (b *Builder) Copy(src, dst Ref) {
+	if src, dst = b.ref(src), b.ref(dst); src != dst {
+		b.add(Op{Kind: Copy, Peer: -1, Src: src, Dst: dst})
+	}
+}
+
+// Schedule returns what was built. The builder must not be used afterwards.
+func (b *Builder) Schedule() *Schedule { return &b.plan.Schedule }
+
+func (b *Builder) add(op Op) {
+	id := len(b.plan.Ops)
+	if op.Reads() {
+		op.Deps = b.hazards(op.Src).read(op.Src.Range, id, op.Deps)
+	}
+	if op.Writes() {
+		op.Deps = b.hazards(op.Dst).write(op.Dst.Range, id, op.Deps)
+	}
+	b.plan.Ops = append(b.plan.Ops, op)
+}
+
+// hazards returns the access history of r's buffer. In and Out have one in
+// common, since they may be the same memory.
+func (b *Builder) hazards(r Ref) *hazards {
+	if r.Buf == Scratch {
+		return &b.plan.hazards[1]
+	}
+	return &b.plan.hazards[0]
+}
+
+func (b *Builder) rank(name int) int {
+	if b.ranks == nil {
+		return name
+	}
+	return b.ranks[name]
+}
+
+// ref translates a range of the lens's buffers into one of the schedule's.
+func (b *Builder) ref(r Ref) Ref {
+	if r.Buf == Scratch {
+		return r // reserved from the schedule itself
+	}
+	base := b.names[r.Buf]
+	return base.Buf.At(Range{base.Off + r.Off, r.Len})
+}
+
+func next(count map[int]int, peer int) int {
+	n := count[peer]
+	count[peer]++
+	return n
+}
+
+// Ring is a ring of equally long slots in Scratch, for partial results on
+// their way through a rank. Reusing a slot waits, by the hazard rule, until
+// its last contents have been sent.
+type Ring struct {
+	at    Ref
+	slots int
+	size  int
+}
+
+// Ring reserves slots of size elements each, never more of them than are
+// needed for n uses.
+func (b *Builder) Ring(slots, size, n int) Ring {
+	slots = min(slots, n)
+	return Ring{at: b.Reserve(slots * size), slots: slots, size: size}
+}
+
+// Slot returns the first n elements of the slot for the i-th use.
+func (r Ring) Slot(i, n int) Ref {
+	return Scratch.At(Range{r.at.Off + i%r.slots*r.size, n})
+}

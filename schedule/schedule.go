@@ -1,0 +1,124 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Kind is what an op does.
+type Kind uint8
+
+const (
+	// Send sends Src to Peer.
+	Send Kind = iota
+	// Recv receives a message from Peer into Dst.
+	Recv
+	// RecvReduce receives a message m from Peer and stores Dst = m ⊕ Src.
+	RecvReduce
+	// Copy stores Dst = Src.
+	Copy
+)
+
+// Buffer names one of a rank's three buffers.
+type Buffer uint8
+
+const (
+	// In is the rank's contribution. A schedule never writes it.
+	In Buffer = iota
+	// Out is the result, Count elements. It may be the same memory as In
+	// (MPI_IN_PLACE): every schedule orders its ops as if it were.
+	Out
+	// Scratch is memory of Schedule.Scratch elements, private to the
+	// execution, with undefined contents at the start.
+	Scratch
+)
+
+// Range is Len elements from Off on.
+type Range struct{ Off, Len int }
+
+// End returns the first element past the range.
+func (r Range) End() int { return r.Off + r.Len }
+
+// Overlaps reports whether r and o share an element.
+func (r Range) Overlaps(o Range) bool {
+	return r.Len > 0 && o.Len > 0 && r.Off < o.End() && o.Off < r.End()
+}
+
+// Ref is a range of a named buffer.
+type Ref struct {
+	Buf Buffer
+	Range
+}
+
+// At returns the range c of buffer b.
+func (b Buffer) At(c Range) Ref { return Ref{Buf: b, Range: c} }
+
+// Op is one operation of a rank. Which fields count depends on Kind.
+type Op struct {
+	Kind Kind
+	// Peer is the rank sent to or received from.
+	Peer int
+	// Msg numbers the messages from one rank to another within a schedule,
+	// from 0. Both ends number alike, so (sender, receiver, Msg) is the
+	// message's identity; no call order is involved.
+	Msg int
+	// Src is read by Send, Copy, and RecvReduce (the local operand).
+	Src Ref
+	// Dst is written by Recv, RecvReduce and Copy.
+	Dst Ref
+	// Deps are the ops that must have completed before this one starts:
+	// indices into Schedule.Ops, all smaller than this op's own.
+	Deps []int
+}
+
+// Reads reports whether the op reads Src.
+func (o *Op) Reads() bool { return o.Kind != Recv }
+
+// Writes reports whether the op writes Dst.
+func (o *Op) Writes() bool { return o.Kind != Send }
+
+// Receives reports whether the op takes a message from Peer.
+func (o *Op) Receives() bool { return o.Kind == Recv || o.Kind == RecvReduce }
+
+// Len returns how many elements the op moves.
+func (o *Op) Len() int {
+	if o.Kind == Send {
+		return o.Src.Len
+	}
+	return o.Dst.Len
+}
+
+// Schedule is what one rank does in one collective.
+type Schedule struct {
+	Rank, Size int
+	// Count is the length of In and Out in elements.
+	Count int
+	// Scratch is the length of Scratch in elements.
+	Scratch int
+	Ops     []Op
+}
+
+// Remap returns the schedule for the communicator in which this schedule's
+// rank i is called ranks[i], of size ranks. Its ops' dependencies are shared
+// with s.
+func (s *Schedule) Remap(ranks []int, size int) (*Schedule, error) {
+	if len(ranks) != s.Size {
+		return nil, fmt.Errorf("schedule: remap of %d ranks given %d names", s.Size, len(ranks))
+	}
+	seen := make(map[int]bool, len(ranks))
+	for i, r := range ranks {
+		if r < 0 || r >= size || seen[r] {
+			return nil, fmt.Errorf("schedule: remap of rank %d to %d, which is taken or not in [0,%d)", i, r, size)
+		}
+		seen[r] = true
+	}
+	m := *s
+	m.Rank, m.Size = ranks[s.Rank], size
+	m.Ops = slices.Clone(s.Ops)
+	for i := range m.Ops {
+		if m.Ops[i].Kind != Copy {
+			m.Ops[i].Peer = ranks[m.Ops[i].Peer]
+		}
+	}
+	return &m, nil
+}
