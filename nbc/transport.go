@@ -2,6 +2,7 @@ package nbc
 
 import (
 	"context"
+	"time"
 
 	"github.com/scaffe/scaffe/mem"
 )
@@ -57,9 +58,12 @@ type Transport interface {
 	// many; an error means that the transport as a whole failed, such as an
 	// *AbortError when another rank gave up.
 	Poll(done []Completion) (int, error)
-	// Park lets the thread rest, at most until ctx ends, until Poll may have
-	// something to report or Wake is called. It may return early.
-	Park(ctx context.Context)
+	// Park lets the thread rest, for d at most, until Poll may have something
+	// to report or Wake is called. It may return early. With operations under
+	// way, a transport that cannot be notified backs off from call to call
+	// (spin, yield, sleep), so that ranks which share cores do not fight; with
+	// none it waits for Wake alone.
+	Park(d time.Duration)
 	// Wake ends a Park under way, or the next one. Any goroutine may call it.
 	Wake()
 

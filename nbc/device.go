@@ -1,0 +1,23 @@
+package nbc
+
+import (
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// cpu is the Device over the CPU's kernels: every operation is done when the
+// call returns.
+type cpu struct{ k *kernels.CPU }
+
+// CPU returns the device that combines host memory on the calling thread.
+func CPU(k *kernels.CPU) Device { return cpu{k} }
+
+func (c cpu) Reduce(_ Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
+	return true, c.k.Reduce(dt, op, dst, a, b)
+}
+
+func (c cpu) Copy(_ Token, dst, src mem.Buffer) (bool, error) { return true, c.k.Copy(dst, src) }
+
+func (c cpu) Poll([]Completion) (int, error) { return 0, nil }
+
+func (c cpu) Close() error { return nil }

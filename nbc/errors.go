@@ -1,0 +1,61 @@
+package nbc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ErrClosed is what requests of a closed engine end with.
+var ErrClosed = errors.New("nbc: the engine is closed")
+
+// AbortError says that another rank gave up, and why it did.
+type AbortError struct {
+	Rank   int    // the rank that gave up
+	Reason string // in its words
+}
+
+// Error returns the rank and its reason.
+func (e *AbortError) Error() string {
+	return fmt.Sprintf("rank %d gave up: %s", e.Rank, e.Reason)
+}
+
+// Edge is something a rank waits for from another: the edge that blocks a
+// collective.
+type Edge struct {
+	Rank    int    // who waits
+	Request string // in what, such as reduce#812
+	Op      string // for what: "chunk 7", with the direction
+	Peer    int    // from or to whom
+	Sending bool
+}
+
+// String returns the edge as a sentence: "rank 5 waits for chunk 7 of
+// reduce#812 from rank 4".
+func (e Edge) String() string {
+	if e.Sending {
+		return fmt.Sprintf("rank %d waits for rank %d to take %s of %s", e.Rank, e.Peer, e.Op, e.Request)
+	}
+	return fmt.Sprintf("rank %d waits for %s of %s from rank %d", e.Rank, e.Op, e.Request, e.Peer)
+}
+
+// DeadlineError says that a collective did not end within its deadline, and
+// which edges blocked it on this rank.
+type DeadlineError struct {
+	Request  string
+	Deadline time.Duration
+	Edges    []Edge
+}
+
+// Error names the request, the deadline and the blocking edges.
+func (e *DeadlineError) Error() string {
+	var edges []string
+	for _, edge := range e.Edges {
+		edges = append(edges, edge.String())
+	}
+	if len(edges) == 0 {
+		edges = append(edges, "nothing is in flight on this rank")
+	}
+	return fmt.Sprintf("%s did not end within %v: %s", e.Request, e.Deadline, strings.Join(edges, "; "))
+}
