@@ -144,43 +144,48 @@ func sqrt(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 // sgd: h = rate·g + m·h; w -= h.
 func (r *Rule) sgd(s Step, w, g, h, _ []float32) {
 	g, h = g[:len(w)], h[:len(w)]
-	for i := range w {
-		d := gradient(s, r.l1, w[i], g[i])
-		h[i] = float32(s.Rate*d) + float32(r.momentum*h[i])
-		w[i] -= h[i]
+	rate, m, l1 := s.Rate, r.momentum, r.l1
+	for i, x := range w {
+		v := float32(rate*gradient(s, l1, x, g[i])) + float32(m*h[i])
+		h[i] = v
+		w[i] = x - v
 	}
 }
 
 // nesterov: h' = rate·g + m·h; w -= (1+m)·h' − m·h.
 func (r *Rule) nesterov(s Step, w, g, h, _ []float32) {
 	g, h = g[:len(w)], h[:len(w)]
-	m, m1 := r.momentum, 1+r.momentum
-	for i := range w {
-		d := gradient(s, r.l1, w[i], g[i])
-		old := h[i]
-		h[i] = float32(s.Rate*d) + float32(m*old)
-		w[i] -= float32(m1*h[i]) - float32(m*old)
+	rate, m, m1, l1 := s.Rate, r.momentum, 1+r.momentum, r.l1
+	for i, x := range w {
+		old := float32(m * h[i])
+		v := float32(rate*gradient(s, l1, x, g[i])) + old
+		h[i] = v
+		w[i] = x - (float32(m1*v) - old)
 	}
 }
 
 // adaGrad: h += g²; w -= rate · g / (√h + δ).
 func (r *Rule) adaGrad(s Step, w, g, h, _ []float32) {
 	g, h = g[:len(w)], h[:len(w)]
-	for i := range w {
-		d := gradient(s, r.l1, w[i], g[i])
-		h[i] += float32(d * d)
-		w[i] -= float32(s.Rate * (d / (sqrt(h[i]) + r.delta)))
+	rate, delta, l1 := s.Rate, r.delta, r.l1
+	for i, x := range w {
+		d := gradient(s, l1, x, g[i])
+		v := h[i] + float32(d*d)
+		h[i] = v
+		w[i] = x - float32(rate*(d/(sqrt(v)+delta)))
 	}
 }
 
 // rmsProp: h = (1−ρ)·g² + ρ·h; w -= rate · g / (√h + δ), ρ being rms_decay.
 func (r *Rule) rmsProp(s Step, w, g, h, _ []float32) {
 	g, h = g[:len(w)], h[:len(w)]
+	rate, delta, l1 := s.Rate, r.delta, r.l1
 	rho, rho1 := r.rmsDecay, 1-r.rmsDecay
-	for i := range w {
-		d := gradient(s, r.l1, w[i], g[i])
-		h[i] = float32(rho1*float32(d*d)) + float32(rho*h[i])
-		w[i] -= float32(s.Rate * (d / (sqrt(h[i]) + r.delta)))
+	for i, x := range w {
+		d := gradient(s, l1, x, g[i])
+		v := float32(rho1*float32(d*d)) + float32(rho*h[i])
+		h[i] = v
+		w[i] = x - float32(rate*(d/(sqrt(v)+delta)))
 	}
 }
 
@@ -188,13 +193,15 @@ func (r *Rule) rmsProp(s Step, w, g, h, _ []float32) {
 // u₂ = (1−m)·u² + m·u₂; w -= rate · u.
 func (r *Rule) adaDelta(s Step, w, g, h, u2 []float32) {
 	g, h, u2 = g[:len(w)], h[:len(w)], u2[:len(w)]
+	rate, delta, l1 := s.Rate, r.delta, r.l1
 	m, m1 := r.momentum, 1-r.momentum
-	for i := range w {
-		d := gradient(s, r.l1, w[i], g[i])
-		h[i] = float32(m1*float32(d*d)) + float32(m*h[i])
-		u := float32(d * sqrt((u2[i]+r.delta)/(h[i]+r.delta)))
+	for i, x := range w {
+		d := gradient(s, l1, x, g[i])
+		v := float32(m1*float32(d*d)) + float32(m*h[i])
+		u := float32(d * sqrt((u2[i]+delta)/(v+delta)))
+		h[i] = v
 		u2[i] = float32(m1*float32(u*u)) + float32(m*u2[i])
-		w[i] -= float32(s.Rate * u)
+		w[i] = x - float32(rate*u)
 	}
 }
 
@@ -203,14 +210,15 @@ func (r *Rule) adaDelta(s Step, w, g, h, u2 []float32) {
 func (r *Rule) adam(s Step, w, g, h, v []float32) {
 	g, h, v = g[:len(w)], h[:len(w)], v[:len(w)]
 	t := float64(s.Iter + 1)
-	b1, b2 := r.momentum, r.momentum2
+	b1, b2, delta, l1 := r.momentum, r.momentum2, r.delta, r.l1
 	c1, c2 := 1-b1, 1-b2
 	rate := s.Rate * float32(math.Sqrt(1-math.Pow(float64(b2), t))/(1-math.Pow(float64(b1), t)))
-	for i := range w {
-		d := gradient(s, r.l1, w[i], g[i])
-		h[i] = float32(c1*d) + float32(b1*h[i])
-		v[i] = float32(c2*float32(d*d)) + float32(b2*v[i])
-		w[i] -= float32(rate * (h[i] / (sqrt(v[i]) + r.delta)))
+	for i, x := range w {
+		d := gradient(s, l1, x, g[i])
+		first := float32(c1*d) + float32(b1*h[i])
+		second := float32(c2*float32(d*d)) + float32(b2*v[i])
+		h[i], v[i] = first, second
+		w[i] = x - float32(rate*(first/(sqrt(second)+delta)))
 	}
 }
 
