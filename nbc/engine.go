@@ -1,0 +1,404 @@
+package nbc
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// DefaultDeadline bounds a collective where nobody says otherwise.
+const DefaultDeadline = 2 * time.Minute
+
+// Options of an engine; the zero value is good.
+type Options struct {
+	// Deadline bounds every execution of every request; 0 means
+	// DefaultDeadline. A collective that outlasts it fails the engine, since
+	// its peers cannot be trusted to be there any more.
+	Deadline time.Duration
+}
+
+// Engine executes requests: one goroutine, locked to its OS thread, that
+// makes every call to the transport and the device (S-Caffe section 4.2, the
+// helper thread).
+type Engine struct {
+	opts      Options
+	transport Transport
+	device    Device
+	scratch   scratch
+	rank      int
+	size      int
+
+	mu       sync.Mutex
+	starts   []*Request // submitted, not yet seen by the loop
+	calls    []call
+	closing  bool
+	err      error         // why the engine failed, sticky
+	pending  atomic.Bool   // starts, calls or closing hold something new
+	finished chan struct{} // closed when the loop has ended
+
+	// What follows belongs to the loop.
+	active []*Request // by slot; nil where free
+	inUse  int
+	taken  []*Request
+	done   [64]Completion
+	failed error
+}
+
+type call struct {
+	f      func() error
+	result chan error
+}
+
+// Start starts an engine: open is called on the goroutine and OS thread that
+// makes all later calls to the transport, as MPI libraries want it.
+func Start(open func() (Transport, error), device Device, opts Options) (*Engine, error) {
+	if opts.Deadline == 0 {
+		opts.Deadline = DefaultDeadline
+	}
+	e := &Engine{opts: opts, device: device, finished: make(chan struct{})}
+	opened := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(e.finished)
+		t, err := open()
+		if err != nil {
+			opened <- err
+			return
+		}
+		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
+		opened <- nil
+		e.loop()
+	}()
+	if err := <-opened; err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Rank returns this engine's rank, Size the number of ranks of its transport.
+func (e *Engine) Rank() int { return e.rank }
+
+// Size returns the number of ranks.
+func (e *Engine) Size() int { return e.size }
+
+// Do runs f on the engine's thread, between messages, and returns what it
+// returns. Set-up code that must talk to MPI itself uses it; nothing
+// progresses meanwhile.
+func (e *Engine) Do(f func() error) error {
+	c := call{f, make(chan error, 1)}
+	e.mu.Lock()
+	if e.closing {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.calls = append(e.calls, c)
+	e.mu.Unlock()
+	e.wake()
+	return <-c.result
+}
+
+// Err returns why the engine failed, nil while it works.
+func (e *Engine) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// Blocked returns what this rank waits for at the moment.
+func (e *Engine) Blocked() []Edge {
+	var edges []Edge
+	_ = e.Do(func() error {
+		edges = e.edges()
+		return nil
+	})
+	return edges
+}
+
+// Abort ends every request here and on all other ranks, which learn the
+// reason. It returns when the notice is handed over or ctx ends.
+func (e *Engine) Abort(ctx context.Context, reason string) error {
+	_ = e.Do(func() error {
+		e.fail(&AbortError{Rank: e.rank, Reason: reason})
+		return nil
+	})
+	return e.transport.Abort(ctx, reason)
+}
+
+// Close ends the engine; requests under way end with ErrClosed. It may be
+// called twice.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closing = true
+	e.mu.Unlock()
+	e.wake()
+	<-e.finished
+	return nil
+}
+
+func (e *Engine) wake() {
+	e.pending.Store(true)
+	e.transport.Wake()
+}
+
+// submit hands a request to the loop.
+func (e *Engine) submit(r *Request) error {
+	e.mu.Lock()
+	err := e.err
+	if e.closing {
+		err = ErrClosed
+	}
+	if err == nil {
+		e.starts = append(e.starts, r)
+	}
+	e.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("%s cannot start: %w", r.bind.Name, err)
+		r.end(err)
+		return err
+	}
+	e.wake()
+	return nil
+}
+
+// loop is the progress loop.
+func (e *Engine) loop() {
+	for turn := 0; ; turn++ {
+		if e.pending.Load() && !e.takeNew() {
+			break
+		}
+		moved := e.progress()
+		if !moved || turn%256 == 0 {
+			e.checkDeadlines()
+		}
+		if !moved && !e.pending.Load() {
+			e.transport.Park(e.rest())
+		}
+	}
+	e.fail(ErrClosed)
+	_ = e.transport.Close()
+	_ = e.device.Close()
+	e.scratch.close()
+}
+
+// takeNew takes what was submitted since the last call, and reports whether
+// the loop is to go on.
+func (e *Engine) takeNew() bool {
+	e.pending.Store(false)
+	e.mu.Lock()
+	e.taken, e.starts = e.starts, e.taken[:0]
+	calls := e.calls
+	e.calls = nil
+	closing := e.closing
+	e.mu.Unlock()
+	for _, r := range e.taken {
+		e.admit(r)
+	}
+	for _, c := range calls {
+		c.result <- c.f()
+	}
+	return !closing
+}
+
+// admit gives r a slot and makes its first ops ready.
+func (e *Engine) admit(r *Request) {
+	if e.failed != nil {
+		r.end(e.failed)
+		return
+	}
+	slot := slices.Index(e.active, nil)
+	if slot < 0 {
+		slot = len(e.active)
+		e.active = append(e.active, nil)
+	}
+	e.active[slot] = r
+	e.inUse++
+	r.slot = uint32(slot)
+	r.reset(time.Now())
+}
+
+// progress posts what is ready and takes what has ended; it reports whether
+// there was anything.
+func (e *Engine) progress() bool {
+	moved := false
+	for _, r := range e.active {
+		if r != nil && r.head < len(r.queue) {
+			moved = true
+			e.post(r)
+		}
+	}
+	n, err := e.transport.Poll(e.done[:])
+	if err != nil {
+		e.fail(err)
+		return false
+	}
+	for _, c := range e.done[:n] {
+		e.received(c)
+	}
+	m, err := e.device.Poll(e.done[:])
+	if err != nil {
+		e.fail(err)
+		return false
+	}
+	for _, c := range e.done[:m] {
+		e.combined(c)
+	}
+	return moved || n+m > 0
+}
+
+// post begins the ready ops of r.
+func (e *Engine) post(r *Request) {
+	for r.head < len(r.queue) && e.failed == nil {
+		i := r.queue[r.head]
+		r.head++
+		r.state[i] = opPosted
+		if done, err := e.begin(r, i); err != nil {
+			op := &r.plan.schedule.Ops[i]
+			e.fail(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
+		} else if done {
+			e.complete(r, i)
+		}
+	}
+}
+
+// begin begins op i of r and reports whether it is done already.
+func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
+	op := &r.plan.schedule.Ops[i]
+	tok := Token(r.slot)<<32 | Token(i)
+	if op.Kind == schedule.Copy {
+		return e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
+	}
+	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg)}
+	peer := r.peer(op.Peer)
+	switch op.Kind {
+	case schedule.Send:
+		return false, e.transport.Send(tok, peer, tag, r.bytes(op.Src))
+	case schedule.Recv:
+		return false, e.transport.Recv(tok, peer, tag, r.bytes(op.Dst))
+	case schedule.RecvReduce:
+		return false, e.transport.RecvBorrow(tok, peer, tag, r.bind.Datatype.Bytes(op.Dst.Len))
+	}
+	return false, fmt.Errorf("unknown op kind %v", op.Kind)
+}
+
+// received takes a completion from the transport.
+func (e *Engine) received(c Completion) {
+	r, i := e.lookup(c.Token)
+	if r == nil {
+		return // of a request that has failed
+	}
+	op := &r.plan.schedule.Ops[i]
+	err := c.Err
+	done := true
+	if err == nil && op.Kind == schedule.RecvReduce {
+		done, err = e.device.Reduce(c.Token, r.bind.Datatype, r.bind.Op, r.bytes(op.Dst), c.Data, r.bytes(op.Src))
+		if done {
+			e.transport.Release(c.Token)
+		}
+	}
+	if err != nil {
+		e.fail(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
+		return
+	}
+	if done {
+		e.complete(r, i)
+	}
+}
+
+// combined takes a completion from the device.
+func (e *Engine) combined(c Completion) {
+	r, i := e.lookup(c.Token)
+	if r == nil {
+		return
+	}
+	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce {
+		e.transport.Release(c.Token)
+	}
+	if c.Err != nil {
+		e.fail(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, &r.plan.schedule.Ops[i], c.Err))
+		return
+	}
+	e.complete(r, i)
+}
+
+func (e *Engine) lookup(tok Token) (*Request, int32) {
+	slot := int(tok >> 32)
+	if e.failed != nil || slot >= len(e.active) || e.active[slot] == nil {
+		return nil, 0
+	}
+	return e.active[slot], int32(uint32(tok))
+}
+
+// complete marks op i of r done, and r with its last op.
+func (e *Engine) complete(r *Request, i int32) {
+	r.complete(i)
+	if r.left == 0 {
+		e.active[r.slot] = nil
+		e.inUse--
+		r.end(nil)
+	}
+}
+
+// fail ends every request with err; the engine starts no more.
+func (e *Engine) fail(err error) {
+	if e.failed != nil {
+		return
+	}
+	e.failed = err
+	e.mu.Lock()
+	e.err = err
+	e.mu.Unlock()
+	for slot, r := range e.active {
+		if r != nil {
+			e.active[slot] = nil
+			r.end(fmt.Errorf("%s failed: %w", r.bind.Name, err))
+		}
+	}
+	e.inUse = 0
+}
+
+// checkDeadlines fails the engine where a request outlasted its deadline, and
+// tells the other ranks.
+func (e *Engine) checkDeadlines() {
+	if e.inUse == 0 {
+		return
+	}
+	now := time.Now()
+	for _, r := range e.active {
+		if r == nil || now.Sub(r.started) < r.bind.Deadline {
+			continue
+		}
+		err := &DeadlineError{Request: r.bind.Name, Deadline: r.bind.Deadline, Edges: r.edges(e.rank)}
+		e.fail(err)
+		go func() { // the loop must go on polling for the notice to leave
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = e.transport.Abort(ctx, err.Error())
+		}()
+		return
+	}
+}
+
+// rest returns how long the loop may sleep when nothing moves.
+func (e *Engine) rest() time.Duration {
+	if e.inUse == 0 && e.failed == nil {
+		return time.Hour
+	}
+	return 20 * time.Millisecond
+}
+
+func (e *Engine) edges() []Edge {
+	var edges []Edge
+	for _, r := range e.active {
+		if r != nil {
+			edges = append(edges, r.edges(e.rank)...)
+		}
+	}
+	return edges
+}

@@ -1,0 +1,206 @@
+package nbc
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// Binding says what a plan is executed on.
+type Binding struct {
+	// Name names the collective in errors, such as "reduce#812".
+	Name string
+	// In and Out hold the schedule's Count elements each, and may be the same
+	// buffer. One that the schedule does not touch may be empty.
+	In, Out  mem.Buffer
+	Datatype mem.Datatype
+	Op       mem.Op
+	// Comm and Instance identify the collective: no two requests in flight
+	// may share both, and all ranks must agree on them.
+	Comm, Instance uint32
+	// Ranks maps the schedule's ranks to the transport's; nil: the same.
+	Ranks []int
+	// Deadline bounds one execution; 0 means the engine's.
+	Deadline time.Duration
+}
+
+// Request is one collective on one rank, bound to its buffers: started any
+// number of times, one execution at a time.
+type Request struct {
+	engine  *Engine
+	plan    *Plan
+	bind    Binding
+	buffers [3]mem.Buffer // by schedule.Buffer
+
+	active atomic.Bool
+	done   chan struct{} // holds a token while the last execution has ended
+	err    error         // why it failed; read after taking the token
+
+	// What follows belongs to the engine's goroutine.
+	slot    uint32
+	state   []int32 // per op: how many ops it still waits for, or one of the states below
+	queue   []int32 // ops in the order in which they became ready
+	head    int
+	left    int // ops not completed
+	started time.Time
+}
+
+const (
+	opPosted int32 = -1 // handed to the transport or device
+	opDone   int32 = -2
+)
+
+// Prepare binds plan to buffers. The request must be closed.
+func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
+	s := plan.schedule
+	need := b.Datatype.Bytes(s.Count)
+	uses := [3]bool{}
+	for i := range s.Ops {
+		op := &s.Ops[i]
+		uses[op.Src.Buf] = uses[op.Src.Buf] || op.Reads()
+		uses[op.Dst.Buf] = uses[op.Dst.Buf] || op.Writes()
+	}
+	for buf, given := range map[schedule.Buffer]mem.Buffer{schedule.In: b.In, schedule.Out: b.Out} {
+		if uses[buf] && given.Len() < need {
+			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.Name, buf, given.Len(), s.Count, b.Datatype, need)
+		}
+	}
+	if b.Deadline == 0 {
+		b.Deadline = e.opts.Deadline
+	}
+	r := &Request{
+		engine:  e,
+		plan:    plan,
+		bind:    b,
+		buffers: [3]mem.Buffer{b.In, b.Out, e.scratch.get(b.Datatype.Bytes(s.Scratch))},
+		done:    make(chan struct{}, 1),
+		state:   make([]int32, len(s.Ops)),
+		queue:   make([]int32, 0, len(s.Ops)),
+	}
+	r.done <- struct{}{}
+	return r, nil
+}
+
+// Start begins an execution. The buffers belong to the request until it ends.
+func (r *Request) Start() error {
+	if !r.active.CompareAndSwap(false, true) {
+		return fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.bind.Name)
+	}
+	<-r.done
+	r.err = nil
+	if len(r.plan.schedule.Ops) == 0 { // a single rank, or no elements
+		r.end(nil)
+		return nil
+	}
+	return r.engine.submit(r)
+}
+
+// Test reports whether the execution has ended, and how.
+func (r *Request) Test() (bool, error) {
+	select {
+	case <-r.done:
+		err := r.err
+		r.done <- struct{}{}
+		return true, err
+	default:
+		return false, nil
+	}
+}
+
+// Wait waits until the execution has ended, and says how. It ends without
+// that when ctx does; the execution then still goes on, within its deadline,
+// and its buffers are still in use.
+func (r *Request) Wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		err := r.err
+		r.done <- struct{}{}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("nbc: gave up waiting for %s: %w", r.bind.Name, context.Cause(ctx))
+	}
+}
+
+// Close gives the request's scratch memory back. A request in flight must be
+// waited for first; where that failed the engine has failed as a whole, and
+// the memory stays its own.
+func (r *Request) Close() {
+	if !r.active.Load() && r.buffers[schedule.Scratch].Len() > 0 {
+		if r.err == nil { // otherwise messages may still arrive
+			r.engine.scratch.put(r.buffers[schedule.Scratch])
+		}
+		r.buffers[schedule.Scratch] = mem.Buffer{}
+	}
+}
+
+// end finishes the execution.
+func (r *Request) end(err error) {
+	r.err = err
+	r.active.Store(false)
+	r.done <- struct{}{}
+}
+
+// reset prepares the op states for an execution.
+func (r *Request) reset(now time.Time) {
+	copy(r.state, r.plan.waits)
+	r.queue, r.head = r.queue[:0], 0
+	r.left = len(r.state)
+	r.started = now
+	for i, waits := range r.state {
+		if waits == 0 {
+			r.queue = append(r.queue, int32(i))
+		}
+	}
+}
+
+// complete marks op i done and queues what waited for it alone.
+func (r *Request) complete(i int32) {
+	r.state[i] = opDone
+	r.left--
+	for _, j := range r.plan.waiting(i) {
+		if r.state[j]--; r.state[j] == 0 {
+			r.queue = append(r.queue, j)
+		}
+	}
+}
+
+// bytes returns the memory that ref names.
+func (r *Request) bytes(ref schedule.Ref) mem.Buffer {
+	dt := r.bind.Datatype
+	return r.buffers[ref.Buf].Slice(dt.Bytes(ref.Off), dt.Bytes(ref.Len))
+}
+
+func (r *Request) peer(rank int) int {
+	if r.bind.Ranks == nil {
+		return rank
+	}
+	return r.bind.Ranks[rank]
+}
+
+// edges returns what the request waits for: per peer and direction the first
+// message in flight.
+func (r *Request) edges(me int) []Edge {
+	type key struct {
+		peer    int
+		sending bool
+	}
+	seen := map[key]bool{}
+	var edges []Edge
+	for i, st := range r.state {
+		op := &r.plan.schedule.Ops[i]
+		k := key{op.Peer, op.Kind == schedule.Send}
+		if st != opPosted || op.Kind == schedule.Copy || seen[k] {
+			continue
+		}
+		seen[k] = true
+		edges = append(edges, Edge{
+			Rank: me, Request: r.bind.Name, Op: fmt.Sprintf("chunk %d", op.Msg),
+			Peer: r.peer(op.Peer), Sending: k.sending,
+		})
+	}
+	return edges
+}
