@@ -1,0 +1,167 @@
+package collectives
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/scaffe/scaffe/binomial"
+	"github.com/scaffe/scaffe/chain"
+	"github.com/scaffe/scaffe/linear"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// DefaultChunk is the pipeline unit in bytes of a level that names none.
+const DefaultChunk = 256 << 10
+
+// Spec says how a collective is done: one algorithm a level, lowest level
+// first. Its text form is used wherever people meet it, in flags, tables,
+// logs and benchmark rows:
+//
+//	binomial                          one level
+//	chain:8/binomial                  chains of 8, their heads in a tree (S-Caffe's CB-8)
+//	chain:4,chunk=512K/chain:4/chain  three levels
+//
+// The lowest level groups as many consecutive ranks, counted from the root,
+// as its size says; the first of each group, its leader, goes on to the next
+// level. The last level has no size: it takes all who are left.
+type Spec struct{ Levels []Level }
+
+// Level is one level of a Spec.
+type Level struct {
+	Algorithm string // a key of the table below
+	Size      int    // ranks a group; 0 at the last level: all
+	Chunk     int    // pipeline unit in bytes; 0: DefaultChunk
+}
+
+// algorithm is a family of builders, for the two directions of a tree.
+type algorithm struct {
+	reduce, bcast func(*schedule.Builder, schedule.Params)
+}
+
+var algorithms = map[string]algorithm{
+	"linear":   {linear.Reduce, linear.Bcast},
+	"chain":    {chain.Reduce, chain.Bcast},
+	"binomial": {binomial.Reduce, binomial.Bcast},
+}
+
+// Algorithms lists the names that a level may have.
+func Algorithms() []string {
+	var names []string
+	for n := range algorithms {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// paperName matches S-Caffe's names of section 6.5: CB-8 is chains of 8 below
+// a binomial tree, CC-8 chains of 8 below a chain.
+var paperName = regexp.MustCompile(`^(?i)c([bc])-(\d+)$`)
+
+// ParseSpec reads the text form of a Spec.
+func ParseSpec(text string) (Spec, error) {
+	fail := func(format string, args ...any) (Spec, error) {
+		return Spec{}, fmt.Errorf("algorithm spec %q: %s", text, fmt.Sprintf(format, args...))
+	}
+	if m := paperName.FindStringSubmatch(text); m != nil {
+		upper := map[string]string{"b": "binomial", "c": "chain"}[strings.ToLower(m[1])]
+		return ParseSpec("chain:" + m[2] + "/" + upper)
+	}
+	var s Spec
+	parts := strings.Split(text, "/")
+	for i, part := range parts {
+		l, err := parseLevel(part)
+		if err != nil {
+			return fail("level %d: %v", i, err)
+		}
+		last := i == len(parts)-1
+		switch {
+		case !last && l.Size == 0:
+			return fail("level %d (%s) needs a group size, as in %s:8: only the last level takes all ranks", i, part, l.Algorithm)
+		case last && l.Size != 0:
+			return fail("the last level (%s) takes all ranks that are left and has no size; write %s, or add a level above it", part, l.Algorithm)
+		}
+		s.Levels = append(s.Levels, l)
+	}
+	return s, nil
+}
+
+func parseLevel(text string) (Level, error) {
+	head, options, _ := strings.Cut(text, ",")
+	name, size, sized := strings.Cut(head, ":")
+	if _, ok := algorithms[name]; !ok {
+		return Level{}, fmt.Errorf("unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", name, strings.Join(Algorithms(), ", "))
+	}
+	l := Level{Algorithm: name}
+	if sized {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 || n > 1<<20 {
+			return Level{}, fmt.Errorf("group size %q of %s is not a number from 1 on", size, name)
+		}
+		l.Size = n
+	}
+	for options != "" {
+		var option string
+		option, options, _ = strings.Cut(options, ",")
+		key, value, _ := strings.Cut(option, "=")
+		if key != "chunk" {
+			return Level{}, fmt.Errorf("unknown option %q of %s: the option is chunk=BYTES", key, name)
+		}
+		n, err := ParseBytes(value)
+		if err != nil || n < 1 {
+			return Level{}, fmt.Errorf("chunk %q of %s is not a size such as 65536, 512K or 1M", value, name)
+		}
+		l.Chunk = n
+	}
+	return l, nil
+}
+
+// String returns the text form, which ParseSpec reads back.
+func (s Spec) String() string {
+	var b strings.Builder
+	for i, l := range s.Levels {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		b.WriteString(l.Algorithm)
+		if l.Size > 0 {
+			fmt.Fprintf(&b, ":%d", l.Size)
+		}
+		if l.Chunk > 0 {
+			b.WriteString(",chunk=" + FormatBytes(l.Chunk))
+		}
+	}
+	return b.String()
+}
+
+// ParseBytes reads a size in bytes with an optional binary suffix K, M or G.
+func ParseBytes(s string) (int, error) {
+	shift := 0
+	if n := len(s); n > 0 {
+		shift = map[byte]int{'K': 10, 'k': 10, 'M': 20, 'm': 20, 'G': 30, 'g': 30}[s[n-1]]
+		if shift > 0 {
+			s = s[:n-1]
+		}
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > 1<<(62-shift) {
+		return 0, fmt.Errorf("%q is not a size in bytes such as 65536, 512K or 1M", s)
+	}
+	return n << shift, nil
+}
+
+// FormatBytes is the inverse of ParseBytes, with the largest suffix that is exact.
+func FormatBytes(n int) string {
+	for _, u := range []struct {
+		shift  int
+		suffix string
+	}{{30, "G"}, {20, "M"}, {10, "K"}} {
+		if n > 0 && n%(1<<u.shift) == 0 {
+			return strconv.Itoa(n>>u.shift) + u.suffix
+		}
+	}
+	return strconv.Itoa(n)
+}
