@@ -22,7 +22,7 @@ const Slots = 4
 // children's sums to its own contribution in ascending order of distance.
 func Reduce(b *schedule.Builder, p schedule.Params) {
 	chunks := p.Chunks()
-	if p.Size == 1 || len(chunks) == 0 {
+	if len(chunks) == 0 {
 		return
 	}
 	r := p.Relative()
@@ -40,8 +40,11 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 			b.RecvReduce(p.Absolute(child), sum, acc)
 			sum = acc
 		}
-		if r > 0 {
+		switch {
+		case r > 0:
 			b.Send(p.Absolute(parent(r)), sum)
+		case p.Size == 1:
+			b.Copy(sum, acc)
 		}
 	}
 }

@@ -23,17 +23,21 @@ const Slots = 4
 // result depend on the ranks' order alone: in0 ⊕ (in1 ⊕ (… ⊕ inP-1)).
 func Reduce(b *schedule.Builder, p schedule.Params) {
 	chunks := p.Chunks()
-	if p.Size == 1 || len(chunks) == 0 {
+	if len(chunks) == 0 {
 		return
 	}
 	r, last := p.Relative(), p.Size-1
 	toHead, fromTail := p.Absolute(r+p.Size-1), p.Absolute(r+1)
-	switch r {
-	case 0:
+	switch {
+	case p.Size == 1:
+		for _, c := range chunks {
+			b.Copy(schedule.In.At(c), schedule.Out.At(c))
+		}
+	case r == 0:
 		for _, c := range chunks {
 			b.RecvReduce(fromTail, schedule.In.At(c), schedule.Out.At(c))
 		}
-	case last:
+	case r == last:
 		for _, c := range chunks {
 			b.Send(toHead, schedule.In.At(c))
 		}

@@ -112,13 +112,21 @@ func (s *Schedule) Remap(ranks []int, size int) (*Schedule, error) {
 		}
 		seen[r] = true
 	}
+	if s.Rank < 0 || s.Rank >= s.Size {
+		return nil, fmt.Errorf("schedule: remap of the schedule of rank %d of %d", s.Rank, s.Size)
+	}
 	m := *s
 	m.Rank, m.Size = ranks[s.Rank], size
 	m.Ops = slices.Clone(s.Ops)
 	for i := range m.Ops {
-		if m.Ops[i].Kind != Copy {
-			m.Ops[i].Peer = ranks[m.Ops[i].Peer]
+		if m.Ops[i].Kind == Copy {
+			continue
 		}
+		peer := m.Ops[i].Peer
+		if peer < 0 || peer >= s.Size {
+			return nil, fmt.Errorf("schedule: remap of op %d, whose peer %d is not in [0,%d)", i, peer, s.Size)
+		}
+		m.Ops[i].Peer = ranks[peer]
 	}
 	return &m, nil
 }

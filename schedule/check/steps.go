@@ -1,0 +1,153 @@
+package check
+
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// Steps returns the length of the critical path of all, one schedule per rank
+// in the order of ranks, in the step model of S-Caffe section 5.
+//
+// One message takes one step, whatever its length; in a step, a rank sends at
+// most one message and receives at most one, both at once (one full-duplex
+// port). An op can take part once the ops it waits for have completed in
+// earlier steps; copies take no time. Among what it could do, a rank prefers
+// what comes first in its program: of two ranks, neither has an exchange with
+// the other that both would rather have made.
+//
+// Schedules that do not match or that get stuck are an error, but no proof is
+// made that they are right.
+func Steps(all []*schedule.Schedule) (int, error) {
+	if err := shape(all); err != nil {
+		return 0, err
+	}
+	j, err := join(all)
+	if err != nil {
+		return 0, err
+	}
+	w := newWalk(j)
+	steps := 0
+	for {
+		done := w.step()
+		if len(done) == 0 {
+			break
+		}
+		steps++
+		for _, send := range done {
+			w.complete(send)
+			w.complete(j.peer[send])
+		}
+	}
+	if w.left > 0 {
+		if _, err := j.order(); err != nil {
+			return 0, err
+		}
+		return 0, fail(Deadlock, -1, "%d ops never start", w.left)
+	}
+	return steps, nil
+}
+
+// walk is the state of a run in steps.
+type walk struct {
+	*joint
+	waits []int32   // op -> how many ops it still waits for
+	next  [][]int32 // op -> the ops that wait for it
+	ready [][]int32 // rank -> the sends that could go, both ends, in program order
+	taken []int32   // rank -> the send it has agreed to receive in this step, -1: none
+	left  int       // ops not completed
+}
+
+func newWalk(j *joint) *walk {
+	n := len(j.rank)
+	w := &walk{
+		joint: j,
+		waits: make([]int32, n),
+		next:  make([][]int32, n),
+		ready: make([][]int32, len(j.all)),
+		taken: make([]int32, len(j.all)),
+		left:  n,
+	}
+	for op := range int32(n) {
+		deps := j.op(op).Deps
+		w.waits[op] = int32(len(deps))
+		for _, d := range deps {
+			d := j.base[j.rank[op]] + int32(d)
+			w.next[d] = append(w.next[d], op)
+		}
+	}
+	for op := range int32(n) {
+		if len(j.op(op).Deps) == 0 {
+			w.eligible(op)
+		}
+	}
+	return w
+}
+
+// eligible notes that op waits for nothing any more.
+func (w *walk) eligible(op int32) {
+	peer := w.peer[op]
+	if peer < 0 {
+		w.complete(op)
+		return
+	}
+	if w.waits[peer] > 0 {
+		return
+	}
+	send := op
+	if w.op(op).Kind != schedule.Send {
+		send = peer
+	}
+	sends := &w.ready[w.rank[send]]
+	if i, found := slices.BinarySearch(*sends, send); !found {
+		*sends = slices.Insert(*sends, i, send)
+	}
+}
+
+func (w *walk) complete(op int32) {
+	w.left--
+	for _, n := range w.next[op] {
+		if w.waits[n]--; w.waits[n] == 0 {
+			w.eligible(n)
+		}
+	}
+}
+
+// step chooses the messages of one step and takes them off the ready ones:
+// the stable matching of Gale and Shapley. Ranks offer their sends in program
+// order, and a receiver keeps the offer that comes first in its own.
+func (w *walk) step() []int32 {
+	offers := make([]int, len(w.all)) // rank -> how many of its sends were refused
+	for r := range w.taken {
+		w.taken[r] = -1
+	}
+	for r := range w.all {
+		for sender := r; sender >= 0; {
+			if offers[sender] == len(w.ready[sender]) {
+				break // nobody takes anything from it in this step
+			}
+			send := w.ready[sender][offers[sender]]
+			recv := w.peer[send]
+			taken := &w.taken[w.rank[recv]]
+			if *taken >= 0 && w.peer[*taken] < recv {
+				offers[sender]++
+				continue
+			}
+			*taken, send = send, *taken
+			if sender = -1; send >= 0 {
+				sender = int(w.rank[send])
+				offers[sender]++
+			}
+		}
+	}
+	var done []int32
+	for _, send := range w.taken {
+		if send >= 0 {
+			sends := &w.ready[w.rank[send]]
+			i, _ := slices.BinarySearch(*sends, send)
+			*sends = slices.Delete(*sends, i, i+1)
+			done = append(done, send)
+		}
+	}
+	return done
+}
