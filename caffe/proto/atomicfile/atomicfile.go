@@ -1,0 +1,103 @@
+// Package atomicfile writes a file so that its name always stands for either
+// the whole old contents or the whole new ones, whatever happens on the way: a
+// full disk, an error, a killed process, a machine that loses power.
+//
+// The bytes go to a temporary file in the same directory, are synced, the file
+// is renamed onto its name, and the directory is synced. On any error the
+// temporary file is removed. A process killed on the way leaves at most a file
+// named ".NAME.*.tmp", which nothing reads and anyone may delete.
+//
+// The file system stands behind FS, so that package errorfs can inject faults
+// beneath the same code.
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+)
+
+// FS is what an atomic write needs of a file system.
+type FS interface {
+	// Create makes a file that must not exist yet.
+	Create(path string) (File, error)
+	Rename(from, to string) error
+	Remove(path string) error
+	// SyncDir makes the names in a directory durable.
+	SyncDir(dir string) error
+}
+
+// File is an open file of an FS.
+type File interface {
+	io.Writer
+	Sync() error
+	Close() error
+}
+
+// OS is the file system of the operating system.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+func (osFS) Create(path string) (File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (osFS) Remove(path string) error { return os.Remove(path) }
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Write puts data into the file at path through fs (nil is OS). On an error
+// the name still stands for what it stood for before, except that a failed
+// sync of the directory, after the rename, leaves the new contents in place
+// though not surely durable; the error then says so.
+func Write(fs FS, path string, data []byte) error {
+	if fs == nil {
+		fs = OS
+	}
+	dir, base := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	temp := filepath.Join(dir, fmt.Sprintf(".%s.%016x.tmp", base, rand.Uint64()))
+	if err := fill(fs, temp, data); err != nil {
+		return fmt.Errorf("write %s: %w (what stood there before is untouched)", path, err)
+	}
+	if err := fs.Rename(temp, path); err != nil {
+		return fmt.Errorf("write %s: %w (what stood there before is untouched)", path, errors.Join(err, fs.Remove(temp)))
+	}
+	if err := fs.SyncDir(dir); err != nil {
+		return fmt.Errorf("write %s: the file is in place, but may not survive a crash: %w", path, err)
+	}
+	return nil
+}
+
+// fill makes the temporary file, and removes it if that fails.
+func fill(fs FS, temp string, data []byte) error {
+	f, err := fs.Create(temp)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return errors.Join(err, fs.Remove(temp))
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package proto
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/protocolbuffers/txtpbfmt/ast"
+	"github.com/protocolbuffers/txtpbfmt/parser"
+)
+
+// Pos is a place in a text file. Lines and columns (in bytes) count from 1; a
+// Pos without a line stands for the whole file.
+type Pos struct {
+	File      string
+	Line, Col int
+}
+
+// String gives the place as compilers print it: file:line:column.
+func (p Pos) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+}
+
+// Error is something wrong at a place in a text file.
+type Error struct {
+	Pos Pos
+	Err error
+}
+
+// Error gives "file:line:column: message".
+func (e *Error) Error() string {
+	if p := e.Pos.String(); p != "" {
+		return p + ": " + e.Err.Error()
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns what is wrong, without the place.
+func (e *Error) Unwrap() error { return e.Err }
+
+func errorAt(p Pos, format string, args ...any) error {
+	return &Error{p, fmt.Errorf(format, args...)}
+}
+
+// byLine joins errors in the order of their places.
+func byLine(errs []error) error {
+	line := func(err error) int {
+		var e *Error
+		if errors.As(err, &e) {
+			return e.Pos.Line
+		}
+		return 0
+	}
+	sort.SliceStable(errs, func(i, j int) bool { return line(errs[i]) < line(errs[j]) })
+	return errors.Join(errs...)
+}
+
+// node is one field of a text file with its place. The elements of a list
+// ("dim: [1, 2]") are nodes of their own.
+type node struct {
+	name  string
+	value string // of a scalar, as written, without quotes
+	pos   Pos
+	kids  []*node
+}
+
+// maxNesting bounds what the recursive parsers see. Caffe's messages nest six deep.
+const maxNesting = 200
+
+// errNesting is what is wrong with a file that nests deeper.
+var errNesting = fmt.Errorf("braces nest more than %d deep", maxNesting)
+
+// parseTree reads the places of all fields of a file. It checks no names.
+func parseTree(file string, text []byte) (root *node, err error) {
+	root = &node{pos: Pos{File: file}}
+	if nesting(text) > maxNesting {
+		return root, errNesting
+	}
+	// The parser is a formatter's, not built for hostile input.
+	defer func() {
+		if r := recover(); r != nil {
+			root, err = &node{pos: Pos{File: file}}, fmt.Errorf("cannot be read: %v", r)
+		}
+	}()
+	// It takes orders from comments, some of which make it skip text. They are
+	// made harmless in a copy of the same length.
+	copied := bytes.ReplaceAll(text, []byte("txtpbfmt:"), []byte("txtpbfmt "))
+	nodes, err := parser.Parse(bytes.Clone(copied))
+	if err != nil {
+		return root, err
+	}
+	b := builder{file: file, text: text}
+	for i, c := range text {
+		if c == '\n' {
+			b.ends = append(b.ends, i)
+		}
+	}
+	root.kids = b.build(nodes, "")
+	return root, nil
+}
+
+// nesting returns a bound on how deep the braces of a text nest.
+func nesting(text []byte) int {
+	depth, deepest := 0, 0
+	for _, c := range text {
+		switch c {
+		case '{', '<', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', '>', ']':
+			depth = max(depth-1, 0)
+		}
+	}
+	return deepest
+}
+
+// builder makes nodes from the formatter's tree.
+type builder struct {
+	file string
+	text []byte
+	ends []int // offsets of line ends
+}
+
+// build makes nodes; elements of a list have no name of their own and take that given.
+func (b *builder) build(nodes []*ast.Node, listName string) []*node {
+	var out []*node
+	for _, n := range nodes {
+		name := n.Name
+		if name == "" {
+			name = listName
+		}
+		pos := b.place(n)
+		switch {
+		case n.Name == "" && n.Children == nil && len(n.Values) == 0: // a comment
+		case n.ChildrenAsList:
+			out = append(out, b.build(n.Children, n.Name)...)
+		case n.Children != nil:
+			out = append(out, &node{name: name, pos: pos, kids: b.build(n.Children, "")})
+		case n.ValuesAsList:
+			for _, v := range n.Values {
+				out = append(out, &node{name: name, value: unquote(v.Value), pos: pos})
+			}
+		default:
+			out = append(out, &node{name: name, value: joinValues(n.Values), pos: pos})
+		}
+	}
+	return out
+}
+
+// joinValues concatenates the strings of a value that is written in pieces.
+func joinValues(vs []*ast.Value) string {
+	var s strings.Builder
+	for _, v := range vs {
+		s.WriteString(unquote(v.Value))
+	}
+	return s.String()
+}
+
+func unquote(s string) string {
+	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+// place finds the first byte of a field's name: the formatter's own positions
+// are those of the comments and blanks before it.
+func (b *builder) place(n *ast.Node) Pos {
+	i := int(n.Start.Byte)
+	for i < len(b.text) {
+		switch c := b.text[i]; {
+		case c == '#':
+			end := bytes.IndexByte(b.text[i:], '\n')
+			if end < 0 {
+				end = len(b.text) - i
+			}
+			i += end
+		case strings.IndexByte(" \t\r\n,;", c) >= 0:
+			i++
+		default:
+			return b.at(i)
+		}
+	}
+	return b.at(min(int(n.Start.Byte), len(b.text)))
+}
+
+func (b *builder) at(offset int) Pos {
+	line := sort.SearchInts(b.ends, offset)
+	start := 0
+	if line > 0 {
+		start = b.ends[line-1] + 1
+	}
+	return Pos{b.file, line + 1, offset - start + 1}
+}
+
+// all returns the fields of that name, in order.
+func (n *node) all(name string) []*node {
+	var out []*node
+	if n == nil {
+		return nil
+	}
+	for _, k := range n.kids {
+		if k.name == name {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// find follows a path of field names, each with an index if repeated
+// ("param[1]"), as far as it goes, and returns the last node it found.
+func (n *node) find(path ...string) *node {
+	for _, step := range path {
+		name, index := step, 0
+		if open := strings.IndexByte(step, '['); open >= 0 && strings.HasSuffix(step, "]") {
+			name = step[:open]
+			index, _ = strconv.Atoi(step[open+1 : len(step)-1])
+		}
+		ks := n.all(name)
+		if index < 0 || index >= len(ks) {
+			return n
+		}
+		n = ks[index]
+	}
+	return n
+}
+
+// first returns the value of the first field of that name.
+func (n *node) first(name string) string {
+	if ks := n.all(name); len(ks) > 0 {
+		return ks[0].value
+	}
+	return ""
+}

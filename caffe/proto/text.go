@@ -1,0 +1,294 @@
+package proto
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/prototext"
+	pb "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// NetFile is a net with the place of each of its layers and fields.
+type NetFile struct {
+	// Path is the file's name as given; it stands before every error.
+	Path string
+	// Net is the net, with the old forms that Caffe still takes replaced by
+	// today's: input, input_shape and input_dim by an Input layer. Whoever
+	// changes Net.Layer loses the places of the layers.
+	Net *NetParameter
+
+	root   *node
+	layers []*node // beside Net.Layer; empty where places are not known
+}
+
+// SolverFile is a solver with the place of each of its fields.
+type SolverFile struct {
+	// Path is the file's name as given; it stands before every error.
+	Path string
+	// Solver is what the file says, with solver_type replaced by type.
+	Solver *SolverParameter
+
+	root *node
+}
+
+// ReadNet reads a net in text form and checks that scaffe supports all of it.
+// The error lists everything that is wrong, each with file, line and column.
+func ReadNet(path string) (*NetFile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read net: %w", err)
+	}
+	f, err := ParseNet(path, text)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Validate()
+}
+
+// ParseNet reads a net from text. The name stands before errors. It does not
+// ask whether scaffe supports what it read: see Validate.
+func ParseNet(name string, text []byte) (*NetFile, error) {
+	net := &NetParameter{}
+	root, err := parseText(name, text, net)
+	if err != nil {
+		return nil, err
+	}
+	return newNetFile(name, net, root)
+}
+
+// NewNetFile wraps a net that does not come from a file. Its layers have no
+// lines; errors begin with name.
+func NewNetFile(name string, net *NetParameter) (*NetFile, error) {
+	return newNetFile(name, pb.Clone(net).(*NetParameter), &node{pos: Pos{File: name}})
+}
+
+func newNetFile(name string, net *NetParameter, root *node) (*NetFile, error) {
+	f := &NetFile{Path: name, Net: net, root: root, layers: root.all("layer")}
+	if len(f.layers) != len(net.GetLayer()) {
+		f.layers = nil
+	}
+	return f, f.upgrade()
+}
+
+// ReadSolver reads a solver in text form and checks that scaffe supports all
+// of it. As in Caffe, a missing snapshot_prefix is the file's own path without
+// its extension, and one that is a directory gets the file's name within it.
+func ReadSolver(path string, options ...SolverOption) (*SolverFile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read solver: %w", err)
+	}
+	f, err := ParseSolver(path, text, options...)
+	if err != nil {
+		return nil, err
+	}
+	f.setSnapshotPrefix()
+	return f, f.Validate()
+}
+
+// ParseSolver reads a solver from text. The name stands before errors. It does
+// not ask whether scaffe supports what it read: see Validate.
+func ParseSolver(name string, text []byte, options ...SolverOption) (*SolverFile, error) {
+	s := &SolverParameter{}
+	root, err := parseText(name, text, s)
+	if err != nil {
+		return nil, err
+	}
+	f := &SolverFile{Path: name, Solver: s, root: root}
+	for _, o := range options {
+		o(f)
+	}
+	return f, f.upgrade()
+}
+
+// LayerPos returns the place of layer i of Net, or of a field in it: the path
+// goes from the layer inward, with an index where a field is repeated, as in
+// LayerPos(3, "param[1]", "lr_mult"). A field that is not set has the place of
+// the innermost message that is.
+func (f *NetFile) LayerPos(i int, path ...string) Pos {
+	if i < 0 || i >= len(f.layers) {
+		return Pos{File: f.Path}
+	}
+	return f.layers[i].find(path...).pos
+}
+
+// FieldPos returns the place of a field of the net itself, as LayerPos does.
+func (f *NetFile) FieldPos(path ...string) Pos { return f.root.find(path...).pos }
+
+// LayerError returns an error about layer i, at the place of the given field.
+func (f *NetFile) LayerError(i int, path []string, format string, args ...any) error {
+	return errorAt(f.LayerPos(i, path...), "layer %q: "+format, append([]any{f.Net.GetLayer()[i].GetName()}, args...)...)
+}
+
+// FieldPos returns the place of a field of the solver, as NetFile.LayerPos does.
+func (f *SolverFile) FieldPos(path ...string) Pos { return f.root.find(path...).pos }
+
+// parseText reads a message and the tree of its places, and explains what is
+// wrong with more than the parser's words.
+func parseText(file string, text []byte, m pb.Message) (*node, error) {
+	root, treeErr := parseTree(file, text)
+	if errors.Is(treeErr, errNesting) {
+		return nil, errorAt(Pos{File: file}, "%v", treeErr)
+	}
+	if treeErr == nil {
+		if errs := checkNames(root, m.ProtoReflect().Descriptor(), ""); len(errs) > 0 {
+			return nil, byLine(errs)
+		}
+	}
+	if err := (prototext.UnmarshalOptions{RecursionLimit: maxNesting}).Unmarshal(text, m); err != nil {
+		return nil, translate(root, err)
+	}
+	// Where only the tree fails, the file is right and places are not known.
+	return root, nil
+}
+
+// placed takes the parser's errors apart. The blank after "proto:" may be a no-break space.
+var placed = regexp.MustCompile(`^proto:[\s\x{a0}]*(syntax error )?\(line (\d+):(\d+)\): ([\s\S]*)$`)
+
+// translate gives one of the parser's errors its file and layer.
+func translate(root *node, err error) error {
+	m := placed.FindStringSubmatch(err.Error())
+	if m == nil {
+		text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+		return errorAt(root.pos, "%s", text)
+	}
+	line, _ := strconv.Atoi(m[2])
+	col, _ := strconv.Atoi(m[3])
+	msg := m[4]
+	if m[1] != "" {
+		msg = "syntax error: " + msg
+	}
+	return errorAt(Pos{root.pos.File, line, col}, "%s%s", msg, root.around(line))
+}
+
+// around names the layer that stands at a line, as " in layer NAME".
+func (n *node) around(line int) string {
+	var last *node
+	for _, k := range n.kids {
+		if k.pos.Line <= line {
+			last = k
+		}
+	}
+	if last == nil || last.name != "layer" {
+		return ""
+	}
+	return fmt.Sprintf(" in layer %q", last.first("name"))
+}
+
+// checkNames holds all field and enum names under n against a message's
+// descriptor. The context is what errors say about where n is.
+func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []error {
+	var errs []error
+	refusedV1 := false
+	for _, k := range n.kids {
+		fd := d.Fields().ByName(protoreflect.Name(k.name))
+		switch {
+		case fd == nil:
+			errs = append(errs, errorAt(k.pos, "unknown field %q%s%s", k.name, context, fieldHint(k.name, d)))
+		case fd.FullName() == "caffe.NetParameter.layers":
+			if !refusedV1 {
+				errs = append(errs, errorAt(k.pos, "%s", v1Text))
+			}
+			refusedV1 = true
+		case fd.Message() != nil:
+			errs = append(errs, checkNames(k, fd.Message(), inside(k, fd, context))...)
+		case fd.Enum() != nil && len(k.kids) == 0:
+			errs = append(errs, checkEnum(k, fd, context)...)
+		}
+	}
+	return errs
+}
+
+// v1Text says what to do with a net that is written in the form of 2014.
+const v1Text = `"layers" is the old form of a net (V1LayerParameter), which scaffe does not read: ` +
+	`turn the file into today's form with Caffe's own upgrade_net_proto_text OLD.prototxt NEW.prototxt`
+
+func inside(k *node, fd protoreflect.FieldDescriptor, context string) string {
+	if fd.FullName() == "caffe.NetParameter.layer" {
+		return fmt.Sprintf(" in layer %q", k.first("name"))
+	}
+	if context == "" {
+		return " in " + string(fd.Name())
+	}
+	return " in " + string(fd.Name()) + " of" + strings.TrimPrefix(context, " in")
+}
+
+func checkEnum(k *node, fd protoreflect.FieldDescriptor, context string) []error {
+	values := fd.Enum().Values()
+	if number, err := strconv.ParseInt(k.value, 0, 32); err == nil {
+		if values.ByNumber(protoreflect.EnumNumber(number)) != nil {
+			return nil
+		}
+	}
+	if values.ByName(protoreflect.Name(k.value)) != nil {
+		return nil
+	}
+	var names []string
+	for i := range values.Len() {
+		names = append(names, string(values.Get(i).Name()))
+	}
+	return []error{errorAt(k.pos, "%s cannot be %s%s: it is one of %s", fd.Name(), k.value, context, strings.Join(names, ", "))}
+}
+
+// fieldHint says which field may have been meant: one of a similar name, or
+// the same field of a message within.
+func fieldHint(name string, d protoreflect.MessageDescriptor) string {
+	var names []string
+	var holders []string
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		names = append(names, string(fd.Name()))
+		if fd.Message() != nil && fd.Message().Fields().ByName(protoreflect.Name(name)) != nil {
+			holders = append(holders, string(fd.Name()))
+		}
+	}
+	if guess := nearest(name, names); guess != "" {
+		return fmt.Sprintf(" (did you mean %q?)", guess)
+	}
+	if len(holders) > 0 && len(holders) <= 4 {
+		return fmt.Sprintf(" (it belongs inside %s)", strings.Join(holders, " or "))
+	}
+	return ""
+}
+
+// nearest returns the name that is at most a third of its letters away, or "".
+func nearest(name string, names []string) string {
+	best, bestDistance := "", len(name)/3+1
+	for _, n := range names {
+		if d := distance(name, n); d < bestDistance {
+			best, bestDistance = n, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's, without regard to case: letters inserted, deleted
+// or replaced.
+func distance(a, b string) int {
+	if len(a) > 100 || len(b) > 100 {
+		return 100
+	}
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
