@@ -17,9 +17,9 @@ type Batcher interface {
 }
 
 // Seeker is implemented by data layers that can be positioned: after
-// Seek(k) the next Forward gives the k-th global batch, counted from 0, as if
+// SeekBatch(k) the next Forward gives the k-th global batch, counted from 0, as if
 // the k batches before it had been read. A resumed run continues exactly
 // where it stopped.
 type Seeker interface {
-	Seek(globalBatch int64) error
+	SeekBatch(k int64) error
 }

@@ -1,0 +1,32 @@
+// Package data reads training samples: from LMDBs of Datum, from lists of
+// image files, decoded and transformed ahead of time by a Loader.
+//
+// # Parts
+//
+// The sequence of global batches over a data set is fixed by its key order
+// (or by Seed and the pass, where a list is shuffled): global batch k covers
+// the samples k*B to (k+1)*B of the endless repetition of the data set. A
+// reader reads the Part of each of them that it is told to. This package
+// knows no ranks: whoever does makes a Part of one. Every random choice is a
+// function of the Seed and of the sample's counter, so that however many
+// parts there are, together they read the same batch exactly. A loader can be
+// positioned at any global batch (SeekBatch).
+//
+// # Pixels
+//
+// A sample is channels × height × width, each channel a plane; an image file
+// becomes the planes blue, green, red (OpenCV's order, hence Caffe's) or one
+// plane of gray. A Transformer then does what Caffe's transform_param says:
+// crop, mirror, subtract the mean at the cropped position, multiply by the
+// scale, in that order.
+//
+// # Bad input
+//
+// Whatever a file holds, the answer is an error that names the file and the
+// key or line, delivered at the batch it belongs to; never a panic. An LMDB
+// is mapped into memory, so one that is shorter than its own header says would
+// kill the process at the first missing page: OpenLMDB compares the two first.
+//
+// Reading and writing LMDB needs cgo (the LMDB library is C); without it
+// OpenLMDB and Create return an error, and the rest works.
+package data

@@ -1,0 +1,16 @@
+package data
+
+// Source is a data set of samples in a fixed order. It is used by one
+// goroutine at a time. OpenLMDB and OpenList make one.
+type Source interface {
+	// Len returns the number of samples, at least 1.
+	Len() int64
+	// Read decodes sample i, in [0, Len), of the given pass over the data set
+	// into s. s borrows its values from the source until the next Read. Reading
+	// in ascending order is the fast way.
+	Read(pass, i int64, s *Sample) error
+	// Where names the sample last asked for: its file and key or line.
+	Where() string
+	// Close gives everything back.
+	Close() error
+}
