@@ -357,7 +357,7 @@ func (e *Engine) fail(err error) {
 	for slot, r := range e.active {
 		if r != nil {
 			e.active[slot] = nil
-			r.end(fmt.Errorf("%s failed: %w", r.bind.Name, err))
+			r.end(r.failure(e.rank, err))
 		}
 	}
 	e.inUse = 0

@@ -2,6 +2,7 @@ package nbc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -179,6 +180,16 @@ func (r *Request) peer(rank int) int {
 		return rank
 	}
 	return r.bind.Ranks[rank]
+}
+
+// failure is the error of a request that the engine's failure ended: with
+// what this rank was waiting for, where the cause lies elsewhere.
+func (r *Request) failure(me int, cause error) error {
+	var abort *AbortError
+	if edges := r.edges(me); errors.As(cause, &abort) && abort.Rank != me && len(edges) > 0 {
+		return fmt.Errorf("%s failed: %w (%v)", r.bind.Name, cause, edges[0])
+	}
+	return fmt.Errorf("%s failed: %w", r.bind.Name, cause)
 }
 
 // edges returns what the request waits for: per peer and direction the first

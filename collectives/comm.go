@@ -1,0 +1,226 @@
+package collectives
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// Options of a communicator; the zero value is good.
+type Options struct {
+	// Spec, unless it has no levels, is how every collective is done that
+	// does not say so itself.
+	Spec Spec
+}
+
+// Comm is a communicator: an ordered set of ranks that do collectives
+// together. Every rank must create the same collectives in the same order
+// (calling a verb creates one); requests may be started in any order.
+type Comm struct {
+	engine *nbc.Engine
+	opts   Options
+
+	mu       sync.Mutex
+	plans    map[planKey]*nbc.Plan
+	instance uint32
+}
+
+// planKey is all that a plan is a function of.
+type planKey struct {
+	verb                  Verb
+	root, count, elemSize int
+	spec                  string
+}
+
+// World returns the communicator of all ranks of the engine's transport.
+func World(e *nbc.Engine, opts Options) *Comm {
+	return &Comm{engine: e, opts: opts, plans: map[planKey]*nbc.Plan{}}
+}
+
+// Rank returns the caller's rank in [0, Size).
+func (c *Comm) Rank() int { return c.engine.Rank() }
+
+// Size returns the number of ranks.
+func (c *Comm) Size() int { return c.engine.Size() }
+
+// Alloc returns n zeroed bytes that the communicator's transport reaches
+// best, to be given back with Free.
+func (c *Comm) Alloc(n int) (mem.Buffer, error) {
+	if n < 0 {
+		return mem.Buffer{}, fmt.Errorf("collectives: allocation of %d bytes", n)
+	}
+	return mem.Alloc(n), nil
+}
+
+// Option says how one collective is to be done.
+type Option func(*call)
+
+// With asks for a spec.
+func With(s Spec) Option { return func(c *call) { c.spec = s } }
+
+// Within bounds the collective's time.
+func Within(d time.Duration) Option { return func(c *call) { c.deadline = d } }
+
+// call is a collective as asked for.
+type call struct {
+	verb      Verb
+	root      int
+	send      mem.Buffer
+	recv      mem.Buffer
+	dt        mem.Datatype
+	op        mem.Op
+	spec      Spec
+	deadline  time.Duration
+	needsSend bool
+	needsRecv bool
+}
+
+// ReduceInit makes a persistent request for Reduce, to be started any number
+// of times and closed at the end.
+func (c *Comm) ReduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
+	return c.init(call{verb: Reduce, root: root, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: c.Rank() == root}, opts)
+}
+
+// BcastInit makes a persistent request for Bcast.
+func (c *Comm) BcastInit(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
+	return c.init(call{verb: Bcast, root: root, recv: buf, dt: dt, needsRecv: true}, opts)
+}
+
+// AllreduceInit makes a persistent request for Allreduce.
+func (c *Comm) AllreduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
+	return c.init(call{verb: Allreduce, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: true}, opts)
+}
+
+// Ireduce starts a Reduce. The request must be waited for, then closed.
+func (c *Comm) Ireduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
+	return started(c.ReduceInit(send, recv, dt, op, root, opts...))
+}
+
+// Ibcast starts a Bcast. The request must be waited for, then closed.
+func (c *Comm) Ibcast(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
+	return started(c.BcastInit(buf, dt, root, opts...))
+}
+
+// Iallreduce starts an Allreduce. The request must be waited for, then closed.
+func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
+	return started(c.AllreduceInit(send, recv, dt, op, opts...))
+}
+
+// Reduce combines every rank's send into root's recv, element by element. The
+// lengths of send must be equal on all ranks; recv counts at root only, is as
+// long, and may be the same buffer as send (in place).
+func (c *Comm) Reduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) error {
+	return waited(ctx)(c.Ireduce(send, recv, dt, op, root, opts...))
+}
+
+// Bcast copies root's buf to every other rank's buf, all equally long.
+func (c *Comm) Bcast(ctx context.Context, buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) error {
+	return waited(ctx)(c.Ibcast(buf, dt, root, opts...))
+}
+
+// Allreduce combines every rank's send into every rank's recv, which may be
+// the same buffer (in place).
+func (c *Comm) Allreduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) error {
+	return waited(ctx)(c.Iallreduce(send, recv, dt, op, opts...))
+}
+
+// Barrier returns when every rank has called it.
+func (c *Comm) Barrier(ctx context.Context) error {
+	one := mem.Of(make([]uint8, 1))
+	return c.Allreduce(ctx, one, one, mem.Uint8, mem.Max)
+}
+
+func started(r *nbc.Request, err error) (*nbc.Request, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Start(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func waited(ctx context.Context) func(*nbc.Request, error) error {
+	return func(r *nbc.Request, err error) error {
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return r.Wait(ctx)
+	}
+}
+
+// init checks a call, finds its plan and binds it. Every call takes an
+// instance number, failed ones too, so that the ranks keep counting alike.
+func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
+	for _, o := range opts {
+		o(&k)
+	}
+	c.mu.Lock()
+	c.instance++
+	instance := c.instance
+	c.mu.Unlock()
+	name := fmt.Sprintf("%v#%d", k.verb, instance)
+	count, err := k.count(c.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	spec, _ := c.Select(k.verb, k.dt.Bytes(count), k.spec)
+	plan, err := c.plan(Call{Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size()}, spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return c.engine.Prepare(plan, nbc.Binding{
+		Name: name, In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Instance: instance, Deadline: k.deadline,
+	})
+}
+
+// count returns the number of elements of a call whose buffers fit it.
+func (k *call) count(size int) (int, error) {
+	switch {
+	case !k.dt.Valid():
+		return 0, fmt.Errorf("unknown datatype %v", k.dt)
+	case !k.op.Valid():
+		return 0, fmt.Errorf("unknown op %v", k.op)
+	case k.root < 0 || k.root >= size:
+		return 0, fmt.Errorf("root %d is not a rank of a communicator of %d", k.root, size)
+	}
+	bytes := k.send.Len()
+	if !k.needsSend {
+		bytes = k.recv.Len()
+	}
+	switch {
+	case bytes%k.dt.Size() != 0:
+		return 0, fmt.Errorf("a buffer of %d bytes does not hold whole elements of %s", bytes, k.dt)
+	case k.needsRecv && k.recv.Len() != bytes:
+		return 0, fmt.Errorf("the send buffer has %d bytes, the receive buffer %d", bytes, k.recv.Len())
+	case k.needsSend && k.needsRecv && k.send.Overlaps(k.recv) && !k.send.Same(k.recv):
+		return 0, fmt.Errorf("the send and receive buffers overlap in part: give the same buffer twice, or two apart")
+	}
+	return bytes / k.dt.Size(), nil
+}
+
+// plan returns the compiled schedule of a call, built at its first use.
+func (c *Comm) plan(k Call, s Spec) (*nbc.Plan, error) {
+	key := planKey{k.Verb, k.Root, k.Count, k.ElemSize, s.String()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.plans[key]; p != nil {
+		return p, nil
+	}
+	built, err := Build(k, s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := nbc.Compile(built)
+	if err == nil {
+		c.plans[key] = p
+	}
+	return p, err
+}

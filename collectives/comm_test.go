@@ -1,0 +1,287 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+)
+
+// world runs one function on each of n ranks of one process.
+func world(t *testing.T, n int, seed uint64, opts nbc.Options, run func(c *collectives.Comm, e *nbc.Engine) error) error {
+	t.Helper()
+	w := inproc.NewWorld(n, inproc.Options{Seed: seed})
+	errs := make([]error, n)
+	engines := make([]*nbc.Engine, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		k, err := kernels.NewCPU()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if engines[r], err = nbc.Start(w.Open(r), nbc.CPU(k), opts); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			if err := run(collectives.World(engines[r], collectives.Options{}), engines[r]); err != nil {
+				errs[r] = fmt.Errorf("rank %d: %w", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, e := range engines {
+		_ = e.Close()
+	}
+	return errors.Join(errs...)
+}
+
+func spec(t *testing.T, text string) collectives.Spec {
+	t.Helper()
+	s, err := collectives.ParseSpec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// value is a contribution that is unique per (rank, index) and sums exactly.
+func value(rank, i int) int64 { return int64(rank+1)*1_000_003 + int64(i)*7 }
+
+// TestVerbs runs every verb with every kind of spec, odd counts included,
+// out of place and in place, delivery in order and in random order.
+func TestVerbs(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	specs := []string{"linear", "chain,chunk=64", "binomial,chunk=64", "chain:2,chunk=64/binomial,chunk=32", "chain:3,chunk=40/chain:2,chunk=64/linear", "CB-8", "CC-2"}
+	for _, n := range []int{1, 2, 3, 5, 8} {
+		for _, text := range specs {
+			for _, seed := range []uint64{0, 7} {
+				t.Run(fmt.Sprintf("%d ranks/%s/seed %d", n, text, seed), func(t *testing.T) {
+					s := spec(t, text)
+					err := world(t, n, seed, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+						for _, count := range []int{0, 1, 13, 100} {
+							if err := verbs(c, s, count); err != nil {
+								return fmt.Errorf("count %d: %w", count, err)
+							}
+						}
+						return nil
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+func verbs(c *collectives.Comm, s collectives.Spec, count int) error {
+	ctx := context.Background()
+	root := c.Size() / 2
+	with := collectives.With(s)
+	mine, sum := make([]int64, count), make([]int64, count)
+	for i := range mine {
+		mine[i] = value(c.Rank(), i)
+		for r := range c.Size() {
+			sum[i] += value(r, i)
+		}
+	}
+	same := func(what string, got, want []int64) error {
+		for i := range want {
+			if got[i] != want[i] {
+				return fmt.Errorf("%s: element %d is %d, not %d", what, i, got[i], want[i])
+			}
+		}
+		return nil
+	}
+	out, in := make([]int64, count), append([]int64(nil), mine...)
+	if err := c.Reduce(ctx, mem.Of(in), mem.Of(out), mem.Int64, mem.Sum, root, with); err != nil {
+		return err
+	}
+	if err := same("reduce left its input alone", in, mine); err != nil {
+		return err
+	}
+	if c.Rank() == root {
+		if err := same("reduce", out, sum); err != nil {
+			return err
+		}
+	}
+	if err := c.Bcast(ctx, mem.Of(out), mem.Int64, root, with); err != nil {
+		return err
+	}
+	if err := same("bcast", out, sum); err != nil {
+		return err
+	}
+	clear(out)
+	if err := c.Allreduce(ctx, mem.Of(in), mem.Of(out), mem.Int64, mem.Sum, with); err != nil {
+		return err
+	}
+	if err := same("allreduce", out, sum); err != nil {
+		return err
+	}
+	if err := c.Allreduce(ctx, mem.Of(in), mem.Of(in), mem.Int64, mem.Sum, with); err != nil {
+		return err
+	}
+	return same("allreduce in place", in, sum)
+}
+
+// TestOrderOfStarts starts several requests in different orders on different
+// ranks.
+func TestOrderOfStarts(t *testing.T) {
+	const requests = 6
+	err := world(t, 3, 3, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+		var reqs []*nbc.Request
+		bufs := make([][]int64, requests)
+		for k := range requests {
+			bufs[k] = []int64{value(c.Rank(), k), value(c.Rank(), k+100)}
+			r, err := c.AllreduceInit(mem.Of(bufs[k]), mem.Of(bufs[k]), mem.Int64, mem.Sum)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			reqs = append(reqs, r)
+		}
+		for k := range requests {
+			if err := reqs[(k*(1+4*(c.Rank()%2))+c.Rank())%requests].Start(); err != nil {
+				return err
+			}
+		}
+		for k, r := range reqs {
+			if err := r.Wait(context.Background()); err != nil {
+				return err
+			}
+			want := value(0, k) + value(1, k) + value(2, k)
+			if bufs[k][0] != want {
+				return fmt.Errorf("request %d: %d, not %d", k, bufs[k][0], want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRestart starts a persistent request many times.
+func TestRestart(t *testing.T) {
+	err := world(t, 3, 5, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+		in, out := make([]int64, 500), make([]int64, 500)
+		r, err := c.AllreduceInit(mem.Of(in), mem.Of(out), mem.Int64, mem.Sum, collectives.With(collectives.Spec{Levels: []collectives.Level{{Algorithm: "chain", Chunk: 256}}}))
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		for round := range 50 {
+			for i := range in {
+				in[i] = value(c.Rank(), i+round)
+			}
+			if err := errors.Join(r.Start(), r.Wait(context.Background())); err != nil {
+				return err
+			}
+			for i := range out {
+				if want := value(0, i+round) + value(1, i+round) + value(2, i+round); out[i] != want {
+					return fmt.Errorf("round %d, element %d: %d, not %d", round, i, out[i], want)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeadlineNamesTheEdge leaves one rank out of a reduction.
+func TestDeadlineNamesTheEdge(t *testing.T) {
+	var atRoot error
+	_ = world(t, 3, 0, nbc.Options{Deadline: 200 * time.Millisecond}, func(c *collectives.Comm, e *nbc.Engine) error {
+		buf := mem.Of(make([]float32, 8))
+		if c.Rank() == 1 { // the chain's middle never calls
+			for e.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		}
+		err := c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 0, collectives.With(spec(t, "chain")))
+		if c.Rank() == 0 {
+			atRoot = err
+		}
+		return nil
+	})
+	// Its own deadline may pass first, or that of rank 2, which tells it.
+	if got, want := fmt.Sprint(atRoot), "rank 0 waits for chunk 0 of reduce#1 from rank 1"; !strings.Contains(got, want) {
+		t.Errorf("the error reads %q, without %q", got, want)
+	}
+}
+
+// TestMismatchedSizes gives one rank a shorter buffer.
+func TestMismatchedSizes(t *testing.T) {
+	err := world(t, 2, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+		buf := mem.Of(make([]float32, 8+c.Rank()))
+		return c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 1, collectives.With(spec(t, "chain")))
+	})
+	if got, want := fmt.Sprint(err), "rank 0 sent 32 bytes where rank 1 expects 36"; !strings.Contains(got, want) {
+		t.Errorf("the error reads %q, without %q", got, want)
+	}
+}
+
+// TestAgree lets one rank fail.
+func TestAgree(t *testing.T) {
+	broken := errors.New("no such file: mean.binaryproto")
+	errs := make([]error, 4)
+	err := world(t, 4, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+		if err := c.Agree(context.Background(), nil); err != nil {
+			return err
+		}
+		var mine error
+		if c.Rank() >= 2 {
+			mine = broken
+		}
+		errs[c.Rank()] = c.Agree(context.Background(), mine)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(errs[2], broken) {
+		t.Errorf("rank 2 ended with %v", errs[2])
+	}
+	for _, r := range []int{0, 1, 3} {
+		var peer *collectives.PeerError
+		if !errors.As(errs[r], &peer) || peer.Rank != 2 || peer.Text != broken.Error() {
+			t.Errorf("rank %d ended with %v", r, errs[r])
+		}
+	}
+}
+
+// TestAbort lets one rank give up while the others wait for it.
+func TestAbort(t *testing.T) {
+	errs := make([]error, 3)
+	_ = world(t, 3, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, e *nbc.Engine) error {
+		if c.Rank() == 2 {
+			errs[2] = e.Abort(context.Background(), "record 17 of the LMDB is corrupt")
+			return nil
+		}
+		errs[c.Rank()] = c.Barrier(context.Background())
+		return nil
+	})
+	for r := range 2 {
+		var abort *nbc.AbortError
+		if !errors.As(errs[r], &abort) || abort.Rank != 2 {
+			t.Errorf("rank %d ended with %v", r, errs[r])
+		}
+	}
+	if errs[2] != nil {
+		t.Errorf("abort: %v", errs[2])
+	}
+}
