@@ -1,0 +1,58 @@
+// Package kernels combines and copies buffers: dst = a ⊕ b and dst = src,
+// where ⊕ is a mem.Op over elements of a mem.Datatype.
+//
+//	cpu, err := kernels.NewCPU()
+//	…
+//	err = cpu.Reduce(mem.Float32, mem.Sum, dst, a, b) // dst[i] = a[i] + b[i]
+//
+// It knows nothing of ranks and messages: package nbc calls it where a chunk
+// has arrived.
+//
+// # What a result is
+//
+// Every path (portable Go, AVX2, later a GPU) gives the same bits for the same
+// input, and every operator gives the same bits when a and b change places:
+//
+//   - Integer sums and products wrap around.
+//   - Floating-point sums and products are rounded to nearest even. f16 and
+//     bf16 elements are widened to f32, combined there with f32's rounding, and
+//     rounded to nearest even once more to be stored. Subnormal numbers
+//     are kept.
+//   - Min and max of floating-point numbers are IEEE 754-2019's minimum and
+//     maximum: NaN if either element is NaN, and -0 is less than +0. (Go's own
+//     min and max do the same.)
+//   - A result that is NaN is always the same one, the positive quiet NaN
+//     without payload: 0x7fc00000 for f32, 0x7ff8000000000000 for f64, 0x7e00
+//     for f16, 0x7fc0 for bf16. What payload processors hand on depends on
+//     their make and on the order of operands.
+//
+// This holds while the thread's floating-point mode is the usual one: round to
+// nearest, subnormals not flushed (C libraries built with -ffast-math change
+// it for a thread that they run on).
+//
+// # Paths
+//
+// NewCPU takes the best path that the processor has. The environment variable
+// SCAFFE_KERNELS (portable, avx2) overrides that; a word it does not know or a
+// path that the processor lacks is an error. The AVX2 loops
+// are generated from internal/gen by go generate; no path needs cgo.
+//
+// dst may be a, b or both, but may not overlap them in part. Addresses and
+// lengths need no alignment on processors that load unaligned words (all
+// that Go's 64-bit ports on amd64 and arm64 run on). Where dst is a buffer of
+// its own and too big for the caches, the AVX2 path stores around them, which
+// spares memory the reading of dst: three streams instead of four.
+//
+// # Beside the CPU
+//
+// A CPU's verbs are done when they return. A CUDA device joins as a second
+// type, kernels.CUDA, with the same verbs over buffers of mem.CUDA, which
+// only begin the work on a stream and return an event to be asked later:
+//
+//	Reduce(dt, op, dst, a, b) (Event, error)
+//	Copy(dst, src) (Event, error) // host to device and back as well
+//
+// nbc.Device has a method for either kind (done at once, or a token that Poll
+// reports), so a new device changes neither the engine nor this type. The
+// rules above bind its kernels too.
+package kernels

@@ -1,0 +1,25 @@
+package kernels
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/scaffe/scaffe/mem"
+)
+
+// nativePaths returns the AVX2 path as it is and with every length streamed.
+func nativePaths(tb testing.TB) []path {
+	native, lacks := nativePath()
+	if lacks != "" {
+		tb.Logf("AVX2 is not tested: %s", lacks)
+		return nil
+	}
+	streamed := path{
+		name: "avx2 stream",
+		reduce: func(dt mem.Datatype, op mem.Op, dst, a, b unsafe.Pointer, n int) {
+			reduceVectors(&avx2Loops[dt][op], portableLoops[dt][op], dt.Size(), dst, a, b, n, 0)
+		},
+		copy: func(dst, src unsafe.Pointer, n int) { copyVectors(dst, src, n, 0) },
+	}
+	return []path{native, streamed}
+}

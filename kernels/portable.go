@@ -1,0 +1,159 @@
+package kernels
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/scaffe/scaffe/mem"
+)
+
+// portableLoops are the loops in plain Go. They also do the ends of buffers
+// that do not fill a vector for the other paths.
+var portableLoops = loops{
+	mem.Float32:  {sumFloats[float32], prodFloats[float32], minFloats[float32], maxFloats[float32]},
+	mem.Float64:  {sumFloats[float64], prodFloats[float64], minFloats[float64], maxFloats[float64]},
+	mem.Float16:  {sumF16s, prodF16s, minF16s, maxF16s},
+	mem.BFloat16: {sumBF16s, prodBF16s, minBF16s, maxBF16s},
+	mem.Int32:    {sumInts[int32], prodInts[int32], minInts[int32], maxInts[int32]},
+	mem.Int64:    {sumInts[int64], prodInts[int64], minInts[int64], maxInts[int64]},
+	mem.Uint8:    {sumInts[uint8], prodInts[uint8], minInts[uint8], maxInts[uint8]},
+}
+
+func reducePortable(dt mem.Datatype, op mem.Op, dst, a, b unsafe.Pointer, n int) {
+	portableLoops[dt][op](dst, a, b, n)
+}
+
+func copyPortable(dst, src unsafe.Pointer, n int) {
+	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+}
+
+type integer interface{ int32 | int64 | uint8 }
+
+type float interface{ float32 | float64 }
+
+// elements returns n bytes at each of dst, a and b as slices of equal length.
+func elements[T mem.Number](dst, a, b unsafe.Pointer, n int) (d, x, y []T) {
+	var t T
+	n /= int(unsafe.Sizeof(t))
+	return unsafe.Slice((*T)(dst), n), unsafe.Slice((*T)(a), n), unsafe.Slice((*T)(b), n)
+}
+
+func sumInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = x[i] + y[i]
+	}
+}
+
+func prodInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = x[i] * y[i]
+	}
+}
+
+func minInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = min(x[i], y[i])
+	}
+}
+
+func maxInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = max(x[i], y[i])
+	}
+}
+
+// canonical returns v, or the one NaN of this package where v is a NaN.
+func canonical[T float](v T) T {
+	if v != v {
+		return T(math.Float32frombits(nan32)) // widens to the f64 NaN without payload
+	}
+	return v
+}
+
+func sumFloats[T float](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = canonical(x[i] + y[i])
+	}
+}
+
+func prodFloats[T float](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = canonical(x[i] * y[i])
+	}
+}
+
+func minFloats[T float](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = canonical(min(x[i], y[i]))
+	}
+}
+
+func maxFloats[T float](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = canonical(max(x[i], y[i]))
+	}
+}
+
+func sumF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = f16From(f16To(x[i]) + f16To(y[i]))
+	}
+}
+
+func prodF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = f16From(f16To(x[i]) * f16To(y[i]))
+	}
+}
+
+func minF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = f16From(min(f16To(x[i]), f16To(y[i])))
+	}
+}
+
+func maxF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = f16From(max(f16To(x[i]), f16To(y[i])))
+	}
+}
+
+func sumBF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = bf16From(bf16To(x[i]) + bf16To(y[i]))
+	}
+}
+
+func prodBF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = bf16From(bf16To(x[i]) * bf16To(y[i]))
+	}
+}
+
+func minBF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = bf16From(min(bf16To(x[i]), bf16To(y[i])))
+	}
+}
+
+func maxBF16s(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[uint16](dst, a, b, n)
+	for i := range d {
+		d[i] = bf16From(max(bf16To(x[i]), bf16To(y[i])))
+	}
+}
