@@ -3,9 +3,12 @@
 // Command asm writes the AVX2 loops of package kernels. Run it with
 // go generate ./kernels; what it writes is committed.
 //
-// Every loop is func(dst, a, b *byte, n int): n bytes, a
-// multiple of 32, at any alignment. The stream variants store around the
-// caches and need dst aligned to 32 bytes.
+// Every loop is func(dst, a, b *byte, n int): n bytes, a multiple of 32, at any
+// alignment. The stream variants store around the caches and need dst aligned
+// to 32 bytes.
+//
+// The build constraint keeps this file out of every build; the word generate
+// in it lets go mod tidy see what it imports.
 package main
 
 import (
