@@ -7,20 +7,25 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// PeerError is an error of another rank, in its words.
-type PeerError struct {
-	Rank int
-	Text string
+// AgreedError is an error that all ranks of a communicator have agreed to end
+// with. Nobody needs to be told of it any more.
+type AgreedError struct {
+	Rank int    // whose error it is
+	Text string // its words
+	Err  error  // the error itself, on that rank alone
 }
 
 // Error names the rank and its error.
-func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
+func (e *AgreedError) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
+
+// Unwrap returns the error itself, nil on the other ranks.
+func (e *AgreedError) Unwrap() error { return e.Err }
 
 // Agree is a collective in which the ranks agree whether to go on: it returns
-// nil on all ranks if err is nil on all, and otherwise an error on all ranks:
-// that of the lowest rank that has one, the error itself there and a
-// *PeerError elsewhere. Set-up steps that can fail on one rank alone end with
-// it, so that nobody waits for a rank that has left.
+// nil on all ranks if err is nil on all, and otherwise the same *AgreedError
+// on all ranks, that of the lowest rank whose err is not nil. Steps that can
+// fail on one rank alone end with it, so that nobody waits for a rank that
+// has left.
 func (c *Comm) Agree(ctx context.Context, err error) error {
 	first := []int32{int32(c.Size())}
 	if err != nil {
@@ -36,18 +41,16 @@ func (c *Comm) Agree(ctx context.Context, err error) error {
 	if rank == c.Size() {
 		return nil
 	}
-	var text []byte
+	agreed := &AgreedError{Rank: rank}
 	if rank == c.Rank() {
-		text = []byte(err.Error())
+		agreed.Err, agreed.Text = err, err.Error()
 	}
-	text, e := c.bcastBytes(ctx, text, rank)
-	switch {
-	case rank == c.Rank():
-		return err
-	case e != nil:
+	text, e := c.bcastBytes(ctx, []byte(agreed.Text), rank)
+	if e != nil && agreed.Err == nil {
 		return e
 	}
-	return &PeerError{Rank: rank, Text: string(text)}
+	agreed.Text = string(text)
+	return agreed
 }
 
 // bcastBytes sends root's b, whose length only root knows, to all.

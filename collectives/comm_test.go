@@ -256,10 +256,10 @@ func TestAgree(t *testing.T) {
 	if !errors.Is(errs[2], broken) {
 		t.Errorf("rank 2 ended with %v", errs[2])
 	}
-	for _, r := range []int{0, 1, 3} {
-		var peer *collectives.PeerError
-		if !errors.As(errs[r], &peer) || peer.Rank != 2 || peer.Text != broken.Error() {
-			t.Errorf("rank %d ended with %v", r, errs[r])
+	for r, err := range errs {
+		var agreed *collectives.AgreedError
+		if !errors.As(err, &agreed) || agreed.Rank != 2 || agreed.Text != broken.Error() {
+			t.Errorf("rank %d ended with %v", r, err)
 		}
 	}
 }
