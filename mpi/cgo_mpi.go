@@ -1,0 +1,150 @@
+//go:build mpi
+
+package mpi
+
+/*
+#cgo pkg-config: ompi
+#cgo LDFLAGS: -ldl
+#include "shim.h"
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unsafe"
+
+	empi "github.com/emer/empi/mpi"
+)
+
+// The name ompi above is empi's: whatever library the Makefile describes in
+// the file of that name is linked, in both packages.
+
+func built() string { return C.GoString(C.scaffe_built()) }
+
+// failure turns a return code into an error; nil for success.
+func failure(rc C.int, format string, args ...any) error {
+	if rc == C.SCAFFE_OK {
+		return nil
+	}
+	if rc == C.SCAFFE_CANCELLED {
+		return ErrCancelled
+	}
+	const room = 2048
+	text := (*C.char)(C.malloc(room))
+	defer C.free(unsafe.Pointer(text))
+	var class *C.char
+	C.scaffe_error(rc, text, room, &class)
+	return &Error{
+		Op: fmt.Sprintf(format, args...), Class: C.GoString(class), Code: int(rc),
+		Text: strings.TrimSpace(strings.ReplaceAll(C.GoString(text), "\n", " ")),
+	}
+}
+
+func library() (string, error) {
+	const room = 1 << 14
+	text := (*C.char)(C.malloc(room))
+	defer C.free(unsafe.Pointer(text))
+	if rc := C.scaffe_library(text, room); rc != C.SCAFFE_OK {
+		return "", fmt.Errorf("mpi: MPI_Get_library_version failed with code %d", int(rc))
+	}
+	return strings.TrimSpace(C.GoString(text)), nil
+}
+
+func start() (*World, error) {
+	w := &World{launcher: DetectLauncher()}
+	var err error
+	if w.library, err = library(); err != nil {
+		return nil, err
+	}
+	note, err := checkLibrary(builtFor, ParseLibrary(Built()), w.Library())
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		w.notes = append(w.notes, note)
+	}
+	if err := checkLauncher(w.launcher, w.Library().String()); err != nil {
+		return nil, err
+	}
+	if C.scaffe_started() != 0 {
+		return nil, ErrStarted
+	}
+	empi.LogErrors = false
+	C.scaffe_before_init()
+	empi.Init()
+	if !empi.IsOn() {
+		return nil, fmt.Errorf("mpi: MPI_Init of %s did not succeed; what it printed says why", w.Library())
+	}
+	if err := checkWorld(w.launcher, w.Library().String(), empi.WorldSize()); err != nil {
+		empi.Finalize()
+		return nil, err
+	}
+	return w, w.setUp()
+}
+
+// setUp fills w in, with MPI running.
+func (w *World) setUp() error {
+	var c C.scaffe_world
+	if err := failure(C.scaffe_start(&c), "setting up a communicator"); err != nil {
+		return err
+	}
+	w.rank, w.size, w.tagUB = int(c.rank), int(c.size), int(c.tag_ub)
+	w.major, w.minor = int(c.major), int(c.minor)
+	w.level = [...]string{"single", "funneled", "serialized", "multiple"}[c.level]
+	w.cuda = [...]Support{Unknown, No, Yes}[min(int(c.cuda), 1)+1]
+	w.comm = &Comm{c: c.comm, rank: w.rank, size: w.size}
+	lowest := make([]int, w.size)
+	control, err := empi.NewComm(nil)
+	if err == nil {
+		err = control.AllGatherInt(lowest, []int{int(c.lowest)})
+	}
+	if err != nil {
+		return fmt.Errorf("mpi: finding out which ranks share a node: %w", err)
+	}
+	w.nodes = newNodes(lowest, w.rank)
+	return nil
+}
+
+// onThread says whether the calling thread may call MPI.
+func onThread(op string) error {
+	if C.scaffe_on_thread() != 0 {
+		return nil
+	}
+	return failure(C.SCAFFE_WRONG_THREAD, "%s", op)
+}
+
+// Barrier blocks, busily, until every rank has called it. It is for set-up and
+// benchmarks; nothing bounds the wait.
+func (w *World) Barrier() error {
+	if err := onThread("MPI_Barrier"); err != nil {
+		return err
+	}
+	control, err := empi.NewComm(nil)
+	if err != nil {
+		return fmt.Errorf("mpi: %w", err)
+	}
+	return control.Barrier()
+}
+
+func (w *World) finalize() error {
+	empi.Finalize()
+	return nil
+}
+
+// Kill ends this process with status code (1 for 0), and the job with it. From
+// MPI's thread it is MPI_Abort, bounded by three seconds; from any other it
+// ends the process alone, whereupon mpirun ends the rest. It does not return.
+func (w *World) Kill(code int) {
+	if code == 0 {
+		code = 1
+	}
+	if C.scaffe_on_thread() != 0 && !w.over {
+		time.AfterFunc(3*time.Second, func() { os.Exit(code) })
+		C.scaffe_abort(C.int(code))
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,154 @@
+package mpi
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Launcher is what the environment says about who started this process. The
+// zero Launcher is nobody: the program was started by itself.
+type Launcher struct {
+	Name     string   // in words: "the mpirun of Open MPI"
+	Families []string // the library families whose ranks it can join; nil: any
+	Size     int      // how many ranks it started; 0: it does not say
+	Rank     int      // which of them this is; -1: it does not say
+	Variable string   // the variable that told
+}
+
+// launchers are the marks of each launcher, the surest first. Hydra is the
+// mpirun of MPICH and its kin; Slurm's PMI2 plug-in sets PMI_SIZE too, so
+// Hydra is known by a name of its own.
+var launchers = []struct {
+	size, rank, also string // also: a variable that must be set as well
+	name             string
+	families         []string
+}{
+	{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "", "the mpirun of Open MPI", []string{"openmpi"}},
+	{"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "", "mpirun_rsh of MVAPICH2", []string{"mpich"}},
+	{"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "the mpirun of MPICH (Hydra)", []string{"mpich"}},
+	{"PMI_SIZE", "PMI_RANK", "HYDI_CONTROL_FD", "the mpirun of MPICH (Hydra)", []string{"mpich"}},
+	{"MPI_LOCALNRANKS", "MPI_LOCALRANKID", "", "the mpirun of MPICH (Hydra)", []string{"mpich"}},
+	{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "srun of Slurm", nil},
+	{"PMI_SIZE", "PMI_RANK", "", "a PMI launcher", nil},
+	{"", "PMIX_RANK", "PMIX_NAMESPACE", "a PMIx launcher", nil},
+}
+
+// DetectLauncher reads the environment of this process.
+func DetectLauncher() Launcher { return detectLauncher(os.LookupEnv) }
+
+func detectLauncher(lookup func(string) (string, bool)) Launcher {
+	number := func(name string, missing int) int {
+		s, _ := lookup(name)
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return missing
+		}
+		return n
+	}
+	for _, l := range launchers {
+		mark := l.size
+		if mark == "" {
+			mark = l.rank
+		}
+		_, marked := lookup(mark)
+		also := true
+		if l.also != "" {
+			_, also = lookup(l.also)
+		}
+		if !marked || !also {
+			continue
+		}
+		found := Launcher{Name: l.name, Families: l.families, Rank: number(l.rank, -1), Variable: mark}
+		if l.size != "" {
+			found.Size = number(l.size, 0)
+		}
+		return found
+	}
+	return Launcher{Rank: -1}
+}
+
+// serves reports whether ranks of the family can find each other under l.
+func (l Launcher) serves(family string) bool {
+	if l.Families == nil {
+		return true
+	}
+	for _, f := range l.Families {
+		if f == family {
+			return true
+		}
+	}
+	return false
+}
+
+// LauncherError says that this process was started as one of several ranks by
+// a launcher under which it cannot find the others.
+type LauncherError struct {
+	Launcher Launcher
+	Built    string // the library in the program; "" for none
+}
+
+// Error names the launcher, the library, and the two ways out.
+func (e *LauncherError) Error() string {
+	n := strconv.Itoa(e.Launcher.Size)
+	if e.Launcher.Size == 0 {
+		n = "several"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "mpi: %s started %s ranks (%s), but this program ", e.Launcher.Name, n, e.Launcher.Variable)
+	if e.Built == "" {
+		fmt.Fprintf(&b, "was built without MPI, so each would train alone: rebuild it with `%s`, or run it without mpirun (`--local %s` runs ranks in one process)",
+			makeFor(e.Launcher, "openmpi"), n)
+		return b.String()
+	}
+	built := ParseLibrary(e.Built)
+	if e.Launcher.Families == nil {
+		fmt.Fprintf(&b, "has %s, whose ranks do not find each other under it: start it with %s, or with srun's --mpi= set to a plug-in that the library was built with (`srun --mpi=list`)",
+			e.Built, mpirunOf(built))
+		return b.String()
+	}
+	fmt.Fprintf(&b, "has %s, whose ranks do not find each other under it: start it with %s, or rebuild it with `%s`",
+		e.Built, mpirunOf(built), makeFor(e.Launcher, built.Family()))
+	return b.String()
+}
+
+func makeFor(l Launcher, otherwise string) string {
+	if len(l.Families) > 0 {
+		otherwise = l.Families[0]
+	}
+	return "make MPI=" + otherwise + " build"
+}
+
+// mpirunOf says how to start a program that has library l. The suffixed names
+// are Debian's and Ubuntu's.
+func mpirunOf(l Library) string {
+	switch l.Family() {
+	case "openmpi":
+		return "Open MPI's mpirun (mpirun.openmpi on Debian and Ubuntu)"
+	case "mpich":
+		return l.Name + "'s mpirun (mpirun.mpich on Debian and Ubuntu)"
+	}
+	return "the mpirun of " + l.Name
+}
+
+// checkLauncher is the look before MPI is started, where a wrong launcher may
+// make MPI_Init fail or hang. built is "" for a program without MPI.
+func checkLauncher(l Launcher, built string) error {
+	if l.Size <= 1 {
+		return nil
+	}
+	if built != "" && l.serves(ParseLibrary(built).Family()) {
+		return nil
+	}
+	return &LauncherError{Launcher: l, Built: built}
+}
+
+// checkWorld is the look after it: a world of one rank where the launcher
+// started more means that they did not find each other.
+func checkWorld(l Launcher, built string, size int) error {
+	if size == 1 && l.Size > 1 {
+		return &LauncherError{Launcher: l, Built: built}
+	}
+	return nil
+}

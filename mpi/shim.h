@@ -1,0 +1,69 @@
+// The C side of package mpi. MPI handles are pointers in one library and
+// integers in another, constants are addresses in one and numbers in another:
+// none of them leaves these functions.
+#ifndef SCAFFE_MPI_SHIM_H
+#define SCAFFE_MPI_SHIM_H
+
+#include <stdint.h>
+
+// Codes of our own, outside what any library returns.
+enum {
+  SCAFFE_OK = 0,
+  SCAFFE_WRONG_THREAD = -7001,
+  SCAFFE_NO_MEMORY = -7002,
+  SCAFFE_CANCELLED = -7003,
+  SCAFFE_NO_REQUEST = -7004,
+};
+
+// A finished request.
+typedef struct {
+  uint64_t id;
+  int64_t bytes;
+  int32_t error, source, tag, pad;
+} scaffe_done;
+
+typedef struct scaffe_comm scaffe_comm;
+
+// A growing set of requests. done[0:ended] are those that the last
+// scaffe_testsome found.
+typedef struct scaffe_reqs {
+  int live, cap;
+  scaffe_done *done;
+  struct scaffe_slot *slot; // what is known of each live request
+  void *req, *status;       // MPI_Request[cap], MPI_Status[cap]
+  int *index;
+} scaffe_reqs;
+
+// What start found out.
+typedef struct {
+  int rank, size, major, minor, level, tag_ub, cuda, lowest;
+  scaffe_comm *comm;
+} scaffe_world;
+
+const char *scaffe_built(void);
+int scaffe_library(char *text, int cap);
+int scaffe_started(void);
+void scaffe_before_init(void);
+int scaffe_start(scaffe_world *w);
+int scaffe_on_thread(void);
+int scaffe_abort(int code);
+void scaffe_error(int code, char *text, int cap, const char **name);
+
+int scaffe_comm_dup(scaffe_comm *c, scaffe_comm **out);
+int scaffe_comm_split(scaffe_comm *c, int color, int key, scaffe_comm **out);
+int scaffe_comm_free(scaffe_comm *c);
+int scaffe_comm_rank(scaffe_comm *c, int *rank, int *size);
+
+scaffe_reqs *scaffe_reqs_new(void);
+int scaffe_reqs_free(scaffe_reqs *r);
+int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int to, int tag);
+int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int from, int tag);
+int scaffe_ibarrier(scaffe_comm *c, scaffe_reqs *r, uint64_t id);
+int scaffe_testsome(scaffe_reqs *r, int *ended);
+int scaffe_cancel(scaffe_reqs *r, uint64_t id);
+
+// Messages of more bytes than this travel as a derived datatype, since a count
+// is an int. A variable so that a test need not send gigabytes.
+extern int64_t scaffe_large;
+
+#endif

@@ -1,0 +1,199 @@
+package mpi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// AnySource, as the rank to receive from, accepts a message from any rank.
+const AnySource = -1
+
+// builtFor is what the Makefile asked the build for ("MPICH 4.0.2"), set by
+// the linker; empty in a build by hand.
+var builtFor string
+
+// Built returns the library whose headers the program was compiled with, such
+// as "Open MPI 4.1.4", or "" for a program without MPI (no build tag mpi).
+func Built() string { return built() }
+
+// World is all ranks that mpirun started together. Start makes it.
+type World struct {
+	rank, size int
+	library    string
+	major      int
+	minor      int
+	level      string
+	tagUB      int
+	cuda       Support
+	nodes      Nodes
+	launcher   Launcher
+	notes      []string
+
+	comm *Comm
+	over bool // finalised, or given up
+	lost bool // a failure was reported: Finalize must not wait for the others
+}
+
+// Support says whether a library has an optional ability.
+type Support uint8
+
+// The answers to a question about an optional ability.
+const (
+	Unknown Support = iota // the library has no way to ask
+	No
+	Yes
+)
+
+// String returns unknown, no or yes.
+func (s Support) String() string { return [...]string{"unknown", "no", "yes"}[s] }
+
+// Nodes says which ranks share a machine. A node's index is its place among
+// the nodes ordered by their lowest rank.
+type Nodes struct {
+	Of        []int // Of[rank] is the index of the rank's node
+	Count     int   // number of nodes
+	LocalRank int   // this rank among those on its node, by rank
+	LocalSize int   // how many those are
+}
+
+// Ranks returns the ranks on a node, ascending.
+func (n Nodes) Ranks(node int) []int {
+	var ranks []int
+	for r, k := range n.Of {
+		if k == node {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// newNodes numbers the nodes, given for every rank the lowest rank on its node.
+func newNodes(lowest []int, rank int) Nodes {
+	n := Nodes{Of: make([]int, len(lowest))}
+	index := map[int]int{}
+	for r, low := range lowest {
+		k, ok := index[low]
+		if !ok {
+			k = len(index)
+			index[low] = k
+		}
+		n.Of[r] = k
+		if low != lowest[rank] {
+			continue
+		}
+		if r < rank {
+			n.LocalRank++
+		}
+		n.LocalSize++
+	}
+	n.Count = len(index)
+	return n
+}
+
+// String returns such as "4 ranks on 2 nodes".
+func (n Nodes) String() string {
+	return fmt.Sprintf("%s on %s", plural(len(n.Of), "rank"), plural(n.Count, "node"))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Start starts MPI on the calling OS thread, which must be locked
+// (runtime.LockOSThread) and makes every later call. It works once in the life
+// of a process.
+//
+// A *LauncherError says that the wrong mpirun was used; other errors that the
+// program runs with another library than it was built for, or that the library
+// did not start. Where the library itself refuses to start (no room in
+// /dev/shm, a broken network), it ends the process with its own message, as
+// the standard says.
+func Start() (*World, error) { return start() }
+
+// Rank returns this process's rank, 0 to Size-1.
+func (w *World) Rank() int { return w.rank }
+
+// Size returns the number of ranks.
+func (w *World) Size() int { return w.size }
+
+// Library returns the library that runs.
+func (w *World) Library() Library { return ParseLibrary(w.library) }
+
+// LibraryVersion returns all that the library says about itself, one line.
+func (w *World) LibraryVersion() string { return strings.Join(strings.Fields(w.library), " ") }
+
+// StandardVersion returns the version of the MPI standard that the library
+// implements, such as 3 and 1; 0 and 0 without MPI.
+func (w *World) StandardVersion() (major, minor int) { return w.major, w.minor }
+
+// ThreadLevel returns the thread support in force: single, funneled,
+// serialized or multiple. This package needs no more than single.
+func (w *World) ThreadLevel() string { return w.level }
+
+// TagUB returns the largest tag.
+func (w *World) TagUB() int { return w.tagUB }
+
+// CUDAAware says whether device pointers may be given to Isend and Irecv.
+func (w *World) CUDAAware() Support { return w.cuda }
+
+// Nodes says which ranks share a machine.
+func (w *World) Nodes() Nodes { return w.nodes }
+
+// Launcher returns who started this process.
+func (w *World) Launcher() Launcher { return w.launcher }
+
+// Notes returns what is unusual but allowed, one line each.
+func (w *World) Notes() []string { return w.notes }
+
+// Comm returns this package's own duplicate of MPI_COMM_WORLD.
+func (w *World) Comm() *Comm { return w.comm }
+
+// Lost records that a rank failed or gave up: Finalize no longer waits for the
+// others, and leaves MPI_Finalize out.
+func (w *World) Lost() { w.lost = true }
+
+// Finalize ends MPI. All ranks call it; it waits for them until ctx ends, then
+// returns ErrPeersGone. Called again it does nothing.
+func (w *World) Finalize(ctx context.Context) error {
+	if w.over {
+		return nil
+	}
+	if err := onThread("MPI_Finalize"); err != nil {
+		return err
+	}
+	w.over = true
+	if w.lost {
+		return ErrPeersGone
+	}
+	if err := w.meet(ctx); err != nil {
+		return err
+	}
+	return w.finalize()
+}
+
+// meet waits until every rank has come here, or ctx ends.
+func (w *World) meet(ctx context.Context) error {
+	rs := w.NewRequests()
+	if err := w.comm.Ibarrier(rs, 0); err != nil {
+		return err
+	}
+	var done [1]Done
+	for i := 0; ; i++ {
+		n, err := rs.Testsome(done[:])
+		if err == nil && n == 1 {
+			err = done[0].Err
+		}
+		if err != nil || n == 1 {
+			rs.Free()
+			return err
+		}
+		if ctx.Err() != nil {
+			return ErrPeersGone // rs stays: the library still refers to it
+		}
+		pause(i)
+	}
+}
