@@ -1,0 +1,194 @@
+package nbc_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/scaffe/scaffe/chain"
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// slow is a device whose operations end two polls after they began, as a
+// GPU's do.
+type slow struct {
+	nbc.Device
+	begun, ended []nbc.Completion
+}
+
+func (s *slow) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
+	_, err := s.Device.Reduce(tok, dt, op, dst, a, b)
+	s.begun = append(s.begun, nbc.Completion{Token: tok, Err: err})
+	return false, nil
+}
+
+func (s *slow) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
+	_, err := s.Device.Copy(tok, dst, src)
+	s.begun = append(s.begun, nbc.Completion{Token: tok, Err: err})
+	return false, nil
+}
+
+func (s *slow) Poll(done []nbc.Completion) (int, error) {
+	n := copy(done, s.ended)
+	s.ended = append(s.ended[n:], s.begun...)
+	s.begun = nil
+	return n, nil
+}
+
+func host(t testing.TB) nbc.Device {
+	t.Helper()
+	k, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nbc.CPU(k)
+}
+
+// chainReduce returns the plan of rank of size for a chunked chain.
+func chainReduce(t testing.TB, rank, size, count, chunk int) *nbc.Plan {
+	t.Helper()
+	b := schedule.NewBuilder(rank, size, count)
+	chain.Reduce(b, schedule.Params{Rank: rank, Size: size, Count: count, Chunk: chunk})
+	p, err := nbc.Compile(b.Schedule())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ring runs f on n engines at once.
+func ring(t testing.TB, n int, device func() nbc.Device, f func(e *nbc.Engine) error) {
+	t.Helper()
+	w := inproc.NewWorld(n, inproc.Options{})
+	errs := make([]error, n)
+	engines := make([]*nbc.Engine, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		e, err := nbc.Start(w.Open(r), device(), nbc.Options{Deadline: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		engines[r] = e
+		wg.Go(func() { errs[r] = f(e) })
+	}
+	wg.Wait()
+	for _, e := range engines {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAsynchronousDevice runs a reduction on a device that completes later.
+func TestAsynchronousDevice(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const n, count = 4, 1000
+	ring(t, n, func() nbc.Device { return &slow{Device: host(t)} }, func(e *nbc.Engine) error {
+		in, out := make([]int64, count), make([]int64, count)
+		for i := range in {
+			in[i] = int64(e.Rank()*1000 + i)
+		}
+		r, err := e.Prepare(chainReduce(t, e.Rank(), n, count, 64), nbc.Binding{Name: "reduce", In: mem.Of(in), Out: mem.Of(out), Datatype: mem.Int64})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if err := errors.Join(r.Start(), r.Wait(context.Background())); err != nil {
+			return err
+		}
+		for i := range out {
+			if want := int64(6000 + 4*i); e.Rank() == 0 && out[i] != want {
+				t.Errorf("element %d is %d, not %d", i, out[i], want)
+				break
+			}
+		}
+		return nil
+	})
+}
+
+// TestSteadyStateAllocatesNothing starts a request again and again: no
+// allocation per op may remain.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	const n, count, chunk, runs = 2, 1 << 16, 256, 50
+	var perRun float64
+	ring(t, n, func() nbc.Device { return host(t) }, func(e *nbc.Engine) error {
+		buf := mem.Of(make([]float32, count))
+		r, err := e.Prepare(chainReduce(t, e.Rank(), n, count, chunk), nbc.Binding{Name: "reduce", In: buf, Out: buf, Datatype: mem.Float32})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		once := func() {
+			if err := errors.Join(r.Start(), r.Wait(context.Background())); err != nil {
+				t.Error(err)
+			}
+		}
+		if e.Rank() > 0 {
+			for range runs + 1 { // AllocsPerRun runs once more, to warm up
+				once()
+			}
+			return nil
+		}
+		perRun = testing.AllocsPerRun(runs, once)
+		return nil
+	})
+	if ops := float64(count / chunk); perRun > ops/16 {
+		t.Errorf("%v allocations per run of %v chunks", perRun, ops)
+	}
+}
+
+// TestBadUse is refused with an error, never a panic or a hang.
+func TestBadUse(t *testing.T) {
+	ring(t, 1, func() nbc.Device { return host(t) }, func(e *nbc.Engine) error {
+		p := chainReduce(t, 0, 2, 100, 10)
+		if _, err := e.Prepare(p, nbc.Binding{Name: "reduce", In: mem.Of(make([]float32, 99)), Out: mem.Of(make([]float32, 100))}); err == nil {
+			t.Error("a buffer that is too short was accepted")
+		}
+		buf := mem.Of(make([]float32, 100))
+		r, err := e.Prepare(p, nbc.Binding{Name: "reduce", In: buf, Out: buf, Deadline: 100 * time.Millisecond, Ranks: []int{0, 0}})
+		if err != nil {
+			return err
+		}
+		if err := r.Start(); err != nil {
+			return err
+		}
+		if err := r.Start(); err == nil {
+			t.Error("a request in flight was started again")
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := r.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled wait ended with %v", err)
+		}
+		var deadline *nbc.DeadlineError
+		if err := r.Wait(context.Background()); !errors.As(err, &deadline) {
+			t.Errorf("a reduction without peers ended with %v", err)
+		}
+		if err := r.Start(); err == nil {
+			t.Error("a failed engine started a request")
+		}
+		return nil
+	})
+}
+
+// TestCompileRefusesForwardDependencies keeps plans acyclic.
+func TestCompileRefusesForwardDependencies(t *testing.T) {
+	s, err := schedule.Parse("rank 0 of 1 count 4 scratch 0\n0: copy out[0:2] in[0:2] after 1\n1: copy out[2:4] in[2:4]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nbc.Compile(s); err == nil {
+		t.Error("an op that waits for a later one was accepted")
+	}
+}
