@@ -33,8 +33,8 @@ type gradientCase struct {
 	tops    int // number of tops, 1 where 0; -1 for none
 	phase   proto.Phase
 	inPlace bool
-	// fill writes the bottoms' values; nil is normal with a mean of 0 and a
-	// deviation of 1, rounded so that no two values are close.
+	// fill writes the bottoms' values; nil is fillNormal. Layers that take a
+	// maximum use fillDistinct.
 	fill func(bottom []*blob.Blob, r *rand.Rand)
 	// params overwrites the parameters after Setup; nil keeps the fillers'.
 	params func(params []*blob.Blob, r *rand.Rand)
@@ -223,12 +223,28 @@ func checkBounds(t *testing.T, l Layer, bottom, top []*blob.Blob) {
 	}
 }
 
-// fillNormal writes distinct values, normal and rounded to a multiple of 1/16
-// plus a small offset of each one's own, none within 0.02 of 0.
+// fillNormal writes normal values, none within 0.02 of 0.
 func fillNormal(b *blob.Blob, r *rand.Rand) {
 	x := b.Data()
 	for i := range x {
 		x[i] = float32(math.Round(r.NormFloat64()*16)/16) + 0.025 + 0.01*float32(i)/float32(len(x))
+	}
+}
+
+// fillDistinct writes values around 0 that lie 0.05 from each other, over all
+// bottoms, in random order.
+func fillDistinct(bottom []*blob.Blob, r *rand.Rand) {
+	n := 0
+	for _, b := range bottom {
+		n += b.Count()
+	}
+	order := r.Perm(n)
+	for _, b := range bottom {
+		x := b.Data()
+		for i := range x {
+			x[i] = 0.05*float32(order[i]-n/2) + 0.025
+		}
+		order = order[len(x):]
 	}
 }
 

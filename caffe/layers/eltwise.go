@@ -1,0 +1,140 @@
+package layers
+
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/proto"
+)
+
+func init() { register("Eltwise", newEltwise) }
+
+// eltwise is the product, the weighted sum or the maximum of its bottoms,
+// element by element.
+type eltwise struct {
+	base
+	op     proto.EltwiseParameter_EltwiseOp
+	coeff  []float32
+	stable bool
+	winner []int32 // MAX: the bottom that each element came from
+}
+
+func newEltwise(p *proto.LayerParameter, env Env) (Layer, error) {
+	q := p.GetEltwiseParam()
+	l := &eltwise{base: newBase(p, env), op: q.GetOperation(), coeff: slices.Clone(q.GetCoeff()), stable: q.GetStableProdGrad()}
+	if len(l.coeff) > 0 && l.op != proto.EltwiseParameter_SUM {
+		return nil, l.errorf("coeff is for operation SUM, not %v", l.op)
+	}
+	return l, nil
+}
+
+func (l *eltwise) Bottoms() Bounds { return Bounds{2, -1} }
+func (l *eltwise) Tops() Bounds    { return Bounds{1, 1} }
+
+func (l *eltwise) Setup(bottom, _ []*blob.Blob) error {
+	if len(l.coeff) == 0 {
+		for range bottom {
+			l.coeff = append(l.coeff, 1)
+		}
+	}
+	if len(l.coeff) != len(bottom) {
+		return l.errorf("%d coeff for %d bottoms: there must be one for each", len(l.coeff), len(bottom))
+	}
+	return nil
+}
+
+func (l *eltwise) Reshape(bottom, top []*blob.Blob) error {
+	for i, b := range bottom {
+		if !slices.Equal(b.Shape(), bottom[0].Shape()) {
+			return l.errorf("bottom %d has shape %v, bottom 0 has %v: they must be equal", i, b.Shape(), bottom[0].Shape())
+		}
+	}
+	top[0].ReshapeLike(bottom[0])
+	if n := top[0].Count(); l.op == proto.EltwiseParameter_MAX && cap(l.winner) < n {
+		l.winner = make([]int32, n)
+	}
+	return nil
+}
+
+func (l *eltwise) Forward(bottom, top []*blob.Blob) error {
+	y, a, b := top[0].Data(), bottom[0].Data(), bottom[1].Data()
+	switch l.op {
+	case proto.EltwiseParameter_PROD:
+		multiply(y, a, b)
+		for _, c := range bottom[2:] {
+			multiply(y, y, c.Data())
+		}
+	case proto.EltwiseParameter_SUM:
+		if l.coeff[0] == 1 && l.coeff[1] == 1 {
+			add(y, a, b)
+		} else {
+			scaled(y, l.coeff[0], a)
+			addScaled(y, l.coeff[1], b)
+		}
+		for i, c := range bottom[2:] {
+			addScaled(y, l.coeff[i+2], c.Data())
+		}
+	case proto.EltwiseParameter_MAX:
+		l.winner = l.winner[:len(y)]
+		clear(l.winner)
+		copy(y, a)
+		for i, c := range bottom[1:] {
+			l.maximum(y, c.Data(), int32(i+1))
+		}
+	}
+	return nil
+}
+
+// maximum takes bottom i into the maximum so far. As in Caffe the second
+// bottom wins a tie with the first, and any later one loses it.
+func (l *eltwise) maximum(y, x []float32, i int32) {
+	x, w := x[:len(y)], l.winner[:len(y)]
+	for k, v := range x {
+		if v > y[k] || i == 1 && !(y[k] > v) {
+			y[k], w[k] = v, i
+		}
+	}
+}
+
+func (l *eltwise) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
+	dy := top[0].Diff()
+	for i, b := range bottom {
+		if !propagate[i] {
+			continue
+		}
+		dx := b.Diff()
+		switch l.op {
+		case proto.EltwiseParameter_PROD:
+			l.prodBackward(top[0], bottom, i)
+		case proto.EltwiseParameter_SUM:
+			scaled(dx, l.coeff[i], dy)
+		case proto.EltwiseParameter_MAX:
+			for k, w := range l.winner {
+				if dx[k] = 0; w == int32(i) {
+					dx[k] = dy[k]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// prodBackward multiplies the top's gradient by the other bottoms, or, where
+// stable_prod_grad is false, by the product over bottom i, which is no number
+// where that is 0.
+func (l *eltwise) prodBackward(top *blob.Blob, bottom []*blob.Blob, i int) {
+	dx, dy := bottom[i].Diff(), top.Diff()
+	if !l.stable {
+		y, x := top.Data(), bottom[i].Data()
+		for k := range dx {
+			dx[k] = y[k] / x[k] * dy[k]
+		}
+		return
+	}
+	copy(dx, dy)
+	for j, b := range bottom {
+		if j != i {
+			multiply(dx, dx, b.Data())
+		}
+	}
+}

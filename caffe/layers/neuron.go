@@ -1,0 +1,130 @@
+package layers
+
+import (
+	"math"
+
+	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/proto"
+)
+
+func init() {
+	register("ReLU", newReLU)
+	register("Sigmoid", func(p *proto.LayerParameter, env Env) (Layer, error) {
+		return &curve{neuron: neuron{newBase(p, env)}, f: sigmoid}, nil
+	})
+	register("TanH", func(p *proto.LayerParameter, env Env) (Layer, error) {
+		return &curve{neuron: neuron{newBase(p, env)}, f: math.Tanh, odd: true}, nil
+	})
+}
+
+// neuron is what the element-wise layers have in common: one bottom, one top
+// of its shape, in place.
+type neuron struct{ base }
+
+func (l *neuron) Bottoms() Bounds { return Bounds{1, 1} }
+func (l *neuron) Tops() Bounds    { return Bounds{1, 1} }
+func (l *neuron) InPlace() bool   { return true }
+
+func (l *neuron) Setup(_, _ []*blob.Blob) error { return nil }
+
+func (l *neuron) Reshape(bottom, top []*blob.Blob) error {
+	if top[0] != bottom[0] {
+		top[0].ReshapeLike(bottom[0])
+	}
+	return nil
+}
+
+// relu is y = max(x, 0) + slope·min(x, 0).
+type relu struct {
+	neuron
+	slope float32
+}
+
+func newReLU(p *proto.LayerParameter, env Env) (Layer, error) {
+	return &relu{neuron{newBase(p, env)}, p.GetReluParam().GetNegativeSlope()}, nil
+}
+
+// Setup refuses a slope below 0 in place: the sign of y would not tell that
+// of x.
+func (l *relu) Setup(bottom, top []*blob.Blob) error {
+	if bottom[0] == top[0] && l.slope < 0 {
+		return l.errorf("negative_slope %g is below 0, which cannot be in place: give the top another name than the bottom", l.slope)
+	}
+	return nil
+}
+
+func (l *relu) Forward(bottom, top []*blob.Blob) error {
+	x := bottom[0].Data()
+	y := top[0].Data()[:len(x)]
+	if l.slope == 0 {
+		for i, v := range x {
+			y[i] = max(v, 0)
+		}
+		return nil
+	}
+	for i, v := range x {
+		y[i] = max(v, 0) + l.slope*min(v, 0)
+	}
+	return nil
+}
+
+// Backward has no branch on the sign of x, which no predictor could guess:
+// the bits of a float32 above 0 are an integer above 0, so that (bits - 1) >> 63
+// of the widened bits is all ones elsewhere.
+func (l *relu) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
+	if !propagate[0] {
+		return nil
+	}
+	x := bottom[0].Data()
+	dy, dx := top[0].Diff()[:len(x)], bottom[0].Diff()[:len(x)]
+	if l.slope == 0 {
+		for i, v := range x {
+			off := uint32((int64(int32(math.Float32bits(v))) - 1) >> 63)
+			dx[i] = math.Float32frombits(math.Float32bits(dy[i]) &^ off)
+		}
+		return nil
+	}
+	factor := [2]float32{1, l.slope}
+	for i, v := range x {
+		off := uint64(int64(int32(math.Float32bits(v)))-1) >> 63
+		dx[i] = dy[i] * factor[off&1]
+	}
+	return nil
+}
+
+// curve is y = f(x), the sigmoid or the hyperbolic tangent, whose slopes y
+// tells: y·(1-y) and 1-y².
+type curve struct {
+	neuron
+	f   func(x float64) float64
+	odd bool // the tangent
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+func (l *curve) Forward(bottom, top []*blob.Blob) error {
+	x := bottom[0].Data()
+	y := top[0].Data()[:len(x)]
+	for i, v := range x {
+		y[i] = float32(l.f(float64(v)))
+	}
+	return nil
+}
+
+func (l *curve) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
+	if !propagate[0] {
+		return nil
+	}
+	y := top[0].Data()
+	dy, dx := top[0].Diff()[:len(y)], bottom[0].Diff()[:len(y)]
+	if l.odd {
+		for i, v := range y {
+			dx[i] = dy[i] * (1 - v*v)
+		}
+		return nil
+	}
+	for i, v := range y {
+		dx[i] = dy[i] * v * (1 - v)
+	}
+	return nil
+}
