@@ -95,13 +95,7 @@ func parseTree(file string, text []byte) (root *node, err error) {
 	if err != nil {
 		return root, err
 	}
-	b := builder{file: file, text: text}
-	for i, c := range text {
-		if c == '\n' {
-			b.ends = append(b.ends, i)
-		}
-	}
-	root.kids = b.build(nodes, "")
+	root.kids = newBuilder(file, text).build(nodes, "")
 	return root, nil
 }
 
@@ -125,6 +119,47 @@ type builder struct {
 	file string
 	text []byte
 	ends []int // offsets of line ends
+}
+
+func newBuilder(file string, text []byte) *builder {
+	b := &builder{file: file, text: text}
+	for i, c := range text {
+		if c == '\n' {
+			b.ends = append(b.ends, i)
+		}
+	}
+	return b
+}
+
+// openBrace finds the innermost brace that is still open where a text ends.
+// The Pos has no line if there is none.
+func openBrace(file string, text []byte) Pos {
+	var open []int
+	var quote byte
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0:
+			if c == '\\' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '#':
+			for i+1 < len(text) && text[i+1] != '\n' {
+				i++
+			}
+		case c == '{' || c == '<' || c == '[':
+			open = append(open, i)
+		case (c == '}' || c == '>' || c == ']') && len(open) > 0:
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) == 0 {
+		return Pos{File: file}
+	}
+	return newBuilder(file, text).at(open[len(open)-1])
 }
 
 // build makes nodes; elements of a list have no name of their own and take that given.

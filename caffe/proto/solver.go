@@ -1,7 +1,9 @@
 package proto
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	pb "google.golang.org/protobuf/proto"
@@ -160,7 +162,8 @@ func (f *SolverFile) inline(step string, net *NetParameter) (*NetFile, error) {
 // relative to the working directory.
 func (f *SolverFile) file(step, path string) (*NetFile, error) {
 	nf, err := ReadNet(path)
-	if err != nil && nf == nil && strings.HasPrefix(err.Error(), "read net:") {
+	var open *fs.PathError
+	if errors.As(err, &open) {
 		return nil, errorAt(f.FieldPos(step), "%s: %w (paths are relative to the working directory, as in Caffe)", step, err)
 	}
 	return nf, err

@@ -141,7 +141,7 @@ func parseText(file string, text []byte, m pb.Message) (*node, error) {
 		}
 	}
 	if err := (prototext.UnmarshalOptions{RecursionLimit: maxNesting}).Unmarshal(text, m); err != nil {
-		return nil, translate(root, err)
+		return nil, translate(root, text, err)
 	}
 	// Where only the tree fails, the file is right and places are not known.
 	return root, nil
@@ -151,15 +151,17 @@ func parseText(file string, text []byte, m pb.Message) (*node, error) {
 var placed = regexp.MustCompile(`^proto:[\s\x{a0}]*(syntax error )?\(line (\d+):(\d+)\): ([\s\S]*)$`)
 
 // translate gives one of the parser's errors its file and layer.
-func translate(root *node, err error) error {
+func translate(root *node, text []byte, err error) error {
 	m := placed.FindStringSubmatch(err.Error())
 	if m == nil {
-		text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-		return errorAt(root.pos, "%s", text)
+		if p := openBrace(root.pos.File, text); p.Line > 0 {
+			return errorAt(p, "syntax error: this brace is not closed")
+		}
+		return errorAt(root.pos, "%s", strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
 	}
 	line, _ := strconv.Atoi(m[2])
 	col, _ := strconv.Atoi(m[3])
-	msg := m[4]
+	msg := strings.TrimSpace(m[4])
 	if m[1] != "" {
 		msg = "syntax error: " + msg
 	}
