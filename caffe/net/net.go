@@ -1,0 +1,204 @@
+package net
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/layers"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Hooks are called around every layer, also those without parameters or
+// without a backward pass. An error ends the pass and is returned as it is.
+type Hooks struct {
+	// BeforeForward runs before layer's Forward: its parameters must be
+	// current when it returns.
+	BeforeForward func(layer int) error
+	// AfterBackward runs after layer's Backward: the gradients of the
+	// parameters that the layer owns are complete.
+	AfterBackward func(layer int) error
+}
+
+// Net is a net ready to run. It is not safe for concurrent use.
+type Net struct {
+	// Hooks are called around every layer's Forward and Backward.
+	Hooks Hooks
+	// GradientScale multiplies every gradient: this worker's share of the
+	// global batch, 1 by default.
+	GradientScale float32
+
+	name        string
+	nodes       []*node
+	blobs       map[string]*blob.Blob
+	outputNames []string
+
+	params                  []*param
+	learnable               []Param
+	packed                  int // elements of a packed buffer
+	packedData, packedDiff  mem.Buffer
+	followers               []func()
+	globalBatch, localBatch int
+
+	worker int
+	pass   uint64 // forward passes since Seek(0)
+}
+
+// Name returns the net's name in its prototxt.
+func (n *Net) Name() string { return n.name }
+
+// Layer describes one layer of a net.
+type Layer struct {
+	Index         int
+	Name, Type    string
+	Bottoms, Tops []string
+	// Params are the indices, into Learnable, of the parameters that the
+	// layer owns: current before its Forward, complete after its Backward.
+	Params []int
+	// Shared are the indices of those that it uses and an earlier layer owns.
+	Shared []int
+	// Backward says whether the layer has a backward pass.
+	Backward bool
+	// Layer is the layer itself.
+	Layer layers.Layer
+}
+
+// Layers describes all layers, in order, the added Splits included.
+func (n *Net) Layers() []Layer {
+	ls := make([]Layer, len(n.nodes))
+	for i, nd := range n.nodes {
+		l := Layer{
+			Index: i, Name: nd.name, Type: nd.typ, Bottoms: nd.bottomName, Tops: nd.topName,
+			Backward: nd.backward, Layer: nd.layer,
+		}
+		for _, k := range nd.params {
+			if p := n.params[k]; n.learnable[p.learn].Blob == p.blob {
+				l.Params = append(l.Params, p.learn)
+			} else {
+				l.Shared = append(l.Shared, p.learn)
+			}
+		}
+		ls[i] = l
+	}
+	return ls
+}
+
+// Forward runs all layers and returns the loss, the weighted sum of all loss
+// tops. Data layers read their next batch.
+func (n *Net) Forward() (float32, error) {
+	var loss float64
+	for i, nd := range n.nodes {
+		if n.Hooks.BeforeForward != nil {
+			if err := n.Hooks.BeforeForward(i); err != nil {
+				return 0, err
+			}
+		}
+		nd.rand.start(n.worker, n.pass)
+		l, err := nd.forward()
+		if err != nil {
+			return 0, err
+		}
+		loss += l
+	}
+	n.pass++
+	return float32(loss), nil
+}
+
+// ForwardBackward runs Forward and then Backward.
+func (n *Net) ForwardBackward() (float32, error) {
+	loss, err := n.Forward()
+	if err != nil {
+		return 0, err
+	}
+	return loss, n.Backward()
+}
+
+// Blob returns the blob of that name, nil if there is none.
+func (n *Net) Blob(name string) *blob.Blob { return n.blobs[name] }
+
+// Output is a blob that no layer reads: a loss, an accuracy, a prediction.
+type Output struct {
+	Name string
+	Blob *blob.Blob
+	// LossWeight is its weight in the loss, 0 if it is none.
+	LossWeight float32
+}
+
+// Output returns the net's outputs, by name.
+func (n *Net) Output() []Output {
+	outs := make([]Output, len(n.outputNames))
+	for i, name := range n.outputNames {
+		outs[i] = Output{Name: name, Blob: n.blobs[name]}
+		for _, nd := range n.nodes {
+			for j, top := range nd.topName {
+				if top == name {
+					outs[i].LossWeight = nd.weights[j]
+				}
+			}
+		}
+	}
+	return outs
+}
+
+// GlobalBatch returns the samples of a batch over all workers, 0 for a net
+// whose inputs come from elsewhere.
+func (n *Net) GlobalBatch() int { return n.globalBatch }
+
+// LocalBatch returns the samples of a batch that this worker reads, 0 for a
+// net whose inputs come from elsewhere.
+func (n *Net) LocalBatch() int { return n.localBatch }
+
+// Seek puts all data layers, and every random choice, to global batch number
+// k, counted from 0: the state after k forward passes.
+func (n *Net) Seek(k int64) error {
+	if k < 0 {
+		return fmt.Errorf("cannot seek to batch %d", k)
+	}
+	for _, nd := range n.nodes {
+		if s, ok := nd.layer.(layers.Seeker); ok {
+			if err := s.SeekBatch(k); err != nil {
+				return nd.wrap(fmt.Errorf("seeking to batch %d: %w", k, err))
+			}
+		}
+	}
+	n.pass = uint64(k)
+	return nil
+}
+
+// Close gives back what data layers hold. It may be called twice.
+func (n *Net) Close() error {
+	var errs []error
+	for _, nd := range n.nodes {
+		if c, ok := nd.layer.(io.Closer); ok {
+			errs = append(errs, nd.wrap(c.Close()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// NotFinite returns the first layer, in forward order, that has a top with a
+// NaN or an infinity, and that top's name; ok is false if there is none.
+func (n *Net) NotFinite() (layer, top string, ok bool) {
+	for _, nd := range n.nodes {
+		for j, t := range nd.top {
+			for _, x := range t.Data() {
+				if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
+					return nd.name, nd.topName[j], true
+				}
+			}
+		}
+	}
+	return "", "", false
+}
+
+// node returns the layer of that name, nil if there is none.
+func (n *Net) node(name string) *node {
+	for _, nd := range n.nodes {
+		if nd.name == name {
+			return nd
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package solver
+
+import (
+	"fmt"
+
+	"github.com/scaffe/scaffe/caffe/net"
+)
+
+// Events are what a solver has to say. Any may be nil.
+type Events struct {
+	// OnIteration runs in every iteration, before the update.
+	OnIteration func(Iteration)
+	// OnDisplay runs every display iterations.
+	OnDisplay func(Display)
+	// OnTest runs after every test of a test net.
+	OnTest func(Test)
+	// OnSnapshot runs when a snapshot is safely written.
+	OnSnapshot func(Snapshot)
+}
+
+// Iteration is one iteration.
+type Iteration struct {
+	Iter int
+	Loss float32 // over all workers, not smoothed
+	Rate float32 // the learning rate of its update
+}
+
+// Display is what Caffe logs every display iterations.
+type Display struct {
+	Iter    int
+	Loss    float32 // over all workers, the mean of the last average_loss
+	Rate    float32
+	Outputs []Score // of the last batch
+}
+
+// Test is the result of testing one test net.
+type Test struct {
+	Iter    int
+	Net     int    // number of the test net
+	Name    string // the net's name
+	Batches int    // test_iter
+	Scores  []Score
+	// Loss is the mean loss if test_compute_loss is set.
+	Loss    float64
+	HasLoss bool
+}
+
+// Snapshot is a snapshot that was written.
+type Snapshot struct {
+	Iter         int
+	Model, State string // paths
+}
+
+// Score is one element of an output blob of a net, or its mean.
+type Score struct {
+	Name       string
+	Value      float64
+	LossWeight float32 // its weight in the loss, 0 if it is none
+}
+
+// String gives the score as Caffe logs it: "loss = 0.5 (* 1 = 0.5 loss)".
+func (s Score) String() string {
+	if s.LossWeight == 0 {
+		return fmt.Sprintf("%s = %.6g", s.Name, s.Value)
+	}
+	return fmt.Sprintf("%s = %.6g (* %.6g = %.6g loss)", s.Name, s.Value, s.LossWeight, s.Value*float64(s.LossWeight))
+}
+
+func (e *Events) iteration(i Iteration) {
+	if e.OnIteration != nil {
+		e.OnIteration(i)
+	}
+}
+
+// scores lists the elements of a net's outputs, with the values 0.
+func scores(n *net.Net) []Score {
+	var out []Score
+	for _, o := range n.Output() {
+		for range o.Blob.Count() {
+			out = append(out, Score{Name: o.Name, LossWeight: o.LossWeight})
+		}
+	}
+	return out
+}
+
+// addOutputs adds the elements of a net's outputs, times scale, to sums.
+func addOutputs(sums []float64, n *net.Net, scale float64) {
+	k := 0
+	for _, o := range n.Output() {
+		for _, x := range o.Blob.Data() {
+			if k < len(sums) {
+				sums[k] += scale * float64(x)
+			}
+			k++
+		}
+	}
+}
+
+// sum adds a vector over all workers.
+func (s *Solver) sum(v []float64) ([]float64, error) {
+	if s.Callbacks.Sum == nil {
+		return v, nil
+	}
+	out, err := s.Callbacks.Sum(v)
+	if err == nil && len(out) != len(v) {
+		err = fmt.Errorf("the sum of vectors of %d has %d elements: the workers disagree about their nets", len(v), len(out))
+	}
+	return out, err
+}
+
+// display says how training goes. All workers take part in the sum of the
+// outputs, whether or not they listen.
+func (s *Solver) display() error {
+	out := scores(s.net)
+	sums := make([]float64, len(out))
+	addOutputs(sums, s.net, float64(s.net.GradientScale))
+	sums, err := s.sum(sums)
+	if err != nil {
+		return err
+	}
+	for i := range out {
+		out[i].Value = sums[i]
+	}
+	if s.Events.OnDisplay != nil {
+		s.Events.OnDisplay(Display{Iter: s.iter, Loss: s.smooth.value, Rate: s.Rate(), Outputs: out})
+	}
+	return nil
+}
+
+// displayAfter says the loss after the last update, which needs one more
+// forward pass.
+func (s *Solver) displayAfter() error {
+	if err := call(s.Callbacks.OnParams, s.iter); err != nil {
+		return err
+	}
+	loss, err := s.net.Forward()
+	if err != nil {
+		return fmt.Errorf("after iteration %d: %w", s.iter, err)
+	}
+	sums, err := s.sum([]float64{float64(loss) * float64(s.net.GradientScale)})
+	if err != nil {
+		return err
+	}
+	s.smooth.add(float32(sums[0]))
+	return s.display()
+}

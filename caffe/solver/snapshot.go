@@ -1,0 +1,165 @@
+package solver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/caffe/proto/atomicfile"
+	pb "google.golang.org/protobuf/proto"
+)
+
+// checkSnapshots makes sure, before hours of training, that snapshots can be
+// written where snapshot_prefix says.
+func (s *Solver) checkSnapshots() error {
+	if s.opts.NoSnapshots || s.param.GetSnapshot() == 0 && !s.param.GetSnapshotAfterTrain() {
+		return nil
+	}
+	fs := s.opts.Writer.FS
+	if fs == nil {
+		fs = atomicfile.OS
+	}
+	probe := fmt.Sprintf("%s_probe_%d.tmp", s.param.GetSnapshotPrefix(), os.Getpid())
+	f, err := fs.Create(probe)
+	if err == nil {
+		err = errors.Join(f.Close(), fs.Remove(probe))
+	}
+	if err != nil {
+		return fieldError("snapshot_prefix", "snapshots cannot be written to %q: %v: create the directory %q, or set snapshot_prefix",
+			s.param.GetSnapshotPrefix(), err, filepath.Dir(s.param.GetSnapshotPrefix()))
+	}
+	return nil
+}
+
+// Snapshot writes <snapshot_prefix>_iter_N.caffemodel and then .solverstate,
+// each atomically: where there is a state, there is its model, and an earlier
+// snapshot is never damaged. With NoSnapshots it only takes part in
+// Callbacks.OnSnapshot.
+func (s *Solver) Snapshot() error {
+	if err := call(s.Callbacks.OnSnapshot, s.iter); err != nil {
+		return err
+	}
+	if s.opts.NoSnapshots {
+		return nil
+	}
+	stem := fmt.Sprintf("%s_iter_%d", s.param.GetSnapshotPrefix(), s.iter)
+	snap := Snapshot{Iter: s.iter, Model: stem + ".caffemodel", State: stem + ".solverstate"}
+	if err := s.opts.Writer.Model(snap.Model, s.net.ToProto()); err != nil {
+		return fmt.Errorf("snapshot of iteration %d: %w", s.iter, err)
+	}
+	if err := s.opts.Writer.State(snap.State, s.state(snap.Model)); err != nil {
+		return fmt.Errorf("snapshot of iteration %d: %w", s.iter, err)
+	}
+	if s.Events.OnSnapshot != nil {
+		s.Events.OnSnapshot(snap)
+	}
+	return nil
+}
+
+// state is what a solver needs to go on, beside the model: in Caffe's layout,
+// the first history of all parameters, then the second.
+func (s *Solver) state(model string) *proto.SolverState {
+	st := &proto.SolverState{
+		Iter: pb.Int32(int32(s.iter)), LearnedNet: &model, CurrentStep: pb.Int32(s.currentStep()),
+	}
+	for _, h := range s.History() {
+		for _, p := range s.net.Learnable() {
+			st.History = append(st.History, proto.NewBlob(p.Blob.Shape(), h[p.Offset:p.Offset+p.Blob.Count()], nil))
+		}
+	}
+	return st
+}
+
+// currentStep is what Caffe remembers of the policies step and multistep: it
+// is that of the last iteration done.
+func (s *Solver) currentStep() int32 {
+	last := max(s.iter-1, 0)
+	switch s.param.GetLrPolicy() {
+	case "step":
+		return int32(last / int(s.param.GetStepsize()))
+	case "multistep":
+		return int32(passed(s.param.GetStepvalue(), last))
+	}
+	return 0
+}
+
+// Restore goes on from a snapshot: path is its .solverstate. The model is
+// looked for where the state says, then beside the state. A snapshot of
+// another net or another solver type is an error, and then nothing has
+// changed.
+func (s *Solver) Restore(path string) error {
+	st, err := proto.ReadState(path)
+	if err != nil {
+		return err
+	}
+	model, err := readModelOf(st, path)
+	if err != nil {
+		return err
+	}
+	if err := s.checkHistory(st); err != nil {
+		return fmt.Errorf("restore %s: %w", path, err)
+	}
+	if err := s.net.CopyFrom(model, true); err != nil {
+		return fmt.Errorf("restore %s: %w", path, err)
+	}
+	params := s.net.Learnable()
+	for k, h := range s.History() {
+		for i, p := range params {
+			copy(h[p.Offset:], proto.BlobData(st.GetHistory()[k*len(params)+i]))
+		}
+	}
+	return s.SetIter(int(st.GetIter()))
+}
+
+// readModelOf reads the model that belongs to a state.
+func readModelOf(st *proto.SolverState, path string) (*proto.NetParameter, error) {
+	if st.GetLearnedNet() == "" {
+		return nil, fmt.Errorf("restore %s: it names no model (learned_net)", path)
+	}
+	model, err := proto.ReadModel(st.GetLearnedNet())
+	if errors.Is(err, os.ErrNotExist) {
+		model, err = proto.ReadModel(filepath.Join(filepath.Dir(path), filepath.Base(st.GetLearnedNet())))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("restore %s: its model: %w", path, err)
+	}
+	return model, nil
+}
+
+// checkHistory holds a state's history against the net and the rule.
+func (s *Solver) checkHistory(st *proto.SolverState) error {
+	params := s.net.Learnable()
+	if want := s.rule.Histories() * len(params); len(st.GetHistory()) != want {
+		return fmt.Errorf("the state has %d histories, but solver type %s with the %d parameters of net %q has %d: it is a state of another net or another solver type",
+			len(st.GetHistory()), s.rule.Name(), len(params), s.net.Name(), want)
+	}
+	for k, h := range st.GetHistory() {
+		p := params[k%len(params)]
+		if !net.FitsBlob(h, p.Blob) {
+			return fmt.Errorf("history %d has shape %v, but parameter %q has %v: it is a state of another net",
+				k, proto.BlobShapeOf(h), p.Name, p.Blob.Shape())
+		}
+	}
+	return nil
+}
+
+// Weights sets the parameters of layers to those of the same names in models
+// (.caffemodel), one after the other: how a net is fine-tuned. Layers that a
+// model lacks are left alone.
+func (s *Solver) Weights(paths ...string) error {
+	for _, path := range paths {
+		m, err := proto.ReadModel(path)
+		if err != nil {
+			return err
+		}
+		for _, n := range append(s.TestNets(), s.net) { // a test net may have layers of its own
+			if err := n.CopyFrom(m, false); err != nil {
+				return fmt.Errorf("weights %s: %w", path, err)
+			}
+		}
+	}
+	return nil
+}

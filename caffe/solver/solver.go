@@ -1,0 +1,353 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/scaffe/scaffe/caffe/layers"
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Callbacks let others join in an iteration. Any may be nil.
+type Callbacks struct {
+	// OnStart runs before the forward pass of iteration iter.
+	OnStart func(iter int) error
+	// OnGradientsReady runs after the backward pass. loss is this worker's
+	// mean loss. It returns whether this worker applies the update, and the
+	// loss over all workers. Without it both are as in a worker alone.
+	OnGradientsReady func(iter int, loss float32) (apply bool, globalLoss float32, err error)
+	// OnParams runs before parameters are read outside of an iteration (a
+	// test, the last display): they must be current when it returns.
+	OnParams func(iter int) error
+	// OnSnapshot runs before a snapshot, also on workers that do not write it:
+	// parameters and history must be current on the one that does.
+	OnSnapshot func(iter int) error
+	// Sum adds vectors over workers, elementwise, and gives all of them the
+	// result. All workers call it at the same points.
+	Sum func(v []float64) ([]float64, error)
+	// Requested is asked after every iteration; all workers must get the same
+	// answer.
+	Requested func(iter int) (Action, error)
+}
+
+// Action is what an outsider (a signal) asks of a solver.
+type Action struct {
+	Snapshot bool // write a snapshot now
+	Stop     bool // end training after this iteration
+}
+
+// TestShare says which batches of a test this worker runs: those whose number
+// is Index modulo Of. The zero value is all of them.
+type TestShare struct{ Index, Of int }
+
+// Options says how one worker takes part.
+type Options struct {
+	// Data is passed to the training net's data layers. Its Seed, if 0, is
+	// the solver's random_seed.
+	Data layers.DataOptions
+	// TestShare divides test batches over workers.
+	TestShare TestShare
+	// Alloc gives the memory of the packed parameters and gradients; see
+	// net.Pack.
+	Alloc func(bytes int) (mem.Buffer, error)
+	// Writer writes snapshots.
+	Writer proto.Writer
+	// NoSnapshots is set where another worker writes the snapshots.
+	NoSnapshots bool
+	// Rewrite is passed to the nets; see net.Options.
+	Rewrite func(*proto.LayerParameter) error
+}
+
+// Solver trains one worker's net. It is not safe for concurrent use.
+type Solver struct {
+	// Callbacks, Hooks and Events may be set until the first Step. The hooks
+	// run around layers as net.Hooks says, in training iterations only.
+	Callbacks Callbacks
+	Hooks     net.Hooks
+	Events    Events
+
+	file  *proto.SolverFile
+	param *proto.SolverParameter
+	opts  Options
+	rate  Rate
+	rule  *Rule
+
+	net     *net.Net
+	tests   []*testNet
+	history [][]float32 // Rule.Histories packed buffers, made at first use
+
+	iter     int
+	smooth   smoother
+	finished bool // stopped by Requested
+}
+
+// New reads the nets that f names and builds them, for iteration 0. It fails
+// early where training would fail late: on a field that means nothing, or a
+// snapshot directory that cannot be written.
+func New(f *proto.SolverFile, o Options) (*Solver, error) {
+	s := &Solver{file: f, param: f.Solver, opts: o}
+	if err := s.build(); err != nil {
+		return nil, errors.Join(s.at(err), s.Close())
+	}
+	return s, nil
+}
+
+// at puts the place of the field that err is about before it.
+func (s *Solver) at(err error) error {
+	var fe *FieldError
+	if !errors.As(err, &fe) {
+		return err
+	}
+	if where := s.file.FieldPos(fe.Field).String(); where != "" {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return err
+}
+
+func (s *Solver) build() (err error) {
+	if s.rate, err = NewRate(s.param); err != nil {
+		return err
+	}
+	if s.rule, err = NewRule(s.param); err != nil {
+		return err
+	}
+	if err := s.checkFields(); err != nil {
+		return err
+	}
+	if err := s.checkSnapshots(); err != nil {
+		return err
+	}
+	s.smooth.window = int(s.param.GetAverageLoss())
+	if s.opts.Data.Seed == 0 {
+		s.opts.Data.Seed = s.Seed()
+	}
+	train, err := s.file.TrainNet()
+	if err != nil {
+		return err
+	}
+	s.net, err = net.New(train, net.Options{
+		Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite,
+	})
+	if err != nil {
+		return err
+	}
+	if g := s.net.GlobalBatch(); g > 0 {
+		s.net.GradientScale = float32(s.net.LocalBatch()) / float32(g)
+	}
+	if _, _, err := s.net.Pack(s.opts.Alloc); err != nil {
+		return err
+	}
+	if err := s.buildTests(); err != nil {
+		return err
+	}
+	return s.Weights(splitComma(s.param.GetWeights())...)
+}
+
+// splitComma takes lists of paths apart that are joined by commas.
+func splitComma(lists []string) []string {
+	var paths []string
+	for _, l := range lists {
+		for p := range strings.SplitSeq(l, ",") {
+			if p = strings.TrimSpace(p); p != "" {
+				paths = append(paths, p)
+			}
+		}
+	}
+	return paths
+}
+
+// checkFields refuses what is left to refuse beside rate and rule.
+func (s *Solver) checkFields() error {
+	p := s.param
+	for field, v := range map[string]int32{"iter_size": p.GetIterSize(), "average_loss": p.GetAverageLoss()} {
+		if v < 1 {
+			return fieldError(field, "%s is %d: it must be at least 1", field, v)
+		}
+	}
+	if p.GetSnapshotFormat() == proto.SolverParameter_HDF5 {
+		return fieldError("snapshot_format", "snapshot_format HDF5 is not supported: use BINARYPROTO")
+	}
+	if o := s.opts.TestShare; o.Of < 0 || o.Index < 0 || o.Index >= max(o.Of, 1) {
+		return fmt.Errorf("test share %d of %d does not exist", o.Index, o.Of)
+	}
+	return nil
+}
+
+// Seed returns random_seed, or 1 where the solver file has none.
+func (s *Solver) Seed() uint64 {
+	if seed := s.param.GetRandomSeed(); seed >= 0 {
+		return uint64(seed)
+	}
+	return 1
+}
+
+// Net returns the training net, packed.
+func (s *Solver) Net() *net.Net { return s.net }
+
+// Param returns the solver's message. The caller must not change it.
+func (s *Solver) Param() *proto.SolverParameter { return s.param }
+
+// Rule returns the update.
+func (s *Solver) Rule() *Rule { return s.rule }
+
+// Rate returns the learning rate of the iteration that comes next.
+func (s *Solver) Rate() float32 { return s.rate(s.iter) }
+
+// Iter returns the number of iterations done, which is the number of the next.
+func (s *Solver) Iter() int { return s.iter }
+
+// SetIter makes iter the next iteration and puts the data to its first batch,
+// as Restore does; for workers that get parameters from elsewhere.
+func (s *Solver) SetIter(iter int) error {
+	if err := s.net.Seek(int64(iter) * int64(s.param.GetIterSize())); err != nil {
+		return err
+	}
+	s.iter = iter
+	s.smooth.reset()
+	return nil
+}
+
+// Close gives back what the nets hold.
+func (s *Solver) Close() error {
+	var errs []error
+	if s.net != nil {
+		errs = append(errs, s.net.Close())
+	}
+	for _, t := range s.tests {
+		errs = append(errs, t.net.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Solve trains from Iter to max_iter, writes the last snapshot and runs the
+// last test, as Caffe does.
+func (s *Solver) Solve(ctx context.Context) error {
+	if s.param.MaxIter == nil {
+		return s.at(fieldError("max_iter", "max_iter is missing: set the number of iterations"))
+	}
+	if err := s.Step(ctx, int(s.param.GetMaxIter())-s.iter); err != nil {
+		return err
+	}
+	if every := int(s.param.GetSnapshot()); s.param.GetSnapshotAfterTrain() && (every == 0 || s.iter%every != 0) {
+		if err := s.Snapshot(); err != nil {
+			return err
+		}
+	}
+	if s.finished {
+		return nil
+	}
+	if due(s.iter, s.param.GetDisplay()) {
+		if err := s.displayAfter(); err != nil {
+			return err
+		}
+	}
+	if due(s.iter, s.param.GetTestInterval()) {
+		return s.TestAll()
+	}
+	return nil
+}
+
+// due reports whether something that happens every so many iterations happens
+// at iter; never for 0.
+func due(iter int, every int32) bool { return every > 0 && iter%int(every) == 0 }
+
+// Step runs n iterations, or fewer if Requested says stop or ctx ends, the
+// latter with ctx's error.
+func (s *Solver) Step(ctx context.Context, n int) error {
+	for stop := s.iter + n; s.iter < stop && !s.finished; {
+		if err := context.Cause(ctx); err != nil {
+			return fmt.Errorf("stopped before iteration %d: %w", s.iter, err)
+		}
+		if err := s.iterate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// iterate runs one iteration; see the package comment.
+func (s *Solver) iterate() error {
+	if due(s.iter, s.param.GetTestInterval()) && (s.iter > 0 || s.param.GetTestInitialization()) {
+		if err := s.TestAll(); err != nil {
+			return err
+		}
+	}
+	s.net.ClearDiffs()
+	if err := call(s.Callbacks.OnStart, s.iter); err != nil {
+		return err
+	}
+	loss, err := s.forwardBackward()
+	if err != nil {
+		return err
+	}
+	apply := true
+	if s.Callbacks.OnGradientsReady != nil {
+		if apply, loss, err = s.Callbacks.OnGradientsReady(s.iter, loss); err != nil {
+			return err
+		}
+	}
+	if err := s.checkLoss(loss); err != nil {
+		return err
+	}
+	s.smooth.add(loss)
+	s.Events.iteration(Iteration{Iter: s.iter, Loss: loss, Rate: s.Rate()})
+	if due(s.iter, s.param.GetDisplay()) {
+		if err := s.display(); err != nil {
+			return err
+		}
+	}
+	if apply {
+		s.ApplyUpdate()
+	}
+	s.iter++
+	return s.afterIteration()
+}
+
+func call(f func(int) error, iter int) error {
+	if f == nil {
+		return nil
+	}
+	return f(iter)
+}
+
+// forwardBackward runs the passes of one iteration and returns the mean loss.
+func (s *Solver) forwardBackward() (float32, error) {
+	size := int(s.param.GetIterSize())
+	defer func() { s.net.Hooks = net.Hooks{} }()
+	var sum float32
+	for i := range size {
+		s.net.Hooks = net.Hooks{}
+		if i == 0 {
+			s.net.Hooks.BeforeForward = s.Hooks.BeforeForward
+		}
+		if i == size-1 {
+			s.net.Hooks.AfterBackward = s.Hooks.AfterBackward
+		}
+		loss, err := s.net.ForwardBackward()
+		if err != nil {
+			return 0, fmt.Errorf("iteration %d: %w", s.iter, err)
+		}
+		sum += loss
+	}
+	return sum / float32(size), nil
+}
+
+// afterIteration writes a snapshot if one is due or asked for.
+func (s *Solver) afterIteration() error {
+	var a Action
+	if s.Callbacks.Requested != nil {
+		var err error
+		if a, err = s.Callbacks.Requested(s.iter); err != nil {
+			return err
+		}
+	}
+	s.finished = a.Stop
+	if a.Snapshot || due(s.iter, s.param.GetSnapshot()) {
+		return s.Snapshot()
+	}
+	return nil
+}
