@@ -39,7 +39,7 @@ const (
 // unless force says to replace it, and even then replaces only an LMDB. Either
 // Commit or Abort must follow.
 func Create(path string, force bool) (*Writer, error) {
-	if err := checkTarget(path, force); err != nil {
+	if err := CheckTarget(path, force); err != nil {
 		return nil, err
 	}
 	path = filepath.Clean(path)
@@ -70,36 +70,6 @@ func (w *Writer) open() (err error) {
 	}
 	// Nobody else sees the directory yet: no locks, and one sync at the end.
 	return w.env.Open(w.tmp, lmdb.NoLock|lmdb.NoSync, 0o644)
-}
-
-// checkTarget reports why path may not be written.
-func checkTarget(path string, force bool) error {
-	if path == "" {
-		return errors.New("no path given for the LMDB to write")
-	}
-	fi, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !force {
-		return fmt.Errorf("%s exists: remove it, name another place, or use force to replace it", path)
-	}
-	if !fi.IsDir() {
-		return fmt.Errorf("%s is not an LMDB directory: it is not replaced, remove it by hand", path)
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if n := e.Name(); n != "data.mdb" && n != "lock.mdb" {
-			return fmt.Errorf("%s holds %s, so it is not an LMDB alone: it is not replaced, remove it by hand", path, n)
-		}
-	}
-	return nil
 }
 
 // Put adds a record; the value is copied. A key that is already there is an
@@ -176,7 +146,7 @@ func (w *Writer) Commit() error {
 }
 
 func (w *Writer) move() error {
-	if err := checkTarget(w.path, w.force); err != nil {
+	if err := CheckTarget(w.path, w.force); err != nil {
 		return err
 	}
 	old := w.tmp + "-old"

@@ -1,0 +1,38 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// CheckTarget reports why no LMDB may be written to path: it exists and force
+// does not say to replace it, or it is something else than an LMDB.
+func CheckTarget(path string, force bool) error {
+	if path == "" {
+		return errors.New("no path given for the LMDB to write")
+	}
+	fi, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !force {
+		return fmt.Errorf("%s exists: remove it, name another place, or use force to replace it", path)
+	}
+	if !fi.IsDir() {
+		return fmt.Errorf("%s is not an LMDB directory: it is not replaced, remove it by hand", path)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if n := e.Name(); n != "data.mdb" && n != "lock.mdb" {
+			return fmt.Errorf("%s holds %s, so it is not an LMDB alone: it is not replaced, remove it by hand", path, n)
+		}
+	}
+	return nil
+}
