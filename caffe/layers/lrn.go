@@ -5,6 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels/blas"
 )
 
 func init() {
@@ -32,7 +33,8 @@ type lrn struct {
 	power       func(dst, scale []float32) // dst = scale^−beta
 
 	scale      []float32
-	acc, work  []float32 // a plane each
+	acc        []float32 // a plane
+	work       []float32 // a plane, or with ACROSS_CHANNELS one a neighbour
 	sums       []float32 // WITHIN_CHANNEL: a row
 	rows, cols []span    // WITHIN_CHANNEL
 }
@@ -73,9 +75,12 @@ func (l *lrn) Reshape(bottom, top []*blob.Blob) error {
 	}
 	top[0].ReshapeLike(b)
 	l.scale = ensure(l.scale, b.Count())
-	l.acc, l.work = ensure(l.acc, b.CountFrom(2, 4)), ensure(l.work, b.CountFrom(2, 4))
-	if l.within {
-		size := 2*l.half + 1
+	plane, size := b.CountFrom(2, 4), 2*l.half+1
+	l.acc = ensure(l.acc, plane)
+	if !l.within {
+		l.work = ensure(l.work, min(size, b.Dim(1))*plane)
+	} else {
+		l.work = ensure(l.work, plane)
 		l.sums = ensure(l.sums, b.Dim(3))
 		l.rows = spans(l.rows[:0], b.Dim(2), size, l.half, 1, true)
 		l.cols = spans(l.cols[:0], b.Dim(3), size, l.half, 1, true)
@@ -166,21 +171,18 @@ func (l *lrn) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) 
 	return nil
 }
 
-// backAcross adds the second term for one image.
+// backAcross adds the second term for one image. Each channel's ratio is kept
+// until the sum has run past it.
 func (l *lrn) backAcross(x, dx, y, dy, scale []float32) {
 	plane, factor := len(l.acc), 2*l.alpha*l.beta
 	clear(l.acc)
 	channels := len(x) / plane
-	add := func(c int, sign float32) {
-		p, q := c*plane, (c+1)*plane
-		ratio(l.work, y[p:q], dy[p:q], scale[p:q])
-		for i, v := range l.work {
-			l.acc[i] += sign * v
-		}
-	}
+	kept := func(c int) []float32 { return l.work[c*plane%len(l.work):][:plane] }
 	for c := -l.half; c < channels; c++ {
 		if in := c + l.half; in < channels {
-			add(in, 1)
+			p, q := in*plane, (in+1)*plane
+			ratio(kept(in), y[p:q], dy[p:q], scale[p:q])
+			blas.Axpy(1, kept(in), l.acc)
 		}
 		if c < 0 {
 			continue
@@ -190,7 +192,7 @@ func (l *lrn) backAcross(x, dx, y, dy, scale []float32) {
 			out[i] -= factor * xs[i] * a
 		}
 		if old := c - l.half; old >= 0 {
-			add(old, -1)
+			blas.Axpy(-1, kept(old), l.acc)
 		}
 	}
 }

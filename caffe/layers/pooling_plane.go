@@ -1,6 +1,9 @@
 package layers
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // span is the input range [lo, hi) of one output along an axis, and its
 // length before what lies in the padding was cut off.
@@ -49,9 +52,14 @@ func (l *pooling) maxPlane(src, dst []float32, mask []int32) {
 		}
 		out := mask[i*len(l.cols):][:len(l.cols)]
 		for j, c := range l.cols {
-			best := row[c.lo]
-			for _, k := range row[c.lo+1 : c.hi] {
-				best = max(best, k)
+			var best uint64
+			switch in := row[c.lo:c.hi]; len(in) {
+			case 3: // the widths of nearly every net
+				best = max(in[0], in[1], in[2])
+			case 2:
+				best = max(in[0], in[1])
+			default:
+				best = slices.Max(in)
 			}
 			out[j] = int32(^uint32(best))
 		}
