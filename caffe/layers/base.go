@@ -60,9 +60,3 @@ func (l *base) newParam(f *proto.FillerParameter, shape ...int) error {
 	l.params = append(l.params, b)
 	return nil
 }
-
-// same reports whether two blobs are the same blob or share their values: a
-// layer in place.
-func same(a, b *blob.Blob) bool {
-	return a == b || a.Count() > 0 && a.DataBuffer().Same(b.DataBuffer())
-}

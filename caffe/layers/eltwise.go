@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/caffe/blob"
@@ -75,24 +76,52 @@ func (l *eltwise) Forward(bottom, top []*blob.Blob) error {
 			addScaled(y, l.coeff[i+2], c.Data())
 		}
 	case proto.EltwiseParameter_MAX:
-		l.winner = l.winner[:len(y)]
-		clear(l.winner)
-		copy(y, a)
-		for i, c := range bottom[1:] {
-			l.maximum(y, c.Data(), int32(i+1))
-		}
+		l.maximum(y, bottom)
 	}
 	return nil
 }
 
-// maximum takes bottom i into the maximum so far. As in Caffe the second
-// bottom wins a tie with the first, and any later one loses it.
-func (l *eltwise) maximum(y, x []float32, i int32) {
-	x, w := x[:len(y)], l.winner[:len(y)]
-	for k, v := range x {
-		if v > y[k] || i == 1 && !(y[k] > v) {
-			y[k], w[k] = v, i
+// maximum starts with bottom 1, so that it wins a tie with bottom 0, as in
+// Caffe, and with any later one.
+func (l *eltwise) maximum(y []float32, bottom []*blob.Blob) {
+	l.winner = l.winner[:len(y)]
+	copy(y, bottom[1].Data())
+	for i := range l.winner {
+		l.winner[i] = 1
+	}
+	for i, b := range bottom {
+		if i != 1 {
+			takeGreater(y, l.winner, b.Data(), int32(i))
 		}
+	}
+}
+
+// takeGreater puts what is greater in x than in y into y, and i beside it. It
+// moves integers, which the compiler does without a branch.
+func takeGreater(y []float32, winner []int32, x []float32, i int32) {
+	x, winner = x[:len(y)], winner[:len(y)]
+	for k, old := range y {
+		v, w := x[k], winner[k]
+		greater, bits := math.Float32bits(v), math.Float32bits(old)
+		if v > old {
+			bits = greater
+		}
+		if v > old {
+			w = i
+		}
+		y[k], winner[k] = math.Float32frombits(bits), w
+	}
+}
+
+// ofWinner sets dx to dy where bottom i won, and to 0 elsewhere.
+func ofWinner(dx, dy []float32, winner []int32, i int32) {
+	dy, winner = dy[:len(dx)], winner[:len(dx)]
+	for k := range dx {
+		bits := math.Float32bits(dy[k])
+		if winner[k] != i {
+			bits = 0
+		}
+		dx[k] = math.Float32frombits(bits)
 	}
 }
 
@@ -109,11 +138,7 @@ func (l *eltwise) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Bl
 		case proto.EltwiseParameter_SUM:
 			scaled(dx, l.coeff[i], dy)
 		case proto.EltwiseParameter_MAX:
-			for k, w := range l.winner {
-				if dx[k] = 0; w == int32(i) {
-					dx[k] = dy[k]
-				}
-			}
+			ofWinner(dx, dy, l.winner, int32(i))
 		}
 	}
 	return nil

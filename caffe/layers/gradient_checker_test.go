@@ -97,3 +97,13 @@ func TestGradientCheckerRefusesToCheckNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestGradientCheckerFindsUnaskedGradients(t *testing.T) {
+	l := &brokenLayer{}
+	bottom, top := []*blob.Blob{blob.New(2)}, newTops(1)
+	setup(t, l, bottom, top)
+	err := gradientError(l, bottom, top, gradientOpts{bottoms: []int{}})
+	if err == nil || !strings.Contains(err.Error(), "bottom 0, which it was not asked for") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -53,12 +53,22 @@ func (l *relu) Setup(bottom, top []*blob.Blob) error {
 	return nil
 }
 
+// The loops of relu compare bits, because the compiler turns an integer
+// selection into a conditional move, and no predictor could guess a branch on
+// the sign of x. As unsigned integers the bits of a float32 lie in (0, 1<<31)
+// above 0, and from 1<<31 (-0) to minusInf below, the negative NaNs beyond.
+const minusInf = 0xff800000
+
 func (l *relu) Forward(bottom, top []*blob.Blob) error {
 	x := bottom[0].Data()
 	y := top[0].Data()[:len(x)]
 	if l.slope == 0 {
 		for i, v := range x {
-			y[i] = max(v, 0)
+			b := math.Float32bits(v)
+			if b-1<<31 <= minusInf-1<<31 {
+				b = 0
+			}
+			y[i] = math.Float32frombits(b)
 		}
 		return nil
 	}
@@ -68,9 +78,7 @@ func (l *relu) Forward(bottom, top []*blob.Blob) error {
 	return nil
 }
 
-// Backward has no branch on the sign of x, which no predictor could guess:
-// the bits of a float32 above 0 are an integer above 0, so that (bits - 1) >> 63
-// of the widened bits is all ones elsewhere.
+// Backward takes the slope at 0 for that of the negative side, as Caffe does.
 func (l *relu) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
 	if !propagate[0] {
 		return nil
@@ -79,15 +87,21 @@ func (l *relu) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob)
 	dy, dx := top[0].Diff()[:len(x)], bottom[0].Diff()[:len(x)]
 	if l.slope == 0 {
 		for i, v := range x {
-			off := uint32((int64(int32(math.Float32bits(v))) - 1) >> 63)
-			dx[i] = math.Float32frombits(math.Float32bits(dy[i]) &^ off)
+			d := math.Float32bits(dy[i])
+			if math.Float32bits(v)-1 >= 1<<31-1 {
+				d = 0
+			}
+			dx[i] = math.Float32frombits(d)
 		}
 		return nil
 	}
-	factor := [2]float32{1, l.slope}
+	one, slope := math.Float32bits(1), math.Float32bits(l.slope)
 	for i, v := range x {
-		off := uint64(int64(int32(math.Float32bits(v)))-1) >> 63
-		dx[i] = dy[i] * factor[off&1]
+		f := one
+		if math.Float32bits(v)-1 >= 1<<31-1 {
+			f = slope
+		}
+		dx[i] = dy[i] * math.Float32frombits(f)
 	}
 	return nil
 }

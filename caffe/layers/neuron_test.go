@@ -41,8 +41,8 @@ func init() {
 	}
 }
 
-// runOn sets a layer up on bottoms with the given values, each in one axis
-// unless shapes say otherwise, and runs Forward.
+// runOn sets a layer up on bottoms of shape 1×n with the given values, and
+// runs Forward.
 func runOn(t *testing.T, typ, body string, env Env, tops int, bottoms ...[]float32) (l Layer, bottom, top []*blob.Blob) {
 	t.Helper()
 	for _, x := range bottoms {
