@@ -167,6 +167,9 @@ func (l *convolution) Reshape(bottom, top []*blob.Blob) error {
 	}
 	w := l.win
 	w.h, w.w = b.Dim(l.axis+1), b.Dim(l.axis+2)
+	if w.h == 0 || w.w == 0 {
+		return l.errorf("bottom shape %v has an empty plane", b.Shape())
+	}
 	if w.reachH() > w.h+2*w.padH || w.reachW() > w.w+2*w.padW {
 		return l.errorf("kernel %d×%d exceeds the padded input %d×%d", w.reachH(), w.reachW(), w.h+2*w.padH, w.w+2*w.padW)
 	}

@@ -140,6 +140,7 @@ func TestConvolutionErrors(t *testing.T) {
 		{`num_output: 2 kernel_size: 1 group: 0`, 1, []int{1, 2, 3, 3}, "group 0 does not divide"},
 		{`num_output: 2 kernel_size: 1`, 1, []int{1, 2, 3, 3, 3}, "3 spatial axes after channel axis 1; only 2 are supported"},
 		{`num_output: 2 kernel_size: 1 axis: 9`, 1, []int{1, 2, 3, 3}, "axis 9 is out of range"},
+		{`num_output: 2 kernel_size: 1 pad: 1`, 1, []int{1, 2, 0, 3}, "has an empty plane"},
 		{`num_output: 2 kernel_size: 1`, 2, []int{1, 2, 3, 3}, "1 bottoms but 2 tops"},
 	} {
 		_, _, _, err := trySetup("Convolution", "convolution_param { "+c.body+" }", Env{}, c.tops, c.bottom)
