@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/check"
 )
 
 // Verb is a collective operation.
@@ -69,6 +70,17 @@ func Build(c Call, s Spec) (*schedule.Schedule, error) {
 		return nil, fmt.Errorf("collectives: unknown verb %v", c.Verb)
 	}
 	return b.Schedule(), nil
+}
+
+// Check proves the schedules of all ranks of a collective right together.
+func Check(v Verb, all []*schedule.Schedule, root int) error {
+	switch v {
+	case Reduce:
+		return check.Reduce(all, root)
+	case Bcast:
+		return check.Bcast(all, root)
+	}
+	return check.Allreduce(all)
 }
 
 // group is the part of one level that a rank belongs to.

@@ -1,0 +1,178 @@
+// Package launch starts the ranks of this process, runs one function on each,
+// and ends them all together: with one message where something went wrong,
+// and with nobody left waiting.
+//
+// Under mpirun a process is one rank and finds the others over MPI. Started
+// alone it is a world of one rank, or of N in one process (Options.Local),
+// which talk through memory.
+//
+//	err := launch.Run(ctx, launch.Options{}, func(ctx context.Context, comm *collectives.Comm) error {
+//		return comm.Barrier(ctx)
+//	})
+//
+// It owns engines, signals and the rule of who speaks; what the ranks do is
+// none of its business.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/nbc/overmpi"
+)
+
+// ErrReported is what Run returns where another process prints the error:
+// exit with a non-zero status and say nothing.
+var ErrReported = errors.New("launch: the error is reported by rank 0")
+
+// tellTimeout bounds how long a failing rank tries to tell the others.
+const tellTimeout = 2 * time.Second
+
+// Options say which ranks to start.
+type Options struct {
+	// Local, unless 0, is how many ranks to run in this process.
+	Local int
+	// Engine and Collectives are handed on.
+	Engine      nbc.Options
+	Collectives collectives.Options
+	// Log takes what a rank says when it is told to stop; nil means os.Stderr.
+	Log io.Writer
+}
+
+// Run runs f once on each rank of this process. It returns when all of them
+// have ended, in the good case not before f has ended on all ranks of the
+// world. The error is the one message for people, or ErrReported.
+//
+// Where f fails on one rank, the others are told: their collectives end with
+// an *nbc.AbortError. Rank 0 is the one that speaks. SIGINT and SIGTERM cancel
+// f's context.
+func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Comm) error) error {
+	engines, err := start(o)
+	if err != nil {
+		return err
+	}
+	if o.Log == nil {
+		o.Log = os.Stderr
+	}
+	ctx, stop := untilSignal(ctx, engines, o.Log)
+	defer stop()
+	errs := make([]error, len(engines))
+	var wg sync.WaitGroup
+	for i, e := range engines {
+		wg.Go(func() { errs[i] = one(ctx, e, o, f) })
+	}
+	wg.Wait()
+	for _, e := range engines {
+		err := e.Close()
+		errs[0] = errors.Join(errs[0], err)
+	}
+	for _, err := range errs { // rank 0 comes first
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts one engine for every rank of this process.
+func start(o Options) ([]*nbc.Engine, error) {
+	n := max(1, o.Local)
+	open := func(int) func() (nbc.Transport, error) { return overmpi.Open }
+	if o.Local > 0 {
+		if l := overmpi.Launcher(); l.Size > 1 {
+			return nil, fmt.Errorf("--local %d runs all ranks in one process, but %s started %d processes: use one of the two", o.Local, l.Name, l.Size)
+		}
+		open = inproc.NewWorld(n, inproc.Options{}).Open
+	}
+	var engines []*nbc.Engine
+	for r := range n {
+		k, err := kernels.NewCPU()
+		if err != nil {
+			return nil, err
+		}
+		e, err := nbc.Start(open(r), nbc.CPU(k), o.Engine)
+		if err != nil {
+			return nil, err
+		}
+		engines = append(engines, e)
+	}
+	return engines, nil
+}
+
+// one runs f on one rank and sees to it that the others learn how it ended.
+func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, *collectives.Comm) error) error {
+	comm := collectives.World(e, o.Collectives)
+	err := f(ctx, comm)
+	if err == nil {
+		err = comm.Agree(ctx, nil) // nobody leaves before all are done
+	}
+	var abort *nbc.AbortError
+	var agreed *collectives.AgreedError
+	var deadline *nbc.DeadlineError
+	me := comm.Rank()
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &agreed): // all know
+		return spoken(me, comm.Size(), agreed.Rank, errors.New(agreed.Text))
+	case errors.As(err, &abort) && abort.Rank != me: // the others were told, as this rank was
+		return spoken(me, comm.Size(), abort.Rank, errors.New(abort.Reason))
+	}
+	tell, cancel := context.WithTimeout(context.Background(), tellTimeout)
+	defer cancel()
+	told := e.Abort(tell, err.Error())
+	if me != 0 && told == nil && !errors.As(err, &deadline) {
+		return ErrReported
+	}
+	return spoken(0, comm.Size(), me, err)
+}
+
+// spoken returns err as rank `of` says it where this rank, me, speaks.
+func spoken(me, size, of int, err error) error {
+	switch {
+	case me != 0:
+		return ErrReported
+	case size == 1:
+		return err
+	}
+	return fmt.Errorf("rank %d: %w", of, err)
+}
+
+// untilSignal returns a context that ends with SIGINT or SIGTERM. The launcher
+// sends the latter when another rank has died: then each rank says what it was
+// waiting for, which names the rank that is gone.
+func untilSignal(ctx context.Context, engines []*nbc.Engine, log io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			if s == syscall.SIGTERM {
+				for _, e := range engines {
+					for _, edge := range e.Blocked() {
+						fmt.Fprintf(log, "scaffe: told to stop (%v) while %v\n", s, edge)
+					}
+				}
+			}
+			cancel(fmt.Errorf("stopped by %v", s))
+			signal.Stop(signals) // the next one ends the process at once
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
