@@ -15,7 +15,7 @@ type segment struct {
 	readers []int
 }
 
-// read records that op reads r, and appends to deps what it must wait for:
+// read records that op reads r, and adds to deps what it must wait for:
 // the last writers.
 func (h *hazards) read(r Range, op int, deps []int) []int {
 	for i := range h.cut(r) {
@@ -30,7 +30,7 @@ func (h *hazards) read(r Range, op int, deps []int) []int {
 	return deps
 }
 
-// write records that op writes r, and appends to deps what it must wait for:
+// write records that op writes r, and adds to deps what it must wait for:
 // the readers since the last write, or else the last writer.
 func (h *hazards) write(r Range, op int, deps []int) []int {
 	for i := range h.cut(r) {
@@ -98,14 +98,14 @@ func (h *hazards) insert(i int, r Range) {
 	h.segments = slices.Insert(h.segments, i, segment{Range: r, writer: -1})
 }
 
-// appendNew appends dep unless it is there. Dependencies mostly arrive in
-// ascending order, so the end is the place to look first.
+// appendNew adds dep to deps, which are in ascending order, unless it is there.
 func appendNew(deps []int, dep int) []int {
-	if n := len(deps); n > 0 && deps[n-1] < dep {
-		return append(deps, dep)
+	if n := len(deps); n == 0 || deps[n-1] < dep {
+		return append(deps, dep) // the common case
 	}
-	if slices.Contains(deps, dep) {
+	i, found := slices.BinarySearch(deps, dep)
+	if found {
 		return deps
 	}
-	return append(deps, dep)
+	return slices.Insert(deps, i, dep)
 }

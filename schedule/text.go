@@ -191,7 +191,7 @@ func (w *words) op(index int) Op {
 	}
 	if len(w.rest) > 0 {
 		w.expect("after")
-		for len(w.rest) > 0 && w.err == nil {
+		for more := true; more && w.err == nil; more = len(w.rest) > 0 {
 			o.Deps = append(o.Deps, w.number())
 		}
 	}
