@@ -76,11 +76,12 @@ func wantValues(t *testing.T, what string, got []float32, want ...float32) {
 
 func TestNeuronValues(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	negNaN := float32(math.Copysign(math.NaN(), -1)) // what a processor makes of 0·∞
 	for _, c := range []struct {
 		typ, body string
 		x, y      []float32
 	}{
-		{"ReLU", "", []float32{-2, -0.0, 0, 3, inf, -inf, nan}, []float32{0, 0, 0, 3, inf, 0, nan}},
+		{"ReLU", "", []float32{-2, 0, 3, inf, -inf, nan, negNaN}, []float32{0, 0, 3, inf, 0, nan, nan}},
 		{"ReLU", "relu_param { negative_slope: 0.5 }", []float32{-2, 0, 3}, []float32{-1, 0, 3}},
 		{"Sigmoid", "", []float32{-1000, 0, 1, 1000}, []float32{0, 0.5, 0.7310586, 1}},
 		{"TanH", "", []float32{-1000, 0, 1, 1000}, []float32{-1, 0, 0.7615942, 1}},
