@@ -27,6 +27,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/nbc/overmpi"
@@ -88,9 +89,9 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 // start starts one engine for every rank of this process.
 func start(o Options) ([]*nbc.Engine, error) {
 	n := max(1, o.Local)
-	open := func(int) func() (nbc.Transport, error) { return overmpi.Open }
+	open := func(int) func() (nbc.Transport, error) { return overmpi.Open(overmpi.Options{}) }
 	if o.Local > 0 {
-		if l := overmpi.Launcher(); l.Size > 1 {
+		if l := mpi.DetectLauncher(); l.Size > 1 {
 			return nil, fmt.Errorf("--local %d runs all ranks in one process, but %s started %d processes: use one of the two", o.Local, l.Name, l.Size)
 		}
 		open = inproc.NewWorld(n, inproc.Options{}).Open

@@ -15,6 +15,9 @@ var (
 	threads atomic.Int32
 )
 
+// Optimised reports whether an optimised library does the work.
+const Optimised = false
+
 // Name returns "gonum (pure Go)".
 func Name() string { return "gonum (pure Go)" }
 

@@ -1,0 +1,170 @@
+// Package doctor looks at what a run depends on (the MPI library, the nodes,
+// shared memory, GPUs, BLAS, kernels) and says in words what it found, what is
+// wrong with it and what to do.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/mpi"
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	What  string // such as "MPI library"
+	Found string
+	Wrong string // empty: nothing is
+	Fix   string // what to do about it
+	Fatal bool   // training does not work like this
+}
+
+// Examine looks at everything. In a world of several ranks all must call it;
+// rank tells which one this is.
+func Examine(ctx context.Context) (findings []Finding, rank int) {
+	done := make(chan struct{})
+	go func() { // MPI wants one thread from start to end
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		w, err := mpi.Start()
+		if err != nil {
+			findings = append(findings, Finding{What: "MPI", Found: orNone(mpi.Built()), Wrong: err.Error(), Fix: "see the message", Fatal: true})
+			return
+		}
+		rank = w.Rank()
+		findings = append(findings, library(w)...)
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := w.Finalize(ctx); err != nil {
+			findings = append(findings, Finding{What: "MPI", Wrong: err.Error(), Fix: "look at the other ranks' messages"})
+		}
+	}()
+	<-done
+	findings = append(findings, sharedMemory(), cores(), cpuKernels(), matrices(), gpus())
+	return findings, rank
+}
+
+// Print writes the findings as a list for people, and reports whether one is
+// fatal.
+func Print(w io.Writer, findings []Finding) (fatal bool) {
+	for _, f := range findings {
+		mark := "ok"
+		if f.Wrong != "" {
+			mark = "!!"
+		}
+		fmt.Fprintf(w, "%s  %-16s %s\n", mark, f.What, f.Found)
+		if f.Wrong != "" {
+			fmt.Fprintf(w, "    wrong: %s\n", f.Wrong)
+			if f.Fix != "" {
+				fmt.Fprintf(w, "    do:    %s\n", f.Fix)
+			}
+		}
+		fatal = fatal || f.Fatal
+	}
+	return fatal
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// library says what MPI is and what it can do.
+func library(w *mpi.World) []Finding {
+	if mpi.Built() == "" {
+		return []Finding{{
+			What: "MPI library", Found: "none: this program was built without MPI",
+			Wrong: "it runs one rank, or several with --local, but not under mpirun", Fix: "build it with `make build`",
+		}}
+	}
+	lib := Finding{What: "MPI library", Found: fmt.Sprintf("%s (built for %s)", w.LibraryVersion(), mpi.Built())}
+	for _, note := range w.Notes() {
+		lib.Wrong, lib.Fix = note, "rebuild with `make build` where it misbehaves"
+	}
+	major, minor := w.StandardVersion()
+	launcher := w.Launcher().Name
+	if launcher == "" {
+		launcher = "none: started alone, a world of one rank"
+	}
+	cuda := Finding{What: "CUDA-aware MPI", Found: w.CUDAAware().String()}
+	return []Finding{
+		lib,
+		{What: "MPI standard", Found: fmt.Sprintf("%d.%d, thread level %s, tags up to %d", major, minor, w.ThreadLevel(), w.TagUB())},
+		{What: "launcher", Found: launcher},
+		{What: "topology", Found: fmt.Sprintf("%v; %d of them on this node", w.Nodes(), w.Nodes().LocalSize)},
+		cuda,
+	}
+}
+
+// sharedMemory says whether ranks of one node can share memory.
+func sharedMemory() Finding {
+	const dir, enough = "/dev/shm", 256 << 20
+	f := Finding{What: "shared memory"}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		f.Found, f.Wrong, f.Fix = "none", fmt.Sprintf("%s: %v", dir, err), "mount a tmpfs there"
+		return f
+	}
+	free := int64(st.Bavail) * st.Bsize
+	f.Found = fmt.Sprintf("%s, %d MiB free", dir, free>>20)
+	if free < enough {
+		f.Wrong = "MPI libraries keep their buffers between the ranks of a node there"
+		f.Fix = "enlarge it (mount -o remount,size=2G /dev/shm; in a container --shm-size=2g)"
+	}
+	if err := unix.Access(dir, unix.W_OK); err != nil {
+		f.Wrong, f.Fix = fmt.Sprintf("cannot be written: %v", err), "give this user write access"
+	}
+	return f
+}
+
+func cores() Finding {
+	return Finding{What: "processor", Found: fmt.Sprintf("%d cores for this process, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)}
+}
+
+func cpuKernels() Finding {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		return Finding{What: "kernels", Wrong: err.Error(), Fix: "unset SCAFFE_KERNELS", Fatal: true}
+	}
+	f := Finding{What: "kernels", Found: k.Name()}
+	if k.Name() == "portable" && runtime.GOARCH == "amd64" {
+		f.Wrong = "this processor has no AVX2 (or SCAFFE_KERNELS asks for the portable path): reductions are slower"
+	}
+	return f
+}
+
+func matrices() Finding {
+	f := Finding{What: "BLAS", Found: fmt.Sprintf("%s, %d threads", blas.Name(), blas.Threads())}
+	if !blas.Optimised {
+		f.Wrong = "pure Go: layers compute several times slower than with OpenBLAS"
+		f.Fix = "install libopenblas-dev and build with `make build`"
+	}
+	return f
+}
+
+// gpus says which GPUs there are. Training computes on the CPU today.
+func gpus() Finding {
+	f := Finding{What: "GPUs", Found: "none"}
+	found, _ := filepath.Glob("/proc/driver/nvidia/gpus/*")
+	if len(found) == 0 {
+		return f
+	}
+	f.Found = fmt.Sprintf("%d NVIDIA", len(found))
+	if version, err := os.ReadFile("/sys/module/nvidia/version"); err == nil {
+		f.Found += ", driver " + string(version[:max(0, len(version)-1)])
+	}
+	f.Wrong = "this release computes and reduces on the CPU"
+	return f
+}
