@@ -43,7 +43,7 @@ type Net struct {
 	globalBatch, localBatch int
 
 	worker int
-	pass   uint64 // forward passes since Seek(0)
+	pass   uint64 // forward passes since SeekBatch(0)
 }
 
 // Name returns the net's name in its prototxt.
@@ -150,9 +150,9 @@ func (n *Net) GlobalBatch() int { return n.globalBatch }
 // net whose inputs come from elsewhere.
 func (n *Net) LocalBatch() int { return n.localBatch }
 
-// Seek puts all data layers, and every random choice, to global batch number
+// SeekBatch puts all data layers, and every random choice, to global batch number
 // k, counted from 0: the state after k forward passes.
-func (n *Net) Seek(k int64) error {
+func (n *Net) SeekBatch(k int64) error {
 	if k < 0 {
 		return fmt.Errorf("cannot seek to batch %d", k)
 	}

@@ -203,7 +203,7 @@ func (s *Solver) Iter() int { return s.iter }
 // SetIter makes iter the next iteration and puts the data to its first batch,
 // as Restore does; for workers that get parameters from elsewhere.
 func (s *Solver) SetIter(iter int) error {
-	if err := s.net.Seek(int64(iter) * int64(s.param.GetIterSize())); err != nil {
+	if err := s.net.SeekBatch(int64(iter) * int64(s.param.GetIterSize())); err != nil {
 		return err
 	}
 	s.iter = iter

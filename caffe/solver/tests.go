@@ -124,7 +124,7 @@ func (t *testNet) seek(test int64, k int) error {
 	if want == t.next {
 		return nil
 	}
-	if err := t.net.Seek(want); err != nil {
+	if err := t.net.SeekBatch(want); err != nil {
 		return err
 	}
 	t.next = want
