@@ -58,8 +58,12 @@ type gradientOpts struct {
 var (
 	gradientCases = map[string][]gradientCase{}
 	// noGradient says why a layer type has no gradient to check.
-	noGradient = map[string]string{}
+	noGradient = map[string]string{
+		"Data": noBottom, "DummyData": noBottom, "ImageData": noBottom, "Input": noBottom, "MemoryData": noBottom,
+	}
 )
+
+const noBottom = "it has no bottom"
 
 func addGradient(typ string, cases ...gradientCase) {
 	gradientCases[typ] = append(gradientCases[typ], cases...)
