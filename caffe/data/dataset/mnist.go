@@ -138,24 +138,28 @@ func (x *idxFile) header(magic uint32, dims int) error {
 		}
 		x.r = z
 	}
-	head := make([]uint32, 1+dims)
+	var first uint32
+	head := make([]uint32, dims)
+	if err := binary.Read(x.r, binary.BigEndian, &first); err != nil {
+		return fmt.Errorf("truncated in its header: %w", err)
+	}
+	if first != magic {
+		return fmt.Errorf("begins with %#08x, expected is %#08x: not the right MNIST file", first, magic)
+	}
 	if err := binary.Read(x.r, binary.BigEndian, head); err != nil {
 		return fmt.Errorf("truncated in its header: %w", err)
 	}
-	if head[0] != magic {
-		return fmt.Errorf("begins with %#08x, expected is %#08x: not the right MNIST file", head[0], magic)
-	}
-	size := 1
-	for i, d := range head[1:] {
+	pixels := 1
+	for i, d := range head {
 		if d == 0 || i > 0 && d > 1<<12 || d > 1<<30 {
 			return fmt.Errorf("damaged: dimension %d is %d", i, d)
 		}
 		x.dims = append(x.dims, int(d))
-		size *= int(d)
+		pixels *= int(d)
 	}
 	if fi, err := x.f.Stat(); err != nil {
 		return err
-	} else if want := int64(size + 4*len(head)); filepath.Ext(x.path) != ".gz" && fi.Size() != want {
+	} else if want := int64(4 + 4*dims + pixels); filepath.Ext(x.path) != ".gz" && fi.Size() != want {
 		return fmt.Errorf("truncated or damaged: %d bytes, its header says %d", fi.Size(), want)
 	}
 	return nil
