@@ -68,9 +68,9 @@ func TestLinearTakesPMinus1Steps(t *testing.T) {
 	}
 }
 
-// time is what steps of n-th parts of a buffer cost: t(b/n) = latency + b/n/bandwidth
+// cost is what steps of n-th parts of a buffer cost: t(b/n) = latency + b/n/bandwidth
 // each, in units in which the whole buffer takes 1.
-func time(steps, n int, latency float64) float64 {
+func cost(steps, n int, latency float64) float64 {
 	return float64(steps) * (latency + 1/float64(n))
 }
 
@@ -80,8 +80,8 @@ func time(steps, n int, latency float64) float64 {
 func TestSCaffe_ChainBeatsBinomialForLargeBuffersOnFewRanks(t *testing.T) {
 	const n, latency = 64, 0.001
 	for _, size := range []int{4, 8, 16} {
-		cc := time(steps(t, chains, checktest.Reduce, size, n), n, latency)
-		bin := time(steps(t, binomials, checktest.Reduce, size, 1), 1, latency)
+		cc := cost(steps(t, chains, checktest.Reduce, size, n), n, latency)
+		bin := cost(steps(t, binomials, checktest.Reduce, size, 1), 1, latency)
 		if cc >= bin {
 			t.Errorf("%d ranks: chunked chain %.3f, binomial %.3f", size, cc, bin)
 		}
@@ -93,8 +93,8 @@ func TestSCaffe_ChainBeatsBinomialForLargeBuffersOnFewRanks(t *testing.T) {
 func TestSCaffe_BinomialBeatsChainForSmallBuffersOnManyRanks(t *testing.T) {
 	const n, latency = 4, 1.0
 	for _, size := range []int{64, 128, 160} {
-		cc := time(steps(t, chains, checktest.Reduce, size, n), n, latency)
-		bin := time(steps(t, binomials, checktest.Reduce, size, 1), 1, latency)
+		cc := cost(steps(t, chains, checktest.Reduce, size, n), n, latency)
+		bin := cost(steps(t, binomials, checktest.Reduce, size, 1), 1, latency)
 		if cc < 5*bin {
 			t.Errorf("%d ranks: chunked chain %.3f, binomial %.3f", size, cc, bin)
 		}
