@@ -127,7 +127,7 @@ func (d *Decoder) Datum(raw []byte, s *Sample) error {
 func (d *Decoder) checkColor(s *Sample) error {
 	switch {
 	case d.Color == BGR && s.C != 3:
-		return fmt.Errorf("force_color is set and the Datum holds %d raw channels: only encoded images can be converted", s.C)
+		return fmt.Errorf("force_color or force_encoded_color is set and the Datum holds %d raw channels: only encoded images can be converted", s.C)
 	case d.Color == Gray && s.C != 1:
 		return fmt.Errorf("force_gray is set and the Datum holds %d raw channels: only encoded images can be converted", s.C)
 	}
