@@ -14,7 +14,11 @@ package mpi
 */
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"math"
+	"unsafe"
+)
 
 // Comm is a communicator of this package's own: errors on it return. Its
 // methods are called on MPI's thread.
@@ -80,6 +84,15 @@ func (c *Comm) Isend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) 
 		return failure(rc, "MPI_Isend of %d bytes to rank %d, tag %d", n, to, tag)
 	}
 	return nil
+}
+
+// Issend is Isend, but ends only when the receiver has begun to receive.
+func (c *Comm) Issend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) error {
+	if n > math.MaxInt32 {
+		return &Error{Op: "MPI_Issend", Class: "COUNT", Text: fmt.Sprintf("%d bytes are too many for a synchronous send", n)}
+	}
+	rc := C.scaffe_issend(c.c, rs.r, C.uint64_t(id), p, C.int(n), C.int(to), C.int(tag))
+	return failure(rc, "MPI_Issend of %d bytes to rank %d, tag %d", n, to, tag)
 }
 
 // Irecv begins to receive up to n bytes at p from rank from, or AnySource. p

@@ -21,6 +21,9 @@ func (e *Error) Error() string {
 // Truncated reports whether err says that a message was longer than the
 // memory it was to be received into (MPI_ERR_TRUNCATE).
 func Truncated(err error) bool {
+	if err == nil {
+		return false // without the allocation that errors.As costs
+	}
 	var e *Error
 	return errors.As(err, &e) && e.Class == "TRUNCATE"
 }

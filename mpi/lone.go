@@ -93,6 +93,12 @@ func (c *Comm) Isend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) 
 	return nil
 }
 
+// Issend is Isend, but ends only when the receiver has begun to receive; in a
+// world of one so does Isend.
+func (c *Comm) Issend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) error {
+	return c.Isend(rs, id, p, n, to, tag)
+}
+
 // Irecv begins to receive up to n bytes at p from rank from, or AnySource.
 func (c *Comm) Irecv(rs *Requests, id uint64, p unsafe.Pointer, n, from, tag int) error {
 	if from != 0 && from != AnySource {

@@ -72,6 +72,13 @@ int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n
   return added(r, rc, id, 0);
 }
 
+int scaffe_issend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, int to, int tag) {
+  ON_THREAD;
+  TRY(reserve(r));
+  MPI_Request *q = (MPI_Request *)r->req + r->live;
+  return added(r, MPI_Issend(p, n, MPI_BYTE, to, tag, c->comm, q), id, 0);
+}
+
 int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int from, int tag) {
   ON_THREAD;
   int rc = reserve(r);

@@ -57,6 +57,7 @@ int scaffe_comm_rank(scaffe_comm *c, int *rank, int *size);
 scaffe_reqs *scaffe_reqs_new(void);
 int scaffe_reqs_free(scaffe_reqs *r);
 int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int to, int tag);
+int scaffe_issend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, int to, int tag);
 int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int from, int tag);
 int scaffe_ibarrier(scaffe_comm *c, scaffe_reqs *r, uint64_t id);
 int scaffe_testsome(scaffe_reqs *r, int *ended);

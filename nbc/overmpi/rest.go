@@ -1,0 +1,126 @@
+package overmpi
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// rest decides how the progress thread waits: how often it looked in vain
+// says how long it may stay away.
+type rest struct {
+	spins, vain int
+	nap         time.Duration
+	event       int // eventfd
+	fds         [1]unix.PollFd
+	woken       atomic.Bool
+	asleep      atomic.Bool
+	mu          sync.Mutex // holds event open while it is written to
+}
+
+// What a thread does after looking in vain.
+const (
+	spinsToSpare = 300                    // looks without a pause, about 100 µs
+	yields       = 30                     // looks with the core offered to others
+	firstNap     = 20 * time.Microsecond  // then sleeps, each a quarter longer
+	longestBusy  = 200 * time.Microsecond // with operations under way
+	longestIdle  = 5 * time.Millisecond   // with none: for notices only
+)
+
+func (r *rest) open(localSize int) error {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("overmpi: eventfd: %w", err)
+	}
+	r.event = fd
+	r.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	if spare(localSize) {
+		r.spins = spinsToSpare
+	}
+	r.stir()
+	// The kernel rounds a thread's sleeps up by 50 µs unless told otherwise.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+	return nil
+}
+
+// spare reports whether each rank of this machine has a core for its progress
+// thread besides one that computes. A rank bound to its own cores (mpirun
+// binds) sees only those.
+func spare(localSize int) bool {
+	cores := runtime.NumCPU()
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) == nil && set.Count() > 0 {
+		cores = set.Count()
+	}
+	return cores >= 2*localSize
+}
+
+// stir says that something happened: look often again.
+func (r *rest) stir() { r.vain, r.nap = 0, firstNap }
+
+// park rests once, at most d. busy says that operations are under way.
+func (r *rest) park(d time.Duration, busy bool) {
+	if r.woken.Swap(false) {
+		r.stir()
+		return
+	}
+	r.vain++
+	switch {
+	case r.vain <= r.spins:
+		return
+	case r.vain <= r.spins+yields:
+		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		return
+	}
+	longest := longestIdle
+	if busy {
+		longest = longestBusy
+	}
+	r.sleep(min(d, r.nap, longest))
+	r.nap = min(r.nap+r.nap/4, longest)
+}
+
+// sleep sleeps until the time is up or wake is called.
+func (r *rest) sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	r.asleep.Store(true)
+	if !r.woken.Load() {
+		until := unix.NsecToTimespec(int64(d))
+		n, _ := unix.Ppoll(r.fds[:], &until, nil)
+		if n > 0 {
+			var count [8]byte
+			_, _ = unix.Read(r.event, count[:])
+		}
+	}
+	r.asleep.Store(false)
+	if r.woken.Swap(false) {
+		r.stir()
+	}
+}
+
+// wake ends a sleep, or the next park. It may be called after close.
+func (r *rest) wake() {
+	r.woken.Store(true)
+	if !r.asleep.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.event >= 0 {
+		one := [8]byte{1}
+		_, _ = unix.Write(r.event, one[:])
+	}
+}
+
+func (r *rest) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = unix.Close(r.event)
+	r.event = -1
+}
