@@ -1,0 +1,375 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// regression learns random targets from random inputs, a new batch every
+// pass, with dropout.
+const regression = `net_param {
+  name: "regression"
+  layer { name: "data" type: "DummyData" top: "data" top: "target" dummy_data_param {
+    shape { dim: 6 dim: 5 } shape { dim: 6 dim: 2 } data_filler { type: "gaussian" } data_filler { type: "gaussian" } } }
+  layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 2 decay_mult: 0 }
+    inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+  layer { name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }
+  layer { name: "drop" type: "Dropout" bottom: "ip1" top: "ip1" include { phase: TRAIN not_stage: "plain" } }
+  layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "EuclideanLoss" bottom: "ip2" bottom: "target" top: "loss" }
+}
+`
+
+// file makes a solver file of regression with more fields, whose snapshots go
+// to dir.
+func file(t testing.TB, dir, fields string) *proto.SolverFile {
+	t.Helper()
+	text := regression + fmt.Sprintf("snapshot_prefix: %q\n", filepath.Join(dir, "snap")) + fields
+	f, err := proto.ParseSolver("solver.prototxt", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+const sgd = `base_lr: 0.1 lr_policy: "step" gamma: 0.7 stepsize: 2 momentum: 0.9 weight_decay: 0.01 max_iter: 6 `
+
+func start(t testing.TB, f *proto.SolverFile, o Options) *Solver {
+	t.Helper()
+	s, err := New(f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func solve(t testing.TB, s *Solver) {
+	t.Helper()
+	if err := s.Solve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func step(t testing.TB, s *Solver, n int) {
+	t.Helper()
+	if err := s.Step(context.Background(), n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// weights returns the packed parameters.
+func weights(s *Solver) []float32 {
+	data, _ := s.Net().Packed()
+	return mem.Float32s(data)
+}
+
+func wantError(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}
+
+// The whole update (clipping, iter_size, multipliers, decay, momentum, rate)
+// against a float64 computation from the gradients that the net gave.
+func TestUpdateAgainstFloat64(t *testing.T) {
+	s := start(t, file(t, t.TempDir(), sgd+`iter_size: 2 clip_gradients: 1.5`), Options{})
+	n := s.Net()
+	want := make([]float64, n.PackedCount())
+	hist := make([]float64, n.PackedCount())
+	for i, v := range weights(s) {
+		want[i] = float64(v)
+	}
+	clipped := 0
+	s.Callbacks.OnGradientsReady = func(iter int, loss float32) (bool, float32, error) {
+		_, buf := n.Packed()
+		diff := mem.Float32s(buf)
+		norm := 0.0
+		for _, d := range diff {
+			norm += float64(d) * float64(d)
+		}
+		scale := 1.0
+		if norm = math.Sqrt(norm); norm > 1.5 {
+			scale = 1.5 / norm
+			clipped++
+		}
+		rate := 0.1 * math.Pow(0.7, float64(iter/2))
+		for _, p := range n.Learnable() {
+			for k := p.Offset; k < p.Offset+p.Blob.Count(); k++ {
+				g := float64(diff[k])*scale/2 + 0.01*float64(p.DecayMult)*want[k]
+				hist[k] = 0.9*hist[k] + rate*float64(p.LRMult)*g
+				want[k] -= hist[k]
+			}
+		}
+		return true, loss, nil
+	}
+	for iter := range 6 {
+		step(t, s, 1)
+		for k, got := range weights(s) {
+			if math.Abs(float64(got)-want[k]) > 1e-5 {
+				t.Fatalf("after iteration %d parameter %d is %v, the reference has %v", iter, k, got, want[k])
+			}
+		}
+	}
+	if clipped == 0 {
+		t.Error("no gradient was clipped: the test does not test clipping")
+	}
+}
+
+// Workers that each take a part of every batch, sum their gradients and
+// update on one of them train as one worker does.
+func TestWorkersTrainAsOne(t *testing.T) {
+	fields := sgd + `train_state { stage: "plain" } iter_size: 2 display: 1 test_iter: 5 test_interval: 3`
+	run := func(workers int) (losses []float32, outputs, tests []float64) {
+		w := newWorld(t, workers)
+		w.run(func(rank int) error {
+			o := Options{NoSnapshots: true, TestShare: TestShare{rank, workers}}
+			o.Data.Part.Index, o.Data.Part.Of = rank, workers
+			s := start(t, file(t, t.TempDir(), fields), o)
+			w.join(s, rank)
+			if rank == 0 {
+				s.Events.OnIteration = func(i Iteration) { losses = append(losses, i.Loss) }
+				s.Events.OnDisplay = func(d Display) { outputs = append(outputs, d.Outputs[0].Value) }
+				s.Events.OnTest = func(r Test) { tests = append(tests, r.Scores[0].Value) }
+			}
+			return s.Solve(context.Background())
+		})
+		return losses, outputs, tests
+	}
+	losses, outputs, tests := run(1)
+	if len(losses) != 6 || len(outputs) != 7 || len(tests) != 3 {
+		t.Fatalf("%d losses, %d displays, %d tests", len(losses), len(outputs), len(tests))
+	}
+	for _, workers := range []int{2, 3} {
+		l, o, r := run(workers)
+		for i := range losses {
+			close := math.Abs(float64(l[i]-losses[i])) <= 1e-5*float64(losses[i])
+			if !close || math.Abs(o[i]-outputs[i]) > 1e-5*outputs[i] {
+				t.Errorf("%d workers: iteration %d has loss %v, outputs %v; one worker %v, %v", workers, i, l[i], o[i], losses[i], outputs[i])
+			}
+		}
+		// DummyData draws for the global batch: equal tests need equal batches,
+		// which they are where test_iter does not divide evenly.
+		for i := range tests {
+			if math.Abs(r[i]-tests[i]) > 1e-5*tests[i] {
+				t.Errorf("%d workers: test %d scores %v, one worker %v", workers, i, r[i], tests[i])
+			}
+		}
+	}
+}
+
+// What happens in which order, as Caffe's Solver::Solve has it.
+func TestOrderOfEvents(t *testing.T) {
+	var got []string
+	note := func(format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) }
+	s := start(t, file(t, t.TempDir(), strings.Replace(sgd, "max_iter: 6", "max_iter: 4", 1)+`display: 2 test_iter: 1 test_interval: 2 snapshot: 3`), Options{})
+	s.Callbacks = Callbacks{
+		OnStart:          func(i int) error { note("start %d", i); return nil },
+		OnGradientsReady: func(i int, l float32) (bool, float32, error) { note("ready %d", i); return true, l, nil },
+		OnParams:         func(i int) error { note("params %d", i); return nil },
+		OnSnapshot:       func(i int) error { note("gather %d", i); return nil },
+		Requested:        func(i int) (Action, error) { note("ask %d", i); return Action{}, nil },
+	}
+	s.Events = Events{
+		OnDisplay:  func(d Display) { note("display %d rate %.3g", d.Iter, d.Rate) },
+		OnTest:     func(r Test) { note("test %d %s", r.Iter, r.Scores[0].Name) },
+		OnSnapshot: func(p Snapshot) { note("snapshot %d %s", p.Iter, filepath.Base(p.State)) },
+	}
+	solve(t, s)
+	want := `params 0, test 0 loss, start 0, ready 0, display 0 rate 0.1, ask 1,
+start 1, ready 1, ask 2,
+params 2, test 2 loss, start 2, ready 2, display 2 rate 0.07, ask 3, gather 3, snapshot 3 snap_iter_3.solverstate,
+start 3, ready 3, ask 4,
+gather 4, snapshot 4 snap_iter_4.solverstate, params 4, display 4 rate 0.049, params 4, test 4 loss`
+	if g, w := strings.Join(got, ", "), strings.ReplaceAll(want, "\n", " "); g != w {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}
+
+// Hooks run once an iteration, whatever iter_size, and never in tests.
+func TestHooksRunOncePerIteration(t *testing.T) {
+	s := start(t, file(t, t.TempDir(), sgd+`iter_size: 3 test_iter: 2 test_interval: 1`), Options{})
+	forward, backward := 0, 0
+	s.Hooks = net.Hooks{
+		BeforeForward: func(int) error { forward++; return nil },
+		AfterBackward: func(int) error { backward++; return nil },
+	}
+	step(t, s, 2)
+	if want := 2 * len(s.Net().Layers()); forward != want || backward != want {
+		t.Errorf("%d and %d calls, want %d", forward, backward, want)
+	}
+}
+
+func TestLossIsSmoothed(t *testing.T) {
+	m := smoother{window: 3}
+	var got []float32
+	for _, l := range []float32{3, 5, 7, 9, 2} {
+		m.add(l)
+		got = append(got, m.value)
+	}
+	if !slices.Equal(got, []float32{3, 4, 5, 7, 6}) {
+		t.Errorf("smoothed losses %v", got)
+	}
+}
+
+func TestLossThatIsNotFinite(t *testing.T) {
+	s := start(t, file(t, t.TempDir(), sgd), Options{})
+	step(t, s, 2)
+	before := slices.Clone(weights(s))
+	before[0] = float32(math.Inf(1))
+	weights(s)[0] = before[0]
+	err := s.Step(context.Background(), 1)
+	wantError(t, err, "iteration 2: the loss is", `"ip1"`, "lower base_lr")
+	var e *NotFiniteError
+	if !errors.As(err, &e) || e.Layer != "ip1" && e.Layer != "relu" {
+		t.Errorf("error %#v", err)
+	}
+	if !slices.Equal(before, weights(s)) {
+		t.Error("the update was applied")
+	}
+}
+
+func TestStopAndSnapshotOnRequest(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, file(t, dir, sgd+`snapshot: 4 snapshot_after_train: false`), Options{})
+	s.Callbacks.Requested = func(iter int) (Action, error) {
+		return Action{Snapshot: iter == 2, Stop: iter == 3}, nil
+	}
+	solve(t, s)
+	if s.Iter() != 3 {
+		t.Errorf("stopped at %d", s.Iter())
+	}
+	if got := names(t, dir); !slices.Equal(got, []string{"snap_iter_2.caffemodel", "snap_iter_2.solverstate"}) {
+		t.Errorf("files %v", got)
+	}
+}
+
+func TestContextEndsTraining(t *testing.T) {
+	s := start(t, file(t, t.TempDir(), sgd), Options{})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	gone := errors.New("rank 3 is gone")
+	s.Callbacks.OnStart = func(iter int) error {
+		if iter == 1 {
+			cancel(gone)
+		}
+		return nil
+	}
+	if err := s.Solve(ctx); !errors.Is(err, gone) {
+		t.Errorf("Solve returned %v", err)
+	}
+	if s.Iter() != 2 {
+		t.Errorf("stopped at %d", s.Iter())
+	}
+}
+
+func TestCallbackErrorsEndTraining(t *testing.T) {
+	bad := errors.New("broken")
+	fail := func(int) error { return bad }
+	for name, c := range map[string]Callbacks{
+		"OnStart":          {OnStart: fail},
+		"OnGradientsReady": {OnGradientsReady: func(int, float32) (bool, float32, error) { return false, 0, bad }},
+		"OnParams":         {OnParams: fail},
+		"OnSnapshot":       {OnSnapshot: fail},
+		"Sum":              {Sum: func([]float64) ([]float64, error) { return nil, bad }},
+		"Requested":        {Requested: func(int) (Action, error) { return Action{}, bad }},
+	} {
+		s := start(t, file(t, t.TempDir(), sgd+`test_iter: 1 test_interval: 1`), Options{})
+		s.Callbacks = c
+		if err := s.Solve(context.Background()); !errors.Is(err, bad) {
+			t.Errorf("%s: Solve returned %v", name, err)
+		}
+	}
+}
+
+// A test goes on in its data where the test before it stopped, and a resumed
+// run's tests see what an uninterrupted run's tests see.
+func TestTestsAreRepeatable(t *testing.T) {
+	fields := `base_lr: 0 lr_policy: "fixed" max_iter: 4 test_iter: 2 test_interval: 2 test_compute_loss: true`
+	run := func(from int) (got []float64) {
+		s := start(t, file(t, t.TempDir(), fields), Options{})
+		if err := s.SetIter(from); err != nil {
+			t.Fatal(err)
+		}
+		s.Events.OnTest = func(r Test) {
+			if !r.HasLoss || math.Abs(r.Loss-r.Scores[0].Value) > 1e-6 {
+				t.Errorf("test %+v", r)
+			}
+			got = append(got, r.Loss)
+		}
+		solve(t, s)
+		return got
+	}
+	all, late := run(0), run(2)
+	if len(all) != 3 || all[0] == all[1] || all[1] == all[2] {
+		t.Errorf("tests %v, want three different ones", all)
+	}
+	if !slices.Equal(all[1:], late) {
+		t.Errorf("from iteration 2: tests %v, want %v", late, all[1:])
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for fields, words := range map[string][]string{
+		`lr_policy: "fixed"`:                                   {"base_lr is missing"},
+		"base_lr: 1\nlr_policy: \"stepp\"":                     {`unknown lr_policy "stepp"`},
+		sgd + "\ntype: \"Adamax\"":                             {`unknown solver type "Adamax"`},
+		sgd + "\niter_size: 0":                                 {"iter_size is 0"},
+		sgd + "\nsnapshot_format: HDF5":                        {"HDF5 is not supported"},
+		sgd + "\nweights: \"/no/such.caffemodel\"":             {"/no/such.caffemodel"},
+		sgd + "\ntest_net: \"/no/such.prototxt\" test_iter: 1": {"/no/such.prototxt"},
+	} {
+		_, err := New(file(t, dir, fields), Options{})
+		wantError(t, err, words...)
+	}
+	// Errors about a field have its line.
+	f, err := proto.ParseSolver("solver.prototxt", []byte(regression+"base_lr: 1\nlr_policy: \"stepp\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(f, Options{NoSnapshots: true})
+	wantError(t, err, fmt.Sprintf("solver.prototxt:%d:1: unknown lr_policy", strings.Count(regression, "\n")+2))
+	_, err = New(file(t, "/no/such/dir", sgd), Options{})
+	wantError(t, err, "solver.prototxt:", `snapshots cannot be written to "/no/such/dir/snap"`, `create the directory "/no/such/dir"`)
+	_, err = New(file(t, dir, sgd), Options{TestShare: TestShare{2, 2}})
+	wantError(t, err, "test share 2 of 2 does not exist")
+	s := start(t, file(t, dir, `base_lr: 1 lr_policy: "fixed"`), Options{})
+	wantError(t, s.Solve(context.Background()), "max_iter is missing")
+	if got := names(t, dir); len(got) != 0 {
+		t.Errorf("files are left behind: %v", got)
+	}
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	es, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range es {
+		out = append(out, e.Name())
+	}
+	return out
+}
