@@ -1,8 +1,30 @@
-// Package proto owns the Caffe file formats: the messages (caffe.proto, with
-// BVLC Caffe's field numbers), their text form with line numbers, their binary
-// form, and the table of what scaffe supports of them.
+// Package proto owns the Caffe file formats. It knows nothing of what a layer
+// computes, of how data is stored, or of ranks.
 //
-// It knows nothing of layers' arithmetic, of data sets or of ranks.
+//   - The messages: caffe.proto, with BVLC Caffe's names and field numbers, and
+//     the code generated from it (go generate). A test holds each field
+//     against a table of Caffe's.
+//   - Text (.prototxt): ReadNet and ReadSolver give a NetFile or SolverFile,
+//     which is the message together with the place of every layer and field, so
+//     that whoever finds something wrong later can still name its line:
+//     NetFile.LayerError, NetFile.LayerPos, FieldPos. Old forms that Caffe
+//     takes without being asked (input_dim, solver_type) are replaced by
+//     today's; layers of 2014 (V1LayerParameter) are refused with advice.
+//   - What scaffe supports of all that: layer types in LayerTypes, fields in
+//     Support. A layer, a field or a value that is not supported is an error
+//     with file, line and column (Validate), never silently ignored. What only
+//     chooses an implementation (engine, solver_mode, device_id,
+//     layer_wise_reduce, prefetch) is accepted and has no effect.
+//   - Binary: ReadModel (.caffemodel), ReadState (.solverstate), ReadBlob (mean
+//     files), ParseDatum (records of a data set), and a Writer, whose files
+//     appear whole or not at all (package atomicfile). Fields that are not
+//     known are passed over; a file that is cut short or corrupt, or whose
+//     values do not fit its shapes, is an ErrFormat with its path. A model cut
+//     exactly between two layers is a smaller model in this format, as it is
+//     for Caffe: whoever needs every layer must ask for every layer.
+//
+// Paths inside of solvers and nets are relative to the working directory, as
+// in Caffe.
 package proto
 
 //go:generate sh -c "go build -o ../../.tools/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go && protoc -I../.. --plugin=protoc-gen-go=../../.tools/protoc-gen-go --go_out=../.. --go_opt=paths=source_relative caffe/proto/caffe.proto"

@@ -48,16 +48,26 @@ func errorAt(p Pos, format string, args ...any) error {
 	return &Error{p, fmt.Errorf(format, args...)}
 }
 
-// byLine joins errors in the order of their places.
+// maxErrors is how many errors about one file are worth reading.
+const maxErrors = 20
+
+// byLine joins errors in the order of their places, and only counts those that
+// are too many to read.
 func byLine(errs []error) error {
-	line := func(err error) int {
+	place := func(err error) Pos {
 		var e *Error
 		if errors.As(err, &e) {
-			return e.Pos.Line
+			return e.Pos
 		}
-		return 0
+		return Pos{}
 	}
-	sort.SliceStable(errs, func(i, j int) bool { return line(errs[i]) < line(errs[j]) })
+	sort.SliceStable(errs, func(i, j int) bool {
+		a, b := place(errs[i]), place(errs[j])
+		return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col
+	})
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors:maxErrors], errorAt(place(errs[maxErrors]), "and %d more errors", more))
+	}
 	return errors.Join(errs...)
 }
 
@@ -166,13 +176,15 @@ func openBrace(file string, text []byte) Pos {
 func (b *builder) build(nodes []*ast.Node, listName string) []*node {
 	var out []*node
 	for _, n := range nodes {
+		if n.Name == "" && n.Children == nil && len(n.Values) == 0 {
+			continue // a comment
+		}
 		name := n.Name
 		if name == "" {
 			name = listName
 		}
 		pos := b.place(n)
 		switch {
-		case n.Name == "" && n.Children == nil && len(n.Values) == 0: // a comment
 		case n.ChildrenAsList:
 			out = append(out, b.build(n.Children, n.Name)...)
 		case n.Children != nil:

@@ -190,6 +190,7 @@ func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []err
 	for _, k := range n.kids {
 		fd := d.Fields().ByName(protoreflect.Name(k.name))
 		switch {
+		case fd == nil && !identifier.MatchString(k.name): // no field at all: the parser's errors say more
 		case fd == nil:
 			errs = append(errs, errorAt(k.pos, "unknown field %q%s%s", k.name, context, fieldHint(k.name, d)))
 		case fd.FullName() == "caffe.NetParameter.layers":
@@ -205,6 +206,8 @@ func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []err
 	}
 	return errs
 }
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
 // v1Text says what to do with a net that is written in the form of 2014.
 const v1Text = `"layers" is the old form of a net (V1LayerParameter), which scaffe does not read: ` +

@@ -1,6 +1,7 @@
 package proto
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,14 @@ func validated(text string) string {
 		return ""
 	}
 	return err.Error()
+}
+
+func manyErrors(n int) []string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf("n:%d:1: unknown field \"zz\"", i+1))
+	}
+	return out
 }
 
 // TestNetErrors holds what users read against what they did.
@@ -74,6 +83,9 @@ func TestNetErrors(t *testing.T) {
 		{"too few input_dim", "input: 'x'\ninput_dim: 1", `n:2:1: 1 input_dim for 1 input: there must be four each`},
 		{"too few input_shape", "input: 'x'\ninput: 'y'\ninput_shape { }", `n:3:1: 1 input_shape for 2 input: there must be one each`},
 		{"shape without input", "input_shape { }", `n:1:1: input_shape or input_dim without input: name the inputs, or use an Input layer`},
+		{"no name", "layer { 'a' }", `n:1:9: syntax error: invalid field name: ' in layer ""`},
+		{"extension", "[a.b]: 1", `n:1:1: unknown field: [a.b]`},
+		{"very many errors", strings.Repeat("zz: 1\n", 25), strings.Join(manyErrors(20), "\n") + "\nn:21:1: and 5 more errors"},
 		{"deep", strings.Repeat("a{", 300), "n: braces nest more than 200 deep"},
 	} {
 		if got := validated(c.text); got != c.want {
