@@ -53,8 +53,11 @@ func Build(c Call, s Spec) (*schedule.Schedule, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	if len(s.Levels) == 0 {
-		return nil, fmt.Errorf("collectives: a spec without levels")
+	if c.ElemSize < 1 {
+		return nil, fmt.Errorf("collectives: elements of %d bytes", c.ElemSize)
+	}
+	if err := s.Validate(); err != nil {
+		return nil, err
 	}
 	b := schedule.NewBuilder(c.Rank, c.Size, c.Count)
 	levels := groups(p, s)

@@ -77,24 +77,38 @@ func ParseSpec(text string) (Spec, error) {
 		if err != nil {
 			return fail("level %d: %v", i, err)
 		}
-		last := i == len(parts)-1
-		switch {
-		case !last && l.Size == 0:
-			return fail("level %d (%s) needs a group size, as in %s:8: only the last level takes all ranks", i, part, l.Algorithm)
-		case last && l.Size != 0:
-			return fail("the last level (%s) takes all ranks that are left and has no size; write %s, or add a level above it", part, l.Algorithm)
-		}
 		s.Levels = append(s.Levels, l)
+	}
+	if err := s.Validate(); err != nil {
+		return fail("%v", err)
 	}
 	return s, nil
 }
 
-func parseLevel(text string) (Level, error) {
-	head, options, _ := strings.Cut(text, ",")
-	name, size, sized := strings.Cut(head, ":")
-	if _, ok := algorithms[name]; !ok {
-		return Level{}, fmt.Errorf("unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", name, strings.Join(Algorithms(), ", "))
+// Validate reports what is wrong with a spec, however it was made.
+func (s Spec) Validate() error {
+	if len(s.Levels) == 0 {
+		return fmt.Errorf("a spec has at least one level")
 	}
+	for i, l := range s.Levels {
+		last := i == len(s.Levels)-1
+		switch _, known := algorithms[l.Algorithm]; {
+		case !known:
+			return fmt.Errorf("level %d: unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", i, l.Algorithm, strings.Join(Algorithms(), ", "))
+		case l.Size < 0 || l.Chunk < 0:
+			return fmt.Errorf("level %d (%s): a group size of %d and a chunk of %d bytes must not be negative", i, l.Algorithm, l.Size, l.Chunk)
+		case !last && l.Size == 0:
+			return fmt.Errorf("level %d (%s) needs a group size, as in %s:8: only the last level takes all ranks", i, l.Algorithm, l.Algorithm)
+		case last && l.Size != 0:
+			return fmt.Errorf("the last level (%s) takes all ranks that are left and has no size; leave it out, or add a level above it", l.Algorithm)
+		}
+	}
+	return nil
+}
+
+func parseLevel(text string) (Level, error) {
+	parts := strings.Split(text, ",")
+	name, size, sized := strings.Cut(parts[0], ":")
 	l := Level{Algorithm: name}
 	if sized {
 		n, err := strconv.Atoi(size)
@@ -103,12 +117,13 @@ func parseLevel(text string) (Level, error) {
 		}
 		l.Size = n
 	}
-	for options != "" {
-		var option string
-		option, options, _ = strings.Cut(options, ",")
+	for _, option := range parts[1:] {
 		key, value, _ := strings.Cut(option, "=")
-		if key != "chunk" {
+		switch {
+		case key != "chunk":
 			return Level{}, fmt.Errorf("unknown option %q of %s: the option is chunk=BYTES", key, name)
+		case l.Chunk != 0:
+			return Level{}, fmt.Errorf("chunk of %s is given twice", name)
 		}
 		n, err := ParseBytes(value)
 		if err != nil || n < 1 {

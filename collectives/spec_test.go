@@ -1,0 +1,79 @@
+package collectives_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/collectives"
+)
+
+func TestParseSpec(t *testing.T) {
+	for text, want := range map[string]string{
+		"binomial":                           "binomial",
+		"chain:8/binomial":                   "chain:8/binomial",
+		"CB-8":                               "chain:8/binomial",
+		"cc-4":                               "chain:4/chain",
+		"chain:4,chunk=524288/chain:4/chain": "chain:4,chunk=512K/chain:4/chain",
+		"linear:1/chain,chunk=1000":          "linear:1/chain,chunk=1000",
+	} {
+		s, err := collectives.ParseSpec(text)
+		if err != nil || s.String() != want {
+			t.Errorf("%q is read as %q (%v), not %q", text, s, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                        "unknown algorithm",
+		"tree":                    `unknown algorithm "tree": use one of binomial, chain, linear`,
+		"chain/binomial":          "level 0 (chain) needs a group size",
+		"chain:8":                 "takes all ranks that are left and has no size",
+		"chain:0/chain":           `group size "0"`,
+		"chain:x/chain":           `group size "x"`,
+		"chain,":                  `unknown option ""`,
+		"chain,slots=3":           `unknown option "slots"`,
+		"chain,chunk=0":           `chunk "0"`,
+		"chain,chunk=12Q":         `chunk "12Q"`,
+		"chain,chunk=1K,chunk=2K": "given twice",
+		"CB-8/chain":              "unknown algorithm",
+	} {
+		if _, err := collectives.ParseSpec(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q ended with %v, without %q", text, err, want)
+		}
+	}
+}
+
+// FuzzParseSpec: what is read is written and read back the same, and nothing
+// panics, building a schedule included.
+func FuzzParseSpec(f *testing.F) {
+	for _, s := range []string{"binomial", "CB-8", "chain:4,chunk=512K/chain:4/chain", "chain:,", "chain,chunk=9999999999999G"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := collectives.ParseSpec(text)
+		if err != nil {
+			return
+		}
+		again, err := collectives.ParseSpec(s.String())
+		if err != nil || again.String() != s.String() {
+			t.Fatalf("%q is written as %q and read back as %q (%v)", text, s, again, err)
+		}
+		if _, err := collectives.Build(collectives.Call{Rank: 1, Size: 5, Count: 100, ElemSize: 4}, s); err != nil {
+			t.Fatalf("%q parses and does not build: %v", text, err)
+		}
+	})
+}
+
+func TestBytes(t *testing.T) {
+	for text, n := range map[string]int{"0": 0, "17": 17, "512K": 512 << 10, "64m": 64 << 20, "3G": 3 << 30} {
+		if got, err := collectives.ParseBytes(text); err != nil || got != n {
+			t.Errorf("%q is %d (%v), not %d", text, got, err, n)
+		}
+		if back, err := collectives.ParseBytes(collectives.FormatBytes(n)); err != nil || back != n {
+			t.Errorf("%d is written as %q", n, collectives.FormatBytes(n))
+		}
+	}
+	for _, text := range []string{"", "K", "-1", "1.5M", "99999999999G", "1T"} {
+		if n, err := collectives.ParseBytes(text); err == nil {
+			t.Errorf("%q is read as %d", text, n)
+		}
+	}
+}
