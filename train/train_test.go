@@ -1,0 +1,338 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/caffe/data/dataset"
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/train"
+)
+
+// netText is a small relative of CIFAR-10 quick without dropout; its batch of
+// 30 divides by 3 and not by 4.
+const netText = `
+name: "small"
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+  transform_param { mean_value: 127 scale: 0.0078 mirror: true crop_size: 28 }
+  data_param { source: "%[1]s/train_lmdb" batch_size: %[2]d backend: LMDB } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST }
+  transform_param { mean_value: 127 scale: 0.0078 crop_size: 28 }
+  data_param { source: "%[1]s/test_lmdb" batch_size: 20 backend: LMDB } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" param { lr_mult: 1 } param { lr_mult: 2 }
+  convolution_param { num_output: 6 kernel_size: 5 stride: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip1" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
+`
+
+const solverText = `
+net: "%[1]s/net.prototxt"
+test_iter: 5
+test_interval: 25
+base_lr: 0.01
+momentum: 0.9
+weight_decay: 0.001
+lr_policy: "inv"
+gamma: 0.01
+power: 0.75
+max_iter: 50
+snapshot: 20
+snapshot_prefix: "%[2]s/s"
+random_seed: 3
+`
+
+// files writes a data set, a net and a solver and returns the solver's path.
+func files(t *testing.T, batch int) (solverPath, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	err := dataset.Glyphs(dataset.GlyphsOptions{
+		Out:          dataset.Out{Train: filepath.Join(dir, "train_lmdb"), Test: filepath.Join(dir, "test_lmdb")},
+		TrainSamples: 400, TestSamples: 100, Seed: 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), fmt.Sprintf(netText, dir, batch))
+	solverPath = filepath.Join(dir, "solver.prototxt")
+	write(t, solverPath, fmt.Sprintf(solverText, dir, dir))
+	return solverPath, dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// curve is what one run leaves.
+type curve struct {
+	loss, scores []float64
+	snapshot     []byte
+}
+
+// run trains on n ranks of this process.
+func run(t *testing.T, n int, path string, change func(rank int, c *train.Config)) (curve, error) {
+	t.Helper()
+	var got curve
+	opts := launch.Options{Local: n, Engine: nbc.Options{Deadline: 60 * time.Second}, Log: os.Stderr}
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+		f, err := proto.ReadSolver(path)
+		if err = comm.Agree(ctx, err); err != nil {
+			return err
+		}
+		cfg := train.Config{Solver: f, Events: train.Events{Solver: solver.Events{
+			OnIteration: func(i solver.Iteration) { got.loss = append(got.loss, float64(i.Loss)) },
+			OnTest: func(r solver.Test) {
+				for _, s := range r.Scores {
+					got.scores = append(got.scores, s.Value)
+				}
+			},
+			OnSnapshot: func(s solver.Snapshot) {
+				b, err := os.ReadFile(s.Model)
+				if err != nil {
+					t.Error(err)
+				}
+				got.snapshot = b
+			},
+		}}}
+		if change != nil {
+			change(comm.Rank(), &cfg)
+		}
+		w, err := train.New(ctx, comm, cfg)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		_, err = w.Run(ctx)
+		return err
+	})
+	return got, err
+}
+
+func mustRun(t *testing.T, n int, path string, change func(rank int, c *train.Config)) curve {
+	t.Helper()
+	c, err := run(t, n, path, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mean(v []float64) float64 {
+	var sum float64
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// near reports whether the curves agree within 1e-4 relative.
+func near(a, b []float64) error {
+	if len(a) != len(b) {
+		return fmt.Errorf("%d values beside %d", len(a), len(b))
+	}
+	for i := range a {
+		if math.Abs(a[i]-b[i]) > 1e-4*math.Max(math.Abs(a[i]), math.Abs(b[i])) {
+			return fmt.Errorf("value %d is %v beside %v", i, a[i], b[i])
+		}
+	}
+	return nil
+}
+
+// TestTheSameSum: for the same global batch any number of ranks gives the same
+// loss curve and the same scores, and a repeated run the same bits. Batches
+// that do not divide evenly, mirror and random crop are included.
+func TestTheSameSum(t *testing.T) {
+	path, _ := files(t, 30)
+	one := mustRun(t, 1, path, nil)
+	if len(one.loss) != 50 || mean(one.loss[40:]) > mean(one.loss[:10])-0.1 {
+		t.Fatalf("one rank did not learn: %v", one.loss)
+	}
+	for _, n := range []int{2, 3, 4} {
+		c := mustRun(t, n, path, nil)
+		if err := near(one.loss, c.loss); err != nil {
+			t.Errorf("loss of %d ranks: %v", n, err)
+		}
+		if err := near(one.scores, c.scores); err != nil {
+			t.Errorf("scores of %d ranks: %v", n, err)
+		}
+		if n != 3 {
+			continue
+		}
+		again := mustRun(t, n, path, nil)
+		if string(again.snapshot) != string(c.snapshot) {
+			t.Error("two runs of the same command gave different bits")
+		}
+		levels, err := collectives.ParseSpec("chain:2,chunk=1K/binomial")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := mustRun(t, n, path, func(_ int, c *train.Config) { c.Spec = levels })
+		if err := near(one.loss, spec.loss); err != nil {
+			t.Errorf("loss with %v: %v", levels, err)
+		}
+	}
+}
+
+// TestWeakScaling: n ranks with a batch of 15 each are one rank with 15·n.
+func TestWeakScaling(t *testing.T) {
+	path, _ := files(t, 15)
+	weak := mustRun(t, 2, path, func(_ int, c *train.Config) { c.Scaling = train.Weak })
+	path, _ = files(t, 30)
+	if err := near(mustRun(t, 1, path, nil).loss, weak.loss); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestResume: a run that goes on from a snapshot has the same bits at its end
+// as one that was not interrupted, on any number of ranks.
+func TestResume(t *testing.T) {
+	path, dir := files(t, 30)
+	whole := mustRun(t, 2, path, nil)
+	resumed := mustRun(t, 2, path, func(_ int, c *train.Config) { c.Snapshot = filepath.Join(dir, "s_iter_20.solverstate") })
+	if len(resumed.loss) != 30 {
+		t.Errorf("%d iterations after the snapshot of iteration 20", len(resumed.loss))
+	}
+	if string(whole.snapshot) != string(resumed.snapshot) {
+		t.Error("the resumed run ended with other bits")
+	}
+	if err := near(whole.loss[20:], mustRun(t, 3, path, func(_ int, c *train.Config) {
+		c.Snapshot = filepath.Join(dir, "s_iter_20.solverstate")
+	}).loss); err != nil {
+		t.Errorf("resumed on another number of ranks: %v", err)
+	}
+	tuned := mustRun(t, 2, path, func(_ int, c *train.Config) { c.Weights = []string{filepath.Join(dir, "s_iter_50.caffemodel")} })
+	if mean(tuned.loss[:10]) > mean(whole.loss[:10])-0.1 {
+		t.Errorf("fine-tuning starts with a loss of %v, training with %v", tuned.loss[:10], whole.loss[:10])
+	}
+}
+
+// TestBadInputEndsAllRanks: whatever is wrong, on whichever rank, all ranks
+// end with one clear message.
+func TestBadInputEndsAllRanks(t *testing.T) {
+	path, dir := files(t, 30)
+	sub := func(old, new string) string {
+		text := strings.Replace(fmt.Sprintf(netText, dir, 30), old, new, 1)
+		if !strings.Contains(text, new) {
+			t.Fatalf("%q is not in the net", old)
+		}
+		file := filepath.Join(t.TempDir(), "net.prototxt")
+		write(t, file, text)
+		s := filepath.Join(filepath.Dir(file), "solver.prototxt")
+		write(t, s, strings.Replace(fmt.Sprintf(solverText, dir, t.TempDir()), dir+"/net.prototxt", file, 1))
+		return s
+	}
+	onRank1 := func(change func(*train.Config)) func(int, *train.Config) {
+		return func(rank int, c *train.Config) {
+			if rank == 1 {
+				change(c)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name, path string
+		change     func(int, *train.Config)
+		want       []string
+	}{
+		{"a typo", sub("kernel_size", "kernle_size"), nil, []string{"kernle_size", "net.prototxt:"}},
+		{"a layer that is not supported", sub(`"ReLU"`, `"PReLU"`), nil, []string{"PReLU", "net.prototxt:"}},
+		{"shapes that do not fit", sub("kernel_size: 5", "kernel_size: 50"), nil, []string{"conv1"}},
+		{"a missing data set", sub("/train_lmdb", "/no_lmdb"), nil, []string{"no_lmdb"}},
+		{"fewer samples than ranks", sub("batch_size: 30", "batch_size: 2"), nil, []string{"2", "3"}},
+		{"a missing snapshot", path, func(_ int, c *train.Config) { c.Snapshot = dir + "/none.solverstate" }, []string{"rank 0", "none.solverstate"}},
+		{"a file that is missing on one rank", path, onRank1(func(c *train.Config) {
+			c.Options.Rewrite = func(l *proto.LayerParameter) error {
+				if l.GetType() == "Data" {
+					return errors.New("train_lmdb: no such file")
+				}
+				return nil
+			}
+		}), []string{"rank 1", "no such file"}},
+		{"another net on one rank", path, onRank1(func(c *train.Config) {
+			c.Options.Rewrite = func(l *proto.LayerParameter) error {
+				if l.GetName() == "ip1" {
+					n := uint32(11)
+					l.InnerProductParam.NumOutput = &n
+				}
+				return nil
+			}
+		}), []string{"different nets"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := run(t, 3, c.path, c.change)
+			if err == nil {
+				t.Fatal("training went on")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the message %q does not have %q", err, want)
+				}
+			}
+			if n := strings.Count(err.Error(), "\n"); n > 0 {
+				t.Errorf("the message has %d lines: %q", n+1, err)
+			}
+		})
+	}
+}
+
+// TestAnotherNetsSnapshot is refused, by layer and shapes.
+func TestAnotherNetsSnapshot(t *testing.T) {
+	path, dir := files(t, 30)
+	mustRun(t, 1, path, nil)
+	write(t, filepath.Join(dir, "net.prototxt"), strings.Replace(fmt.Sprintf(netText, dir, 30), "num_output: 6", "num_output: 7", 1))
+	_, err := run(t, 2, path, func(_ int, c *train.Config) { c.Snapshot = filepath.Join(dir, "s_iter_50.solverstate") })
+	if err == nil || !strings.Contains(err.Error(), "conv1") {
+		t.Errorf("the snapshot of another net ended with %v", err)
+	}
+}
+
+// TestFailureInTheMiddle: a rank that fails in an iteration ends the others.
+func TestFailureInTheMiddle(t *testing.T) {
+	path, _ := files(t, 30)
+	for _, rank := range []int{0, 2} {
+		begun := time.Now()
+		err := launch.Run(context.Background(), launch.Options{Local: 3, Engine: nbc.Options{Deadline: 60 * time.Second}}, func(ctx context.Context, comm *collectives.Comm) error {
+			f, err := proto.ReadSolver(path)
+			if err != nil {
+				return err
+			}
+			w, err := train.New(ctx, comm, train.Config{Solver: f})
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if comm.Rank() == rank {
+				before := w.Solver().Hooks.BeforeForward
+				w.Solver().Hooks.BeforeForward = func(layer int) error {
+					if w.Solver().Iter() == 7 && layer == 2 {
+						return errors.New("record 17 is corrupt")
+					}
+					return before(layer)
+				}
+			}
+			_, err = w.Run(ctx)
+			return err
+		})
+		if want := fmt.Sprintf("rank %d: ", rank); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "record 17 is corrupt") {
+			t.Errorf("rank %d failed, and the run ended with %v", rank, err)
+		}
+		if took := time.Since(begun); took > 30*time.Second { // the deadline is 60 s: it must not be what ended the run
+			t.Errorf("the others ended after %v", took)
+		}
+	}
+}
