@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The tests of this file run the program as a user does. Those that need
+// mpirun run where the tests were started by scripts/with-mpi, which says
+// where the library's own mpirun is.
+
+// scaffe is the program, built once with the flags of the tests themselves.
+var scaffe string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "scaffe-e2e")
+	if err == nil {
+		scaffe = filepath.Join(dir, "scaffe")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", scaffe, ".").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot build scaffe:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// result is how a command ended.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// command runs a command, which must end by itself.
+func command(t *testing.T, dir, name string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("%s %s hung\n%s%s", name, strings.Join(args, " "), &stdout, &stderr)
+	}
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		t.Fatal(err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// mpirun returns the mpirun of the library that the program has.
+func mpirun(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("SCAFFE_MPI_DIR")
+	if dir == "" {
+		t.Skip("no MPI: run `make test-mpi`")
+	}
+	return filepath.Join(dir, "bin", "mpirun")
+}
+
+const testNet = `
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+  transform_param { mean_value: 127 scale: 0.0078 } data_param { source: "train_lmdb" batch_size: 30 backend: LMDB } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST }
+  transform_param { mean_value: 127 scale: 0.0078 } data_param { source: "test_lmdb" batch_size: 20 backend: LMDB } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 6 kernel_size: 5 stride: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "ip1" type: "InnerProduct" bottom: "conv1" top: "ip1" inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip1" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
+`
+
+// workplace makes a folder with a data set, a net and a solver.
+func workplace(t *testing.T, maxIter int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if r := command(t, dir, scaffe, "data", "glyphs", "--out", ".", "--train", "600", "--test", "100"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	write(t, dir, "net.prototxt", testNet)
+	write(t, dir, "solver.prototxt", fmt.Sprintf(`net: "net.prototxt" test_iter: 5 test_interval: 25 base_lr: 0.01 momentum: 0.9
+lr_policy: "fixed" display: 1 max_iter: %d snapshot_prefix: "s" random_seed: 3`, maxIter))
+	return dir
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var lossLine = regexp.MustCompile(`(?m)^iteration (\d+): loss ([^,]+),`)
+
+// losses reads the loss of every iteration from the log.
+func losses(t *testing.T, r result) []float64 {
+	t.Helper()
+	if r.code != 0 {
+		t.Fatalf("training ended with status %d\n%s", r.code, r.stderr)
+	}
+	var ls []float64
+	for _, m := range lossLine.FindAllStringSubmatch(r.stderr, -1) {
+		x, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls = append(ls, x)
+	}
+	return ls
+}
+
+// TestTheSameLossHoweverStarted: one rank, ranks in one process, and ranks
+// under mpirun give the same curve; and the same command the same bits.
+func TestTheSameLossHoweverStarted(t *testing.T) {
+	dir := workplace(t, 50)
+	train := []string{"train", "--solver", "solver.prototxt"}
+	one := losses(t, command(t, dir, scaffe, train...))
+	if len(one) != 51 {
+		t.Fatalf("%d losses in the log", len(one))
+	}
+	same := func(name string, got []float64) {
+		t.Helper()
+		for i := range one {
+			if i >= len(got) || math.Abs(got[i]-one[i]) > 1e-4*math.Abs(one[i]) {
+				t.Fatalf("%s: the losses are %v, with one rank %v", name, got, one)
+			}
+		}
+	}
+	same("--local 4", losses(t, command(t, dir, scaffe, append(train, "--local", "4")...)))
+	run := mpirun(t)
+	model := func() string {
+		b, err := os.ReadFile(filepath.Join(dir, "s_iter_50.caffemodel"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for _, n := range []string{"2", "3"} {
+		args := append([]string{"-np", n, scaffe}, train...)
+		same("mpirun -np "+n, losses(t, command(t, dir, run, args...)))
+		first := model()
+		command(t, dir, run, args...)
+		if model() != first {
+			t.Errorf("two runs of mpirun -np %s gave different bits", n)
+		}
+	}
+}
+
+// TestOneRankHasBadInput: one rank's solver file is missing; all end, with one
+// message that names the rank.
+func TestOneRankHasBadInput(t *testing.T) {
+	dir := workplace(t, 1000)
+	r := command(t, dir, mpirun(t), "-np", "1", scaffe, "train", "--solver", "solver.prototxt", ":", "-np", "1", scaffe, "train", "--solver", "missing.prototxt")
+	if r.code == 0 {
+		t.Fatal("the run succeeded")
+	}
+	if n := strings.Count(r.stderr, "scaffe: "); n != 1 || !strings.Contains(r.stderr, "rank 1") || !strings.Contains(r.stderr, "missing.prototxt") {
+		t.Errorf("%d messages:\n%s", n, r.stderr)
+	}
+}
+
+// TestKilledRank: a rank is killed in the middle; the others end and the rank
+// is named.
+func TestKilledRank(t *testing.T) {
+	dir := workplace(t, 1_000_000)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	// The shell of rank 1 kills it once rank 0 has begun to log.
+	script := fmt.Sprintf(`%s train --solver solver.prototxt & pid=$!; while ! grep -q "iteration 20:" log; do sleep 0.1; done; kill -9 $pid; wait $pid; exit 137`, scaffe)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, mpirun(t), "-np", "1", scaffe, "train", "--solver", "solver.prototxt", "--deadline", "20s", ":", "-np", "1", "sh", "-c", script)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	err = cmd.Run()
+	if ctx.Err() != nil || err == nil {
+		t.Fatalf("the run ended with %v, %v", err, ctx.Err())
+	}
+	text, _ := os.ReadFile(log.Name())
+	if !regexp.MustCompile(`(?i)(rank 1|process rank 1|\[1\]|RANK 1)`).Match(text) {
+		t.Errorf("nobody names rank 1:\n%s", text[max(0, len(text)-3000):])
+	}
+}
+
+// TestBadFlags: what cannot be satisfied is an error, never ignored.
+func TestBadFlags(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"solver", []string{"train"}},
+		{"none.prototxt", []string{"train", "--solver", "none.prototxt"}},
+		{`"fast"`, []string{"train", "--solver", "none.prototxt", "--scal", "fast"}},
+		{"chain:8", []string{"train", "--solver", "none.prototxt", "--algorithm", "chain:8"}},
+		{"extra", []string{"train", "--solver", "none.prototxt", "extra"}},
+		{`"tree"`, []string{"schedule", "reduce", "tree"}},
+	} {
+		r := command(t, t.TempDir(), scaffe, c.args...)
+		if r.code == 0 || !strings.Contains(r.stderr+r.stdout, c.want) {
+			t.Errorf("scaffe %s ended with status %d and %q, without %q", strings.Join(c.args, " "), r.code, r.stderr, c.want)
+		}
+	}
+}
