@@ -114,9 +114,16 @@ func start(o Options) ([]*nbc.Engine, error) {
 // one runs f on one rank and sees to it that the others learn how it ended.
 func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, *collectives.Comm) error) error {
 	comm := collectives.World(e, o.Collectives)
-	err := f(ctx, comm)
+	stop, err := watch(ctx, e, comm, o.Log)
 	if err == nil {
-		err = comm.Agree(ctx, nil) // nobody leaves before all are done
+		err = f(ctx, comm)
+	}
+	if err == nil {
+		err = comm.Agree(ctx, nil) // all are done
+	}
+	stop()
+	if err == nil {
+		err = comm.Barrier(ctx) // none leaves while another watches
 	}
 	var abort *nbc.AbortError
 	var agreed *collectives.AgreedError
@@ -133,6 +140,7 @@ func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, 
 	tell, cancel := context.WithTimeout(context.Background(), tellTimeout)
 	defer cancel()
 	told := e.Abort(tell, err.Error())
+	time.Sleep(noticeTime)
 	if me != 0 && told == nil && !errors.As(err, &deadline) {
 		return ErrReported
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/draw"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
@@ -21,6 +23,7 @@ func scheduleCommand() *cli.Command {
 			&cli.IntFlag{Name: "root", Usage: "the root's rank"},
 			&cli.StringFlag{Name: "size", Value: "1M", Usage: "`BYTES` of the buffer"},
 			&cli.StringFlag{Name: "type", Value: "f32", Usage: "datatype of its elements"},
+			&cli.StringFlag{Name: "svg", Usage: "draw it to `FILE` instead of printing the ops (- for stdout)"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 2 {
@@ -40,24 +43,15 @@ func printSchedule(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	bytes, err := collectives.ParseBytes(c.String("size"))
+	all, err := buildAll(c, verb, spec)
 	if err != nil {
 		return err
 	}
-	dt, err := mem.ParseDatatype(c.String("type"))
-	if err != nil {
-		return err
-	}
-	var all []*schedule.Schedule
-	for r := range c.Int("ranks") {
-		s, err := collectives.Build(collectives.Call{
-			Verb: verb, Rank: r, Size: c.Int("ranks"), Root: c.Int("root"), Count: bytes / dt.Size(), ElemSize: dt.Size(),
-		}, spec)
-		if err != nil {
-			return err
+	file := c.String("svg")
+	if file == "" {
+		for _, s := range all {
+			fmt.Println(s)
 		}
-		all = append(all, s)
-		fmt.Println(s)
 	}
 	if err := collectives.Check(verb, all, c.Int("root")); err != nil {
 		return err
@@ -66,6 +60,52 @@ func printSchedule(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if file != "" {
+		err = drawSchedule(file, all, draw.Options{
+			Title: fmt.Sprintf("%v %v", verb, spec), Root: c.Int("root"), Group: spec.Levels[0].Size,
+		})
+		if err != nil || file == "-" {
+			return err
+		}
+	}
 	fmt.Printf("%v %v: proved right for %d ranks; %d steps\n", verb, spec, len(all), steps)
 	return nil
+}
+
+// buildAll returns every rank's schedule.
+func buildAll(c *cli.Context, verb collectives.Verb, spec collectives.Spec) ([]*schedule.Schedule, error) {
+	bytes, err := collectives.ParseBytes(c.String("size"))
+	if err != nil {
+		return nil, err
+	}
+	dt, err := mem.ParseDatatype(c.String("type"))
+	if err != nil {
+		return nil, err
+	}
+	if c.Int("ranks") < 1 {
+		return nil, fmt.Errorf("--ranks %d: a collective has at least one rank", c.Int("ranks"))
+	}
+	var all []*schedule.Schedule
+	for r := range c.Int("ranks") {
+		s, err := collectives.Build(collectives.Call{
+			Verb: verb, Rank: r, Size: c.Int("ranks"), Root: c.Int("root"), Count: bytes / dt.Size(), ElemSize: dt.Size(),
+		}, spec)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func drawSchedule(file string, all []*schedule.Schedule, o draw.Options) error {
+	svg, err := draw.SVG(all, o)
+	if err != nil {
+		return err
+	}
+	if file == "-" {
+		_, err = os.Stdout.Write(svg)
+		return err
+	}
+	return os.WriteFile(file, svg, 0o644)
 }
