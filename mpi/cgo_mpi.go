@@ -23,6 +23,10 @@ import (
 // The name ompi above is empi's: whatever library the Makefile describes in
 // the file of that name is linked, in both packages.
 
+// builtFor is what the Makefile asked the build for ("MPICH 4.0.2"), set by
+// the linker; empty in a build by hand.
+var builtFor string
+
 func built() string { return C.GoString(C.scaffe_built()) }
 
 // failure turns a return code into an error; nil for success.

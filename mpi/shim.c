@@ -4,6 +4,7 @@
 #include "handles.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +48,29 @@ int scaffe_started(void) {
   return a || b;
 }
 
+static struct sigaction before[65];
+
+// keep_signals notes how the Go runtime handles each signal, restore_signals
+// takes back what MPI_Init put in its place: MPICH's handler of SIGUSR1 calls
+// Go's on the wrong stack and with too few arguments, which ends the process.
+static void keep_signals(void) {
+  for (int s = 1; s <= 64; s++)
+    if (sigaction(s, NULL, &before[s]) != 0) before[s].sa_handler = SIG_DFL;
+}
+
+static void restore_signals(void) {
+  for (int s = 1; s <= 64; s++) {
+    struct sigaction now;
+    if (before[s].sa_handler == SIG_DFL || before[s].sa_handler == SIG_IGN) continue;
+    if (sigaction(s, NULL, &now) == 0 && now.sa_handler != before[s].sa_handler)
+      sigaction(s, &before[s], NULL);
+  }
+}
+
 // empi calls MPI_Init, which has no argument for the thread level: both
 // libraries take it from the environment.
 void scaffe_before_init(void) {
+  keep_signals();
   setenv("OMPI_MPI_THREAD_LEVEL", "1", 0);
   setenv("MPIR_CVAR_DEFAULT_THREAD_LEVEL", "MPI_THREAD_FUNNELED", 0);
 }
@@ -85,6 +106,7 @@ static int lowest_on_node(MPI_Comm comm, int rank, int *lowest) {
 int scaffe_start(scaffe_world *w) {
   thread = pthread_self();
   running = 1;
+  restore_signals();
   TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   MPI_Comm comm;
   TRY(MPI_Comm_dup(MPI_COMM_WORLD, &comm));

@@ -9,10 +9,6 @@ import (
 // AnySource, as the rank to receive from, accepts a message from any rank.
 const AnySource = -1
 
-// builtFor is what the Makefile asked the build for ("MPICH 4.0.2"), set by
-// the linker; empty in a build by hand.
-var builtFor string
-
 // Built returns the library whose headers the program was compiled with, such
 // as "Open MPI 4.1.4", or "" for a program without MPI (no build tag mpi).
 func Built() string { return built() }

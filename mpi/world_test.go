@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/scaffe/scaffe/mem"
+	"golang.org/x/sys/unix"
 )
 
 // These tests run on one rank under `go test` and, built with the tag mpi, on
@@ -444,6 +446,21 @@ func TestPanicsAreStillGos(t *testing.T) {
 	}()
 	var p *World
 	_ = p.rank
+}
+
+// MPICH takes SIGUSR1 for itself, in a way that ends a Go program.
+func TestSignalsAreStillGos(t *testing.T) {
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, unix.SIGUSR1)
+	defer signal.Stop(got)
+	if err := unix.Kill(os.Getpid(), unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-got:
+	case <-time.After(within):
+		t.Error("the signal never arrived")
+	}
 }
 
 func TestBarrier(t *testing.T) {

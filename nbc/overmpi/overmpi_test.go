@@ -14,6 +14,7 @@ import (
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/transporttest"
+	"golang.org/x/sys/unix"
 )
 
 // Like those of package mpi, these tests run on one rank under `go test` and
@@ -232,4 +233,46 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		}
 		return failed
 	}))
+}
+
+// TestAPeerThatDiedHoldsNothingUp needs an mpirun that does not end the other
+// ranks itself; scripts/test-mpi starts it so.
+func TestAPeerThatDiedHoldsNothingUp(t *testing.T) {
+	dir := os.Getenv("SCAFFE_TEST_DEATH") // survivors say so there: mpirun may be gone
+	if dir == "" {
+		t.Skip("kills a rank: run by scripts/test-mpi")
+	}
+	if world.Size() < 2 {
+		t.Fatal("needs two ranks")
+	}
+	on(t, func() error {
+		tr, err := New(world, Options{CloseWait: within})
+		if err != nil {
+			return err
+		}
+		if err := world.Barrier(); err != nil {
+			return err
+		}
+		if tr.Rank() == tr.Size()-1 {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		}
+		b := make([]byte, 1<<20)
+		err = errors.Join(tr.Recv(1, tr.Size()-1, nbc.Tag{}, mem.Of(b)), tr.Send(2, tr.Size()-1, nbc.Tag{}, mem.Of(b)))
+		for range 100 {
+			if err != nil { // the library noticed, or another rank gave up first
+				break
+			}
+			_, err = tr.Poll(nil)
+			tr.Park(time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		told := tr.Abort(ctx, "a peer is silent")
+		report := fmt.Sprintf("learned: %v\nAbort: %v\nClose: %v\n", err, told, tr.Close())
+		if err := os.WriteFile(fmt.Sprintf("%s/rank%d", dir, tr.Rank()), []byte(report), 0o666); err != nil {
+			return err
+		}
+		os.Exit(0)
+		return nil
+	})
 }

@@ -1,0 +1,47 @@
+# The doors of scaffe for people. `make help` lists them.
+#
+# MPI chooses the library to build and run with: openmpi, mpich, mvapich2, the
+# path of any MPI's mpicc, or none.
+MPI ?= openmpi
+
+export PATH := $(CURDIR)/.tools/go/bin:$(PATH)
+
+# Every command that depends on the library runs through WITH; the go and the
+# mpirun found in there are the right ones.
+WITH := scripts/with-mpi $(MPI)
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## list the doors
+	@echo "make <door> [MPI=openmpi|mpich|mvapich2|PATH/mpicc|none]"
+	@echo
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
+
+.PHONY: install-deps
+install-deps: ## install what is missing (apt on Debian and Ubuntu)
+	@scripts/install-deps
+
+.PHONY: build
+build: install-deps ## build bin/scaffe with the chosen MPI
+	$(WITH) go build -o bin/ ./cmd/scaffe
+
+.PHONY: lint
+lint: install-deps ## gofumpt, go vet and staticcheck, with and without MPI
+	@scripts/lint
+	@$(WITH) scripts/lint
+
+.PHONY: test
+test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
+	scripts/test-pure
+	scripts/with-mpi openmpi go test ./...
+	$(MAKE) --no-print-directory test-mpi MPI=openmpi
+	$(MAKE) --no-print-directory test-mpi MPI=mpich
+	scripts/test-wrong-mpirun
+
+.PHONY: test-mpi
+test-mpi: install-deps ## tests that need several processes, under the chosen MPI
+	$(WITH) scripts/test-mpi
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf bin build
