@@ -29,5 +29,5 @@
 //	if err := check.Reduce(all, root); errors.Is(err, check.Deadlock) { … }
 //
 // Steps is a measure instead of a proof: how many steps the schedules take in
-// the model of S-Caffe section 5.
+// the model of S-Caffe section 5; Timeline says which message travels in which.
 package check

@@ -19,21 +19,47 @@ import (
 // Schedules that do not match or that get stuck are an error, but no proof is
 // made that they are right.
 func Steps(all []*schedule.Schedule) (int, error) {
-	if err := shape(all); err != nil {
+	transfers, err := Timeline(all)
+	if err != nil || len(transfers) == 0 {
 		return 0, err
+	}
+	return transfers[len(transfers)-1].Step + 1, nil
+}
+
+// Transfer is one message in the step model.
+type Transfer struct {
+	// Step is when it travels, from 0.
+	Step int
+	// From and To are ranks.
+	From, To int
+	// Send and Recv are the ops at its two ends: indices into the Ops of the
+	// schedules of From and To.
+	Send, Recv int
+}
+
+// Timeline returns every message of all in the step model of Steps, by step
+// and then by receiving rank: what package draw draws.
+func Timeline(all []*schedule.Schedule) ([]Transfer, error) {
+	if err := shape(all); err != nil {
+		return nil, err
 	}
 	j, err := join(all)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	w := newWalk(j)
-	steps := 0
-	for {
+	var transfers []Transfer
+	for step := 0; ; step++ {
 		done := w.step()
 		if len(done) == 0 {
 			break
 		}
-		steps++
+		for _, send := range done {
+			recv := j.peer[send]
+			t := Transfer{Step: step, From: int(j.rank[send]), To: int(j.rank[recv])}
+			t.Send, t.Recv = int(send-j.base[t.From]), int(recv-j.base[t.To])
+			transfers = append(transfers, t)
+		}
 		for _, send := range done {
 			w.complete(send)
 			w.complete(j.peer[send])
@@ -41,11 +67,11 @@ func Steps(all []*schedule.Schedule) (int, error) {
 	}
 	if w.left > 0 {
 		if _, err := j.order(); err != nil {
-			return 0, err
+			return nil, err
 		}
-		return 0, fail(Deadlock, -1, "%d ops never start", w.left)
+		return nil, fail(Deadlock, -1, "%d ops never start", w.left)
 	}
-	return steps, nil
+	return transfers, nil
 }
 
 // walk is the state of a run in steps.
