@@ -1,2 +1,71 @@
 // Package nbc executes schedules: the non-blocking engine.
+//
+// An Engine is one rank's end of it. A schedule is compiled to a Plan, a Plan
+// bound to buffers is a Request, and a Request is started, tested and waited
+// for, any number of times:
+//
+//	e, err := nbc.Start(open, nbc.CPU(kernels), nbc.Options{})
+//	plan, err := nbc.Compile(s)
+//	r, err := e.Prepare(plan, nbc.Binding{Name: "reduce#1", In: in, Out: out, Datatype: mem.Float32, Op: mem.Sum})
+//	err = r.Start()
+//	…                  // the caller computes; the collective goes on by itself
+//	err = r.Wait(ctx)
+//	r.Close()
+//
+// Most callers do not come here: package collectives has the verbs.
+//
+// It owns progress, completion, deadlines and what an error says. It must not
+// know any algorithm by name, what a buffer means, or which network there is:
+// messages go through a Transport, additions through a Device.
+//
+// # The progress loop
+//
+// Each engine has one goroutine, locked to its OS thread, that makes every call
+// to the transport and the device: S-Caffe's helper thread (section 4.2). So
+// MPI needs no more than MPI_THREAD_FUNNELED, and nothing depends on the
+// caller calling Test. A turn of the loop takes what was submitted, posts the
+// ops that wait for nothing any more, and asks transport and device what has
+// ended; an op that ends makes those that waited for it ready. Where nothing
+// moves, the transport lets the thread rest (Transport.Park), and Wake ends
+// that.
+//
+// A RecvReduce is a borrowed receive: the transport shows where the message
+// lies (staging memory, or the sender's own memory within a process), the
+// device adds it from there, and Release gives it back.
+//
+// # Identity
+//
+// A message is known by what it is, Tag{Comm, Instance, Message}, never by the
+// order of calls. Ranks may start requests in different orders. What they must
+// agree on is the numbering: package collectives counts the collectives that
+// are created.
+//
+// # Windows
+//
+// Between a pair of ranks at most Window messages of one request and direction
+// are under way. Package schedule/check proves schedules free of deadlock
+// under a window of one, the strictest.
+//
+// # Failure
+//
+// An engine fails as a whole: what one request's peer will do next is not
+// known any more, so all requests end, with the same cause, and none starts.
+// Causes are
+//
+//   - an error of the transport or the device, with the op it came up in;
+//   - *DeadlineError: a request did not end in time. It lists the edges that
+//     block it on this rank: "rank 5 waits for chunk 7 of reduce#812 from rank 4";
+//   - *AbortError: another rank gave up (its Engine.Abort, or its own failure)
+//     and says why;
+//   - ErrClosed: the engine was closed.
+//
+// Waiting with a context that ends is not a failure: the request goes on,
+// and its buffers are still in use.
+//
+// # Adding to it
+//
+// A transport implements Transport and passes package nbc/transporttest; there
+// are nbc/inproc (ranks of one process) and nbc/overmpi (MPI). A device
+// implements Device; its Reduce either does the work at once or reports it
+// through Poll later, as a GPU would.
 package nbc

@@ -1,0 +1,73 @@
+package collectives_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Four ranks of one process sum a vector; under mpirun, without Local, the
+// same function is one rank of many.
+func Example() {
+	err := launch.Run(context.Background(), launch.Options{Local: 4}, func(ctx context.Context, comm *collectives.Comm) error {
+		grad := []float32{1, 2, float32(comm.Rank())}
+		sum := mem.Of(grad) // in place: send and receive buffer are the same
+		if err := comm.Allreduce(ctx, sum, sum, mem.Float32, mem.Sum); err != nil {
+			return err
+		}
+		if comm.Rank() == 0 {
+			fmt.Println(grad)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [4 8 6]
+}
+
+// A non-blocking reduction along chains of two below a binomial tree. It goes
+// on while the caller computes.
+func ExampleComm_Ireduce() {
+	spec, err := collectives.ParseSpec("chain:2,chunk=64K/binomial")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = launch.Run(context.Background(), launch.Options{Local: 4}, func(ctx context.Context, comm *collectives.Comm) error {
+		send, recv := []float32{1, 10}, make([]float32, 2)
+		r, err := comm.Ireduce(mem.Of(send), mem.Of(recv), mem.Float32, mem.Sum, 0, collectives.With(spec))
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		// ... compute ...
+		if err := r.Wait(ctx); err != nil {
+			return err
+		}
+		if comm.Rank() == 0 {
+			fmt.Println(recv)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [4 40]
+}
+
+// The paper's names and the spec's own text are the same thing.
+func ExampleParseSpec() {
+	for _, text := range []string{"CB-8", "chain:4,chunk=524288/chain:4/binomial", "chain:4"} {
+		fmt.Println(collectives.ParseSpec(text))
+	}
+	// Output:
+	// chain:8/binomial <nil>
+	// chain:4,chunk=512K/chain:4/binomial <nil>
+	//  algorithm spec "chain:4": the last level (chain) takes all ranks that are left and has no size; leave it out, or add a level above it
+}
