@@ -37,7 +37,7 @@
 //
 // MPI cannot notify, so with operations under way Park backs off: it returns
 // at once a number of times where the machine has cores to spare, then yields,
-// then sleeps 20 µs and longer, up to 200 µs; with none it sleeps up to 5 ms,
+// then sleeps 20 µs and longer, up to 50 µs; with none it sleeps up to 5 ms,
 // only to hear of another rank's giving up. Wake ends a sleep at once.
 //
 // # Ending

@@ -24,11 +24,11 @@ type rest struct {
 
 // What a thread does after looking in vain.
 const (
-	spinsToSpare = 300                    // looks without a pause, about 100 µs
-	yields       = 30                     // looks with the core offered to others
-	firstNap     = 20 * time.Microsecond  // then sleeps, each a quarter longer
-	longestBusy  = 200 * time.Microsecond // with operations under way
-	longestIdle  = 5 * time.Millisecond   // with none: for notices only
+	spinsToSpare = 300                   // looks without a pause, about 100 µs
+	yields       = 30                    // looks with the core offered to others
+	firstNap     = 20 * time.Microsecond // then sleeps, each a quarter longer
+	longestBusy  = 50 * time.Microsecond // with operations under way: large messages move only while looked at
+	longestIdle  = 5 * time.Millisecond  // with none: for notices only
 )
 
 func (r *rest) open(localSize int) error {
