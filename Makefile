@@ -25,6 +25,16 @@ install-deps: ## install what is missing (apt on Debian and Ubuntu)
 build: install-deps ## build bin/scaffe with the chosen MPI
 	$(WITH) go build -o bin/ ./cmd/scaffe
 
+# The data set is made once; `make clean` removes it.
+glyphs := examples/glyphs
+$(glyphs)/mean.binaryproto: | build
+	bin/scaffe data glyphs --force --out $(glyphs)
+	bin/scaffe data mean --in $(glyphs)/train_lmdb --out $@
+
+.PHONY: demo
+demo: build $(glyphs)/mean.binaryproto ## train CIFAR-10 quick on drawn digits with two ranks, a minute or two
+	$(WITH) mpirun -np 2 bin/scaffe train --solver $(glyphs)/cifar10_quick_solver.prototxt
+
 .PHONY: lint
 lint: install-deps ## gofumpt, go vet and staticcheck, with and without MPI
 	@scripts/lint
@@ -44,4 +54,4 @@ test-mpi: install-deps ## tests that need several processes, under the chosen MP
 
 .PHONY: clean
 clean: ## remove what was built here
-	rm -rf bin build
+	rm -rf bin build $(glyphs)/*_lmdb $(glyphs)/mean.binaryproto $(glyphs)/*.caffemodel $(glyphs)/*.solverstate

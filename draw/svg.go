@@ -69,7 +69,7 @@ func newPicture(all []*schedule.Schedule, list []message, chunks int, o Options)
 	if n := len(list); n > 0 {
 		p.steps = list[n-1].Step + 1
 	}
-	p.col = between(1200/float64(max(p.steps, 1)), 10, 52)
+	p.col = between(1200/float64(max(p.steps, 1)), 10, between(468/float64(max(p.steps, 1)), 52, 100))
 	p.row = between(880/float64(p.ranks), 14, 46)
 	p.dot = between(min(p.col, p.row)*0.23, 2, 10)
 	p.labelled = p.dot >= 6

@@ -114,7 +114,7 @@ func start(o Options) ([]*nbc.Engine, error) {
 // one runs f on one rank and sees to it that the others learn how it ended.
 func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, *collectives.Comm) error) error {
 	comm := collectives.World(e, o.Collectives)
-	stop, err := watch(ctx, e, comm, o.Log)
+	stop, err := watch(ctx, e, comm)
 	if err == nil {
 		err = f(ctx, comm)
 	}
@@ -124,6 +124,9 @@ func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, 
 	stop()
 	if err == nil {
 		err = comm.Barrier(ctx) // none leaves while another watches
+	}
+	if err != nil && comm.Size() > 1 {
+		defer time.Sleep(noticeTime)
 	}
 	var abort *nbc.AbortError
 	var agreed *collectives.AgreedError
@@ -140,7 +143,6 @@ func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, 
 	tell, cancel := context.WithTimeout(context.Background(), tellTimeout)
 	defer cancel()
 	told := e.Abort(tell, err.Error())
-	time.Sleep(noticeTime)
 	if me != 0 && told == nil && !errors.As(err, &deadline) {
 		return ErrReported
 	}

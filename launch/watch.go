@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
 )
 
@@ -27,36 +24,43 @@ const noticeTime = 50 * time.Millisecond
 // by its rank: MPI libraries wait for a peer that is gone for ever, or end the
 // program from within. What watch returns ends it, and must be called before
 // any process may leave in peace. It is a collective.
-func watch(ctx context.Context, e *nbc.Engine, comm *collectives.Comm, log io.Writer) (stop func(), err error) {
-	all, pids, err := processes(ctx, comm)
+func watch(ctx context.Context, e *nbc.Engine, comm *collectives.Comm) (stop func(), err error) {
+	pids, err := processes(ctx, comm)
 	if err != nil || len(pids) == 0 {
 		return func() {}, err
-	}
-	if comm.Rank() == 0 && launcherNamesProcesses() {
-		fmt.Fprintln(log, "scaffe: the processes of ranks 0, 1, …:", strings.Trim(fmt.Sprint(all), "[]"))
 	}
 	quit, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return func() {}, nil // a kernel without: deadlines notice, later
 	}
 	fds := []unix.PollFd{{Fd: int32(quit), Events: unix.POLLIN}}
-	var ranks []int
+	ranks := []int{}
 	for rank, pid := range pids {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 			ranks = append(ranks, rank)
 		}
 	}
+	end := func(int) {}
+	if comm.Rank() < slices.Min(ranks) { // the lowest of the node
+		pids[comm.Rank()] = os.Getpid()
+		end = startSentinel(pids)
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		if i := firstReady(fds); i > 0 {
-			gone(e, comm.Rank(), ranks[i-1], pids, log)
+			gone(e, ranks[i-1])
 		}
 	}()
 	return func() {
 		_, _ = unix.Write(quit, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		<-ended
+		gaveUp := -1
+		if abort := (*nbc.AbortError)(nil); errors.As(e.Err(), &abort) {
+			gaveUp = abort.Rank
+		}
+		end(gaveUp)
 		for _, fd := range fds {
 			_ = unix.Close(int(fd.Fd))
 		}
@@ -79,49 +83,31 @@ func firstReady(fds []unix.PollFd) int {
 }
 
 // gone ends this rank's collectives because the process of another has ended
-// without a word. The lowest rank that is left on the node says so at once:
-// the launcher may end all processes the next moment.
-func gone(e *nbc.Engine, me, rank int, pids map[int]int, log io.Writer) {
+// without a word.
+func gone(e *nbc.Engine, rank int) {
 	if e.Err() != nil {
 		return // it had told the others why
 	}
-	host, _ := os.Hostname()
-	reason := fmt.Sprintf("rank %d is gone: its process %d on %s ended without a word", rank, pids[rank], host)
-	lowest := true
-	for other := range pids {
-		lowest = lowest && (other == rank || other > me)
-	}
-	if lowest {
-		fmt.Fprintln(log, "scaffe:", reason)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
 	defer cancel()
-	_ = e.Abort(ctx, reason)
+	_ = e.Abort(ctx, fmt.Sprintf("rank %d is gone", rank))
 }
 
-// launcherNamesProcesses reports whether this is a launcher that, where a
-// process is killed, kills the others before they can say which rank that was,
-// and itself names the process alone: MPICH's.
-func launcherNamesProcesses() bool {
-	return slices.Contains(mpi.DetectLauncher().Families, "mpich")
-}
-
-// processes returns the process of every rank, and by rank those of the other
-// processes of this node.
-func processes(ctx context.Context, comm *collectives.Comm) (all []int64, here map[int]int, err error) {
+// processes returns, by rank, the processes of the other ranks of this node.
+func processes(ctx context.Context, comm *collectives.Comm) (map[int]int, error) {
 	n, me := comm.Size(), comm.Rank()
 	v := make([]int64, 2*n)
 	v[me], v[n+me] = int64(os.Getpid()), node()
 	if err := comm.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Int64, mem.Max); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	here = map[int]int{}
+	here := map[int]int{}
 	for r := range n {
-		if v[n+r] == node() && v[r] != v[me] {
+		if v[n+r] == v[n+me] && v[r] != v[me] {
 			here[r] = int(v[r])
 		}
 	}
-	return v[:n], here, nil
+	return here, nil
 }
 
 // node identifies this machine and its process numbers, by a number above 0.

@@ -66,7 +66,8 @@ func plain() *Transformer { return &Transformer{scale: 1} }
 func mustLoader(t interface {
 	Helper()
 	Fatal(...any)
-}, c Config) *Loader {
+}, c Config,
+) *Loader {
 	t.Helper()
 	l, err := NewLoader(c)
 	if err != nil {

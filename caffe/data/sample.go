@@ -75,7 +75,6 @@ type Decoder struct {
 type datum struct {
 	shape    Shape
 	data     []byte
-	hasData  bool
 	label    int32
 	hasLabel bool
 	floats   []float32

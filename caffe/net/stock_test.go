@@ -61,20 +61,34 @@ func TestStockNets(t *testing.T) {
 		total    int // the same as a number, where it is known from elsewhere
 		shapes   map[string][]int
 	}{
-		{"lenet_train_test.prototxt", 1, 28, 4, conv(1, 20, 5) + conv(20, 50, 5) + fc(800, 500) + fc(500, 10), 431080,
-			map[string][]int{"conv1": {4, 20, 24, 24}, "pool2": {4, 50, 4, 4}, "ip2": {4, 10}, "loss": {}}},
-		{"cifar10_quick_train_test.prototxt", 3, 32, 4, 0, 145578,
-			map[string][]int{"pool1": {4, 32, 16, 16}, "pool2": {4, 32, 8, 8}, "pool3": {4, 64, 4, 4}, "ip1": {4, 64}, "ip2": {4, 10}}},
-		{"cifar10_full_train_test.prototxt", 3, 32, 4,
+		{
+			"lenet_train_test.prototxt", 1, 28, 4, conv(1, 20, 5) + conv(20, 50, 5) + fc(800, 500) + fc(500, 10), 431080,
+			map[string][]int{"conv1": {4, 20, 24, 24}, "pool2": {4, 50, 4, 4}, "ip2": {4, 10}, "loss": {}},
+		},
+		{
+			"cifar10_quick_train_test.prototxt", 3, 32, 4, 0, 145578,
+			map[string][]int{"pool1": {4, 32, 16, 16}, "pool2": {4, 32, 8, 8}, "pool3": {4, 64, 4, 4}, "ip1": {4, 64}, "ip2": {4, 10}},
+		},
+		{
+			"cifar10_full_train_test.prototxt", 3, 32, 4,
 			conv(3, 32, 5) + conv(32, 32, 5) + conv(32, 64, 5) + fc(64*4*4, 10), 89578,
-			map[string][]int{"norm1": {4, 32, 16, 16}, "norm2": {4, 32, 8, 8}, "pool3": {4, 64, 4, 4}}},
-		{"bvlc_alexnet_train_val.prototxt", 3, 256, 2, alexnet(), 60965224,
-			map[string][]int{"data": {2, 3, 227, 227}, "conv1": {2, 96, 55, 55}, "pool1": {2, 96, 27, 27}, "pool2": {2, 256, 13, 13}, "pool5": {2, 256, 6, 6}, "fc8": {2, 1000}}},
-		{"bvlc_reference_caffenet_train_val.prototxt", 3, 256, 2, alexnet(), 60965224,
-			map[string][]int{"conv1": {2, 96, 55, 55}, "norm1": {2, 96, 27, 27}, "pool5": {2, 256, 6, 6}, "fc8": {2, 1000}}},
-		{"bvlc_googlenet_train_val.prototxt", 3, 224, 2, googlenet(), 13378280,
-			map[string][]int{"conv1/7x7_s2": {2, 64, 112, 112}, "inception_3b/output": {2, 480, 28, 28}, "inception_4e/output": {2, 832, 14, 14},
-				"loss1/ave_pool": {2, 512, 4, 4}, "pool5/7x7_s1": {2, 1024, 1, 1}, "loss3/classifier": {2, 1000}}},
+			map[string][]int{"norm1": {4, 32, 16, 16}, "norm2": {4, 32, 8, 8}, "pool3": {4, 64, 4, 4}},
+		},
+		{
+			"bvlc_alexnet_train_val.prototxt", 3, 256, 2, alexnet(), 60965224,
+			map[string][]int{"data": {2, 3, 227, 227}, "conv1": {2, 96, 55, 55}, "pool1": {2, 96, 27, 27}, "pool2": {2, 256, 13, 13}, "pool5": {2, 256, 6, 6}, "fc8": {2, 1000}},
+		},
+		{
+			"bvlc_reference_caffenet_train_val.prototxt", 3, 256, 2, alexnet(), 60965224,
+			map[string][]int{"conv1": {2, 96, 55, 55}, "norm1": {2, 96, 27, 27}, "pool5": {2, 256, 6, 6}, "fc8": {2, 1000}},
+		},
+		{
+			"bvlc_googlenet_train_val.prototxt", 3, 224, 2, googlenet(), 13378280,
+			map[string][]int{
+				"conv1/7x7_s2": {2, 64, 112, 112}, "inception_3b/output": {2, 480, 28, 28}, "inception_4e/output": {2, 832, 14, 14},
+				"loss1/ave_pool": {2, 512, 4, 4}, "pool5/7x7_s1": {2, 1024, 1, 1}, "loss3/classifier": {2, 1000},
+			},
+		},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			n, err := Load(filepath.Join(dir, c.file), Options{Phase: proto.Phase_TRAIN, Rewrite: Synthetic(c.batch, c.channels, c.size, c.size)})

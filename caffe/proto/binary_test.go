@@ -253,7 +253,9 @@ func TestDatum(t *testing.T) {
 		}
 	}
 	for _, bad := range []*Datum{
-		{}, image(3, 2, 2, make([]byte, 11)), image(-1, -1, 1, []byte{1}), image(0, 1, 1, nil), {Encoded: pb.Bool(true)},
+		{},
+		image(3, 2, 2, make([]byte, 11)), image(-1, -1, 1, []byte{1}), image(0, 1, 1, nil),
+		{Encoded: pb.Bool(true)},
 		image(1<<30, 1<<30, 16, nil), // whose product wraps to zero
 	} {
 		b, err := MarshalDatum(bad)

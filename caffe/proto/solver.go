@@ -119,8 +119,10 @@ func trainFields(s *SolverParameter) []string {
 		set  bool
 		name string
 	}{
-		{s.Net != nil, "net"}, {s.NetParam != nil, "net_param"},
-		{s.TrainNet != nil, "train_net"}, {s.TrainNetParam != nil, "train_net_param"},
+		{s.Net != nil, "net"},
+		{s.NetParam != nil, "net_param"},
+		{s.TrainNet != nil, "train_net"},
+		{s.TrainNetParam != nil, "train_net_param"},
 	} {
 		if c.set {
 			out = append(out, c.name)

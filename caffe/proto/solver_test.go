@@ -48,8 +48,10 @@ func TestSolverErrors(t *testing.T) {
 		{"test_state", good + "test_interval: 1 test_iter: 1\ntest_state { }\ntest_state { }", "s:2:1: 2 test_state for 1 test nets: give none, or one each"},
 		{"inline typo", "lr_policy: 'fixed'\ntrain_net_param {\n  layer { name: 'a' tipe: 'ReLU' }\n}", `s:3:21: unknown field "tipe" in layer "a" (did you mean "type"?)`},
 		{"inline layer", "lr_policy: 'fixed'\ntrain_net_param {\n  layer { name: 'a' type: 'Rely' }\n}", `s:3:21: layer "a": type "Rely" is not supported (did you mean "ReLU"?)`},
-		{"inline test net", "test_iter: [1, 1] test_interval: 1 net: 'n' lr_policy: 'fixed'\ntest_net_param { }\ntest_net_param {\n  debug_info: true\n  layer { name: 'a' }\n}",
-			"s:4:3: debug_info: there is no debug output of that kind: remove it\ns:5:3: layer \"a\": has no type"},
+		{
+			"inline test net", "test_iter: [1, 1] test_interval: 1 net: 'n' lr_policy: 'fixed'\ntest_net_param { }\ntest_net_param {\n  debug_info: true\n  layer { name: 'a' }\n}",
+			"s:4:3: debug_info: there is no debug output of that kind: remove it\ns:5:3: layer \"a\": has no type",
+		},
 		{"inline old form", "net_param { layers { } }", "s:1:13: " + v1Text},
 	} {
 		if got := validatedSolver(c.text); got != c.want {

@@ -27,18 +27,28 @@ func TestRatePolicies(t *testing.T) {
 		want map[int]float64
 	}{
 		{`lr_policy: "fixed" base_lr: 0.5`, map[int]float64{0: 0.5, 1000: 0.5}},
-		{`lr_policy: "step" base_lr: 0.01 gamma: 0.1 stepsize: 100`,
-			map[int]float64{0: 0.01, 99: 0.01, 100: 0.001, 199: 0.001, 250: 0.0001}},
+		{
+			`lr_policy: "step" base_lr: 0.01 gamma: 0.1 stepsize: 100`,
+			map[int]float64{0: 0.01, 99: 0.01, 100: 0.001, 199: 0.001, 250: 0.0001},
+		},
 		{`lr_policy: "exp" base_lr: 2 gamma: 0.5`, map[int]float64{0: 2, 1: 1, 3: 0.25}},
-		{`lr_policy: "inv" base_lr: 0.01 gamma: 0.0001 power: 0.75`,
-			map[int]float64{0: 0.01, 10000: 0.005946035575, 5000: 0.01 / 1.355403005}},
+		{
+			`lr_policy: "inv" base_lr: 0.01 gamma: 0.0001 power: 0.75`,
+			map[int]float64{0: 0.01, 10000: 0.005946035575, 5000: 0.01 / 1.355403005},
+		},
 		{`lr_policy: "inv" base_lr: 1 gamma: 1 power: 2`, map[int]float64{1: 0.25, 3: 0.0625}},
-		{`lr_policy: "multistep" base_lr: 1 gamma: 0.1 stepvalue: 5 stepvalue: 8`,
-			map[int]float64{0: 1, 4: 1, 5: 0.1, 7: 0.1, 8: 0.01, 90: 0.01}},
-		{`lr_policy: "poly" base_lr: 8 power: 2 max_iter: 100`,
-			map[int]float64{0: 8, 50: 2, 75: 0.5, 100: 0, 101: 0}},
-		{`lr_policy: "sigmoid" base_lr: 1 gamma: -0.5 stepsize: 10`,
-			map[int]float64{10: 0.5, 12: 1 / (1 + math.E), 8: 1 / (1 + 1/math.E)}},
+		{
+			`lr_policy: "multistep" base_lr: 1 gamma: 0.1 stepvalue: 5 stepvalue: 8`,
+			map[int]float64{0: 1, 4: 1, 5: 0.1, 7: 0.1, 8: 0.01, 90: 0.01},
+		},
+		{
+			`lr_policy: "poly" base_lr: 8 power: 2 max_iter: 100`,
+			map[int]float64{0: 8, 50: 2, 75: 0.5, 100: 0, 101: 0},
+		},
+		{
+			`lr_policy: "sigmoid" base_lr: 1 gamma: -0.5 stepsize: 10`,
+			map[int]float64{10: 0.5, 12: 1 / (1 + math.E), 8: 1 / (1 + 1/math.E)},
+		},
 	} {
 		rate, err := NewRate(parse(t, c.text))
 		if err != nil {

@@ -316,8 +316,10 @@ func wholeTag(t nbc.Transport) error {
 	d := drive(t)
 	to, from := neighbours(t)
 	tags := []nbc.Tag{
-		{Comm: 1, Instance: 1, Message: 1}, {Comm: 2, Instance: 1, Message: 1},
-		{Comm: 1, Instance: 2, Message: 1}, {Comm: 1, Instance: 1, Message: 2},
+		{Comm: 1, Instance: 1, Message: 1},
+		{Comm: 2, Instance: 1, Message: 1},
+		{Comm: 1, Instance: 2, Message: 1},
+		{Comm: 1, Instance: 1, Message: 2},
 	}
 	var toks []nbc.Token
 	got := make([]mem.Buffer, len(tags))

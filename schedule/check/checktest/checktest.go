@@ -83,10 +83,15 @@ func Roots(size int) []int {
 // Cuts are the counts and chunks a suite should try: none, one, prime, not
 // divisible by chunk or ranks, one chunk to more chunks than any ring has slots.
 var Cuts = []schedule.Params{
-	{Count: 0}, {Count: 0, Chunk: 3},
-	{Count: 1}, {Count: 1, Chunk: 1},
-	{Count: 7}, {Count: 7, Chunk: 4}, {Count: 7, Chunk: 3},
-	{Count: 12, Chunk: 3}, {Count: 17, Chunk: 3},
+	{Count: 0},
+	{Count: 0, Chunk: 3},
+	{Count: 1},
+	{Count: 1, Chunk: 1},
+	{Count: 7},
+	{Count: 7, Chunk: 4},
+	{Count: 7, Chunk: 3},
+	{Count: 12, Chunk: 3},
+	{Count: 17, Chunk: 3},
 }
 
 // Run proves an algorithm: 1 to 33 ranks, Roots, Cuts, all verbs.

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"go/build"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every picture in docs/img that the tool makes is what it makes, by the
+// command that docs/algorithms.md gives.
+func TestDocsPictures(t *testing.T) {
+	text, err := os.ReadFile("../../docs/algorithms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^ +scaffe schedule --svg docs/img/(\S+) (.+)$`).FindAllStringSubmatch(string(text), -1)
+	if len(commands) < 6 {
+		t.Fatalf("%d commands found: have they another form than this test reads?", len(commands))
+	}
+	dir := t.TempDir()
+	for _, c := range commands {
+		file := filepath.Join(dir, c[1])
+		r := command(t, dir, scaffe, append([]string{"schedule", "--svg", file}, strings.Fields(c[2])...)...)
+		if r.code != 0 {
+			t.Errorf("%s: %s", c[0], r.stderr)
+			continue
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join("../../docs/img", c[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("docs/img/%s is not what %s draws: run it again, and look", c[1], strings.TrimSpace(c[0]))
+		}
+	}
+}
+
+// Packages import what the table in docs/architecture.md allows: those of
+// rows above their own.
+func TestDocsArchitectureTable(t *testing.T) {
+	const root, module = "../..", "github.com/scaffe/scaffe/"
+	row := map[string]int{}
+	for i, line := range table(t, "architecture.md") {
+		if names := regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(line[0], -1); len(line) == 3 && row["cmd/scaffe"] == 0 {
+			for _, n := range names {
+				row[n[1]] = i + 1
+			}
+		}
+	}
+	seen := 0
+	err := filepath.WalkDir(root, func(dir string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); name != ".." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "build") {
+			return filepath.SkipDir
+		}
+		context := build.Default
+		context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas"}, true
+		p, err := context.ImportDir(dir, 0)
+		if none := (*build.NoGoError)(nil); errors.As(err, &none) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		seen++
+		name, _ := filepath.Rel(root, dir)
+		if row[name] == 0 {
+			t.Errorf("package %s is not in the table", name)
+		}
+		for _, i := range p.Imports {
+			if other, ours := strings.CutPrefix(i, module); ours && row[other] >= row[name] {
+				t.Errorf("package %s imports %s, which does not stand above it", name, other)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen != len(row) {
+		t.Errorf("%d packages in the table, %d in the tree", len(row), seen)
+	}
+}
+
+// table returns the cells of all table rows of a page.
+func table(t *testing.T, page string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows [][]string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "|") {
+			cells := strings.Split(strings.Trim(line, "|"), "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
