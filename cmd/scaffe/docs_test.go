@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/scaffe/scaffe/caffe/proto"
 )
 
 // Every picture in docs/img that the tool makes is what it makes, by the
@@ -110,4 +113,39 @@ func table(t *testing.T, page string) [][]string {
 		}
 	}
 	return rows
+}
+
+// docs/training.md lists what package caffe/proto supports: every field of a
+// solver, every layer, and every field that is not simply honoured.
+func TestDocsTrainingLists(t *testing.T) {
+	text, err := os.ReadFile("../../docs/training.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(name string) {
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/training.md does not mention `%s`", name)
+		}
+	}
+	for _, l := range proto.LayerTypes() {
+		says(l)
+	}
+	fields := (&proto.SolverParameter{}).ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		says(string(fields.Get(i).Name()))
+	}
+	var want, got [][]string
+	for _, r := range proto.Support() {
+		want = append(want, []string{"`" + strings.TrimPrefix(r.Field, "caffe.") + "`", string(r.Effect), r.Why})
+	}
+	for _, row := range table(t, "training.md") {
+		if len(row) == 3 && strings.Contains(row[0], ".") {
+			got = append(got, row)
+		}
+	}
+	for i := range max(len(want), len(got)) {
+		if i >= len(want) || i >= len(got) || !slices.Equal(want[i], got[i]) {
+			t.Fatalf("row %d of the table of fields: %q, want %q", i, got[min(i, len(got)):min(i+1, len(got))], want[min(i, len(want)):min(i+1, len(want))])
+		}
+	}
 }
