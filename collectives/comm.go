@@ -48,13 +48,16 @@ func (c *Comm) Rank() int { return c.engine.Rank() }
 func (c *Comm) Size() int { return c.engine.Size() }
 
 // Alloc returns n zeroed bytes that the communicator's transport reaches
-// best, to be given back with Free.
+// best, to be given back with the communicator's Free.
 func (c *Comm) Alloc(n int) (mem.Buffer, error) {
 	if n < 0 {
 		return mem.Buffer{}, fmt.Errorf("collectives: allocation of %d bytes", n)
 	}
-	return mem.Alloc(n), nil
+	return c.engine.Alloc(n)
 }
+
+// Free gives back what Alloc returned.
+func (c *Comm) Free(b mem.Buffer) { c.engine.Free(b) }
 
 // Option says how one collective is to be done.
 type Option func(*call)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -73,6 +74,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 			return
 		}
 		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
+		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
 		opened <- nil
 		e.loop()
 	}()
@@ -87,6 +89,38 @@ func (e *Engine) Rank() int { return e.rank }
 
 // Size returns the number of ranks.
 func (e *Engine) Size() int { return e.size }
+
+// Nodes returns for every rank the index of its node: all 0 where the
+// transport does not know.
+func (e *Engine) Nodes() []int {
+	if p, ok := e.transport.(Placed); ok {
+		return p.Nodes()
+	}
+	return make([]int, e.size)
+}
+
+// HasLibrary reports whether PrepareLibrary works.
+func (e *Engine) HasLibrary() bool {
+	_, ok := e.transport.(Library)
+	return ok
+}
+
+// Alloc returns n zeroed bytes of the memory that the transport moves best.
+func (e *Engine) Alloc(n int) (mem.Buffer, error) {
+	if a, ok := e.transport.(Allocator); ok && n > 0 {
+		return a.Alloc(n)
+	}
+	return mem.Alloc(n), nil
+}
+
+// Free gives back what Alloc returned.
+func (e *Engine) Free(b mem.Buffer) {
+	if a, ok := e.transport.(Allocator); ok && b.Len() > 0 {
+		a.Free(b)
+		return
+	}
+	b.Free()
+}
 
 // Do runs f on the engine's thread, between messages, and returns what it
 // returns. Set-up code that must talk to MPI itself uses it; nothing
@@ -182,9 +216,9 @@ func (e *Engine) loop() {
 		}
 	}
 	e.fail(ErrClosed)
+	e.scratch.close()
 	_ = e.transport.Close()
 	_ = e.device.Close()
-	e.scratch.close()
 }
 
 // takeNew takes what was submitted since the last call, and reports whether
@@ -271,6 +305,9 @@ func (e *Engine) post(r *Request) {
 func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
 	op := &r.plan.schedule.Ops[i]
 	tok := Token(r.slot)<<32 | Token(i)
+	if r.library != nil {
+		return e.transport.(Library).Begin(tok, *r.library)
+	}
 	if op.Kind == schedule.Copy {
 		return e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
 	}
@@ -296,7 +333,7 @@ func (e *Engine) received(c Completion) {
 	op := &r.plan.schedule.Ops[i]
 	err := c.Err
 	done := true
-	if err == nil && op.Kind == schedule.RecvReduce {
+	if err == nil && op.Kind == schedule.RecvReduce && r.library == nil {
 		done, err = e.device.Reduce(c.Token, r.bind.Datatype, r.bind.Op, r.bytes(op.Dst), c.Data, r.bytes(op.Src))
 		if done {
 			e.transport.Release(c.Token)

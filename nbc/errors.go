@@ -34,6 +34,9 @@ type Edge struct {
 // String returns the edge as a sentence: "rank 5 waits for chunk 7 of
 // reduce#812 from rank 4".
 func (e Edge) String() string {
+	if e.Peer < 0 {
+		return fmt.Sprintf("rank %d waits for %s in %s", e.Rank, e.Op, e.Request)
+	}
 	if e.Sending {
 		return fmt.Sprintf("rank %d waits for rank %d to take %s of %s", e.Rank, e.Peer, e.Op, e.Request)
 	}

@@ -35,6 +35,7 @@ type Request struct {
 	engine  *Engine
 	plan    *Plan
 	bind    Binding
+	library *LibraryCall  // instead of a schedule
 	buffers [3]mem.Buffer // by schedule.Buffer
 
 	active atomic.Bool
@@ -73,18 +74,37 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 	if b.Deadline == 0 {
 		b.Deadline = e.opts.Deadline
 	}
+	own, err := e.scratch.get(b.Datatype.Bytes(s.Scratch))
+	if err != nil {
+		return nil, fmt.Errorf("nbc: %s: scratch memory: %w", b.Name, err)
+	}
 	r := &Request{
 		engine:  e,
 		plan:    plan,
 		bind:    b,
-		buffers: [3]mem.Buffer{b.In, b.Out, e.scratch.get(b.Datatype.Bytes(s.Scratch))},
+		buffers: [3]mem.Buffer{b.In, b.Out, own},
 		done:    make(chan struct{}, 1),
-		state:   make([]int32, len(s.Ops)),
-		queue:   make([]int32, 0, len(s.Ops)),
 	}
 	r.done <- struct{}{}
 	return r, nil
 }
+
+// PrepareLibrary returns a request that runs a collective of the transport's
+// library. Of b, Name and Deadline count.
+func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
+	if _, ok := e.transport.(Library); !ok {
+		return nil, fmt.Errorf("nbc: %s: there is no library with collectives of its own here", b.Name)
+	}
+	if b.Deadline == 0 {
+		b.Deadline = e.opts.Deadline
+	}
+	r := &Request{engine: e, plan: libraryPlan, bind: b, library: &c, done: make(chan struct{}, 1)}
+	r.done <- struct{}{}
+	return r, nil
+}
+
+// libraryPlan stands for the one op of a library's collective.
+var libraryPlan = &Plan{schedule: &schedule.Schedule{Ops: make([]schedule.Op, 1)}, waits: make([]int32, 1), first: make([]int32, 2)}
 
 // Start begins an execution. The buffers belong to the request until it ends.
 func (r *Request) Start() error {
@@ -147,6 +167,9 @@ func (r *Request) end(err error) {
 
 // reset prepares the op states for an execution.
 func (r *Request) reset(now time.Time) {
+	if r.state == nil {
+		r.state, r.queue = make([]int32, len(r.plan.waits)), make([]int32, 0, len(r.plan.waits))
+	}
 	copy(r.state, r.plan.waits)
 	r.queue, r.head = r.queue[:0], 0
 	r.left = len(r.state)
@@ -201,6 +224,9 @@ func (r *Request) edges(me int) []Edge {
 	}
 	seen := map[key]bool{}
 	var edges []Edge
+	if r.library != nil {
+		return []Edge{{Rank: me, Request: r.bind.Name, Op: "the MPI library's own collective", Peer: -1}}
+	}
 	for i, st := range r.state {
 		op := &r.plan.schedule.Ops[i]
 		k := key{op.Peer, op.Kind == schedule.Send}

@@ -10,6 +10,9 @@ import (
 // scratch keeps the scratch memory of closed requests for the next ones, by
 // powers of two: fresh memory costs page faults.
 type scratch struct {
+	alloc func(n int) (mem.Buffer, error)
+	give  func(mem.Buffer)
+
 	mu   sync.Mutex
 	free [64][]mem.Buffer
 }
@@ -17,9 +20,9 @@ type scratch struct {
 func class(n int) int { return bits.Len(uint(n - 1)) }
 
 // get returns at least n bytes with undefined contents, none for n = 0.
-func (s *scratch) get(n int) mem.Buffer {
+func (s *scratch) get(n int) (mem.Buffer, error) {
 	if n == 0 {
-		return mem.Buffer{}
+		return mem.Buffer{}, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,9 +30,9 @@ func (s *scratch) get(n int) mem.Buffer {
 	if last := len(s.free[c]) - 1; last >= 0 {
 		b := s.free[c][last]
 		s.free[c] = s.free[c][:last]
-		return b
+		return b, nil
 	}
-	return mem.Alloc(1 << c)
+	return s.alloc(1 << c)
 }
 
 // put takes b, which get returned, back.
@@ -46,7 +49,7 @@ func (s *scratch) close() {
 	defer s.mu.Unlock()
 	for c, free := range s.free {
 		for _, b := range free {
-			b.Free()
+			s.give(b)
 		}
 		s.free[c] = nil
 	}

@@ -77,6 +77,51 @@ type Transport interface {
 	Close() error
 }
 
+// Allocator is implemented by a Transport with memory of its own that it moves
+// better than other memory: ranks of one node read and write it without a copy.
+// Any goroutine may call it.
+type Allocator interface {
+	// Alloc returns n > 0 zeroed bytes of host memory.
+	Alloc(n int) (mem.Buffer, error)
+	// Free gives back what Alloc returned. No operation may be using it.
+	Free(mem.Buffer)
+}
+
+// Placed is implemented by a Transport that knows where its ranks are.
+type Placed interface {
+	// Nodes returns for every rank the index of its node.
+	Nodes() []int
+}
+
+// LibraryCall is a collective of the MPI library's own, over all ranks.
+type LibraryCall struct {
+	Collective LibraryCollective
+	Send, Recv mem.Buffer // as in package collectives; Send is Recv in place
+	Count      int
+	Datatype   mem.Datatype
+	Op         mem.Op
+	Root       int
+}
+
+// LibraryCollective names a collective of the library.
+type LibraryCollective uint8
+
+// The library's collectives.
+const (
+	LibraryReduce LibraryCollective = iota
+	LibraryBcast
+	LibraryAllreduce
+)
+
+// Library is implemented by a Transport over a library that has collectives
+// of its own. The library's rule holds for them: all ranks begin them in the
+// same order.
+type Library interface {
+	// Begin begins a collective. Where it reports done it has ended already;
+	// otherwise Poll reports tok.
+	Begin(tok Token, c LibraryCall) (done bool, err error)
+}
+
 // Device combines buffers. All methods are called by the engine's goroutine.
 type Device interface {
 	// Reduce begins dst[i] = a[i] ⊕ b[i]. All three are equally long; dst may
