@@ -32,22 +32,36 @@ const (
 // Verbs are all of them.
 var Verbs = []Verb{Reduce, Bcast, Allreduce}
 
-// Algorithm is a builder family: what adds each verb to a builder.
+// Algorithm is a builder family: what adds each verb to a builder. A family
+// may lack Reduce and Bcast, or an Allreduce of its own.
 type Algorithm struct {
-	Reduce, Bcast func(*schedule.Builder, schedule.Params)
+	Reduce, Bcast, Allreduce func(*schedule.Builder, schedule.Params)
 }
 
-// Build returns the schedules of all ranks; p.Rank does not matter. An
-// allreduce is a reduction to p.Root joined to a broadcast.
+// Verbs are those that the family has.
+func (a Algorithm) Verbs() []Verb {
+	if a.Reduce == nil {
+		return []Verb{Allreduce}
+	}
+	return Verbs
+}
+
+// Build returns the schedules of all ranks; p.Rank does not matter. Without an
+// Allreduce of its own, that is a reduction to p.Root joined to a broadcast.
 func (a Algorithm) Build(v Verb, p schedule.Params) []*schedule.Schedule {
 	all := make([]*schedule.Schedule, p.Size)
 	for p.Rank = range p.Size {
 		b := schedule.NewBuilder(p.Rank, p.Size, p.Count)
-		if v != Bcast {
-			a.Reduce(b, p)
-		}
-		if v != Reduce {
-			a.Bcast(b, p)
+		switch {
+		case v == Allreduce && a.Allreduce != nil:
+			a.Allreduce(b, p)
+		default:
+			if v != Bcast {
+				a.Reduce(b, p)
+			}
+			if v != Reduce {
+				a.Bcast(b, p)
+			}
 		}
 		all[p.Rank] = b.Schedule()
 	}
@@ -97,7 +111,7 @@ var Cuts = []schedule.Params{
 // Run proves an algorithm: 1 to 33 ranks, Roots, Cuts, all verbs.
 func Run(t *testing.T, a Algorithm) {
 	t.Helper()
-	for _, v := range Verbs {
+	for _, v := range a.Verbs() {
 		t.Run(string(v), func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= 33; size++ {
@@ -125,7 +139,7 @@ func Transcripts(t *testing.T, dir string, a Algorithm) {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			v := Verb(d.Cmd)
-			if !slices.Contains(Verbs, v) {
+			if !slices.Contains(a.Verbs(), v) {
 				d.Fatalf(t, "unknown verb %q", d.Cmd)
 			}
 			p := Scan(t, d)
