@@ -19,10 +19,17 @@ type Options struct {
 
 // Comm is a communicator: an ordered set of ranks that do collectives
 // together. Every rank must create the same collectives in the same order
-// (calling a verb creates one); requests may be started in any order.
+// (calling a verb creates one); requests may be started in any order, but for
+// those of the MPI library's own (spec mpi), whose rule is one order on all
+// ranks.
 type Comm struct {
 	engine *nbc.Engine
 	opts   Options
+	id     uint32
+	rank   int
+	ranks  []int // ranks[i] is rank i's in the world
+	nodes  []int // by rank
+	ids    *ids
 
 	mu       sync.Mutex
 	plans    map[planKey]*nbc.Plan
@@ -36,16 +43,33 @@ type planKey struct {
 	spec                  string
 }
 
-// World returns the communicator of all ranks of the engine's transport.
+// World returns the communicator of all ranks of the engine's transport. There
+// is one in the life of an engine; Dup makes others.
 func World(e *nbc.Engine, opts Options) *Comm {
-	return &Comm{engine: e, opts: opts, plans: map[planKey]*nbc.Plan{}}
+	ranks := make([]int, e.Size())
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return newComm(e, opts, 0, e.Rank(), ranks, &ids{})
+}
+
+func newComm(e *nbc.Engine, opts Options, id uint32, rank int, ranks []int, ids *ids) *Comm {
+	c := &Comm{engine: e, opts: opts, id: id, rank: rank, ranks: ranks, ids: ids, plans: map[planKey]*nbc.Plan{}}
+	nodes := e.Nodes()
+	for _, r := range ranks {
+		c.nodes = append(c.nodes, nodes[r])
+	}
+	return c
 }
 
 // Rank returns the caller's rank in [0, Size).
-func (c *Comm) Rank() int { return c.engine.Rank() }
+func (c *Comm) Rank() int { return c.rank }
 
 // Size returns the number of ranks.
-func (c *Comm) Size() int { return c.engine.Size() }
+func (c *Comm) Size() int { return len(c.ranks) }
+
+// Nodes returns for every rank the index of its node.
+func (c *Comm) Nodes() []int { return c.nodes }
 
 // Alloc returns n zeroed bytes that the communicator's transport reaches
 // best, to be given back with the communicator's Free.
@@ -174,14 +198,34 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	spec, _ := c.Select(k.verb, k.dt.Bytes(count), k.spec)
-	plan, err := c.plan(Call{Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size()}, spec)
+	if spec.IsLibrary() {
+		return c.library(name, k, count)
+	}
+	plan, err := c.plan(Call{
+		Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root,
+		Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
+	}, spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return c.engine.Prepare(plan, nbc.Binding{
 		Name: name, In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Instance: instance, Deadline: k.deadline,
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
 	})
+}
+
+// library prepares a call of the MPI library's own collective.
+func (c *Comm) library(name string, k call, count int) (*nbc.Request, error) {
+	switch {
+	case c.id != 0:
+		return nil, fmt.Errorf("%s: spec %s serves the world's communicator alone: use another spec on this one", name, Library)
+	case !c.engine.HasLibrary():
+		return nil, fmt.Errorf("%s: spec %s needs a program started by mpirun: there is no MPI library here", name, Library)
+	}
+	return c.engine.PrepareLibrary(nbc.LibraryCall{
+		Collective: map[Verb]nbc.LibraryCollective{Reduce: nbc.LibraryReduce, Bcast: nbc.LibraryBcast, Allreduce: nbc.LibraryAllreduce}[k.verb],
+		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
+	}, nbc.Binding{Name: name, Deadline: k.deadline})
 }
 
 // count returns the number of elements of a call whose buffers fit it.

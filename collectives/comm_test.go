@@ -135,6 +135,69 @@ func verbs(c *collectives.Comm, s collectives.Spec, count int) error {
 	return same("allreduce in place", in, sum)
 }
 
+// TestSplit divides five ranks by parity, in reverse order; both parts and the
+// whole do collectives at the same time.
+func TestSplit(t *testing.T) {
+	ctx := context.Background()
+	err := world(t, 5, 9, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+		part, err := c.Split(ctx, c.Rank()%2, -c.Rank())
+		if err != nil {
+			return err
+		}
+		wantSize, wantRank := 3-c.Rank()%2, (4-c.Rank())/2
+		if part.Size() != wantSize || part.Rank() != wantRank {
+			return fmt.Errorf("is rank %d of %d, not %d of %d", part.Rank(), part.Size(), wantRank, wantSize)
+		}
+		dup, err := part.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		sum := func(on *collectives.Comm, mine int64) (*nbc.Request, []int64, error) {
+			buf := []int64{mine}
+			r, err := on.Iallreduce(mem.Of(buf), mem.Of(buf), mem.Int64, mem.Sum)
+			return r, buf, err
+		}
+		var reqs [3]*nbc.Request
+		var got [3][]int64
+		for i, on := range []*collectives.Comm{c, part, dup} {
+			if reqs[i], got[i], err = sum(on, int64((c.Rank()+1)*(i+1))); err != nil {
+				return err
+			}
+		}
+		want := []int64{15, 9, 9}
+		if c.Rank()%2 == 1 {
+			want = []int64{15, 6, 6}
+		}
+		for i, r := range reqs {
+			if err := r.Wait(ctx); err != nil {
+				return err
+			}
+			r.Close()
+			if got[i][0] != want[i]*int64(i+1) {
+				return fmt.Errorf("communicator %d sums to %d, not %d", i, got[i][0], want[i]*int64(i+1))
+			}
+		}
+		color := -1
+		if c.Rank() == 3 {
+			color = 0
+		}
+		lone, err := c.Split(ctx, color, 0)
+		if err != nil {
+			return err
+		}
+		if (lone == nil) != (c.Rank() != 3) {
+			return fmt.Errorf("color %d gave %v", color, lone)
+		}
+		if lone != nil {
+			return lone.Barrier(ctx)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestOrderOfStarts starts several requests in different orders on different
 // ranks.
 func TestOrderOfStarts(t *testing.T) {

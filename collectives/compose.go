@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
@@ -44,6 +45,8 @@ type Call struct {
 	// Count is the number of elements, ElemSize that of bytes of each; the
 	// latter turns the spec's chunks into elements.
 	Count, ElemSize int
+	// Nodes[r] is the node of rank r; nil: all are on one.
+	Nodes []int
 }
 
 // Build returns the schedule of the calling rank. It is a pure function: all
@@ -56,19 +59,28 @@ func Build(c Call, s Spec) (*schedule.Schedule, error) {
 	if c.ElemSize < 1 {
 		return nil, fmt.Errorf("collectives: elements of %d bytes", c.ElemSize)
 	}
+	if c.Nodes != nil && len(c.Nodes) != c.Size {
+		return nil, fmt.Errorf("collectives: the nodes of %d ranks where there are %d", len(c.Nodes), c.Size)
+	}
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+	last := s.Levels[len(s.Levels)-1].Algorithm
+	switch {
+	case s.IsLibrary():
+		return nil, fmt.Errorf("collectives: spec %s has no schedule: it is the MPI library's own", s)
+	case c.Verb != Allreduce && algorithms[last].reduce == nil:
+		return nil, fmt.Errorf("collectives: spec %s: %s serves allreduce alone, not %v", s, last, c.Verb)
+	}
 	b := schedule.NewBuilder(c.Rank, c.Size, c.Count)
-	levels := groups(p, s)
+	levels := groups(c, p, s)
 	switch c.Verb {
 	case Reduce:
 		reduce(b, c, levels)
 	case Bcast:
 		bcast(b, c, levels)
-	case Allreduce: // joined by the ranges they touch: chunk 0 goes down while chunk 7 comes up
-		reduce(b, c, levels)
-		bcast(b, c, levels)
+	case Allreduce:
+		allreduce(b, c, levels, len(s.Levels))
 	default:
 		return nil, fmt.Errorf("collectives: unknown verb %v", c.Verb)
 	}
@@ -102,64 +114,145 @@ func (g group) params(c Call) schedule.Params {
 	return schedule.Params{Rank: g.at, Size: len(g.ranks), Count: c.Count, Chunk: max(1, bytes/c.ElemSize)}
 }
 
-// groups returns the groups that the rank belongs to, lowest level first: at
-// every level those consecutive members, counted from the root, up to the
-// level where the rank is not the leader.
-func groups(p schedule.Params, s Spec) []group {
-	members := make([]int, p.Size)
-	for i := range members {
-		members[i] = p.Absolute(i)
+// members returns all ranks, the root first, then those after it, but with
+// each node's ranks side by side.
+func members(p schedule.Params, node func(int) int) []int {
+	ranks := make([]int, p.Size)
+	first := map[int]int{} // node -> when it first appears
+	for i := range ranks {
+		ranks[i] = p.Absolute(i)
+		if _, seen := first[node(ranks[i])]; !seen {
+			first[node(ranks[i])] = i
+		}
 	}
-	at := p.Relative()
+	slices.SortStableFunc(ranks, func(a, b int) int { return first[node(a)] - first[node(b)] })
+	return ranks
+}
+
+// groups returns the groups that the rank belongs to, lowest level first: at
+// every level those consecutive members that the level's size says, up to the
+// level where the rank is not the leader.
+func groups(c Call, p schedule.Params, s Spec) []group {
+	node := func(r int) int {
+		if c.Nodes == nil {
+			return 0
+		}
+		return c.Nodes[r]
+	}
+	all := members(p, node)
+	at := slices.Index(all, c.Rank)
 	var gs []group
 	for _, l := range s.Levels {
-		size := l.Size
-		if size == 0 {
-			size = len(members)
+		var leaders []int
+		var own group
+		for first := 0; first < len(all); {
+			end := l.end(all, first, node)
+			if first <= at && at < end && own.ranks == nil {
+				own = group{l, all[first:end], at - first}
+				at = len(leaders) // its leader's place in the next level
+			}
+			leaders = append(leaders, all[first])
+			first = end
 		}
-		first := at / size * size
-		gs = append(gs, group{l, members[first:min(first+size, len(members))], at - first})
-		if at != first {
+		gs = append(gs, own)
+		if own.at != 0 {
 			break
 		}
-		var leaders []int
-		for i := 0; i < len(members); i += size {
-			leaders = append(leaders, members[i])
-		}
-		members, at = leaders, at/size
+		all = leaders
 	}
 	return gs
+}
+
+// end returns where the group ends that begins at members[first].
+func (l Level) end(members []int, first int, node func(int) int) int {
+	end := len(members)
+	switch {
+	case l.Size > 0:
+		end = min(first+l.Size, end)
+	case l.Size == Node:
+		for end = first + 1; end < len(members) && node(members[end]) == node(members[first]); {
+			end++
+		}
+	}
+	return end
 }
 
 // reduce adds the way up. A leader's sum of one level is its contribution to
 // the next: in Out at the root, else in Scratch.
 func reduce(b *schedule.Builder, c Call, levels []group) {
 	whole := schedule.Range{Len: c.Count}
-	sum := schedule.In.At(whole)
+	out := func() schedule.Ref { return b.Reserve(c.Count) }
+	if c.Rank == c.Root {
+		out = func() schedule.Ref { return schedule.Out.At(whole) }
+	}
+	sum := climb(b, c, levels, out)
+	if c.Rank == c.Root {
+		finish(b, sum)
+	}
+}
+
+// climb adds the reductions of the levels, and returns where this rank's sum
+// lies: still in In, or where out, called at most once, says.
+func climb(b *schedule.Builder, c Call, levels []group, out func() schedule.Ref) schedule.Ref {
+	sum := schedule.In.At(schedule.Range{Len: c.Count})
 	for _, g := range levels {
 		if len(g.ranks) == 1 {
 			continue
 		}
 		into := sum
-		switch {
-		case c.Rank == c.Root:
-			into = schedule.Out.At(whole)
-		case g.at == 0 && sum.Buf == schedule.In:
-			into = b.Reserve(c.Count)
+		if g.at == 0 && sum.Buf == schedule.In {
+			into = out()
 		}
 		algorithms[g.Algorithm].reduce(b.On(g.ranks, sum, into), g.params(c))
 		sum = into
 	}
-	if c.Rank == c.Root && c.Count > 0 && sum.Buf == schedule.In { // nobody else has anything to add
-		b.Copy(sum, schedule.Out.At(whole))
+	return sum
+}
+
+// finish adds a copy of the sum to Out where nobody had anything to add.
+func finish(b *schedule.Builder, sum schedule.Ref) {
+	if sum.Buf == schedule.In && sum.Len > 0 {
+		b.Copy(sum, schedule.Out.At(sum.Range))
 	}
 }
 
 // bcast adds the way down, the highest level first.
 func bcast(b *schedule.Builder, c Call, levels []group) {
 	out := schedule.Out.At(schedule.Range{Len: c.Count})
-	for i := len(levels) - 1; i >= 0; i-- {
-		g := levels[i]
+	for _, g := range slices.Backward(levels) {
 		algorithms[g.Algorithm].bcast(b.On(g.ranks, out, out), g.params(c))
 	}
+}
+
+// allreduce adds the way up to the last of n levels, that level's allreduce,
+// and the way down. Levels and directions are joined by the ranges that they
+// touch: chunk 0 goes down while chunk 7 comes up. Sums lie in Out from the
+// start, since every rank has one.
+func allreduce(b *schedule.Builder, c Call, levels []group, n int) {
+	out := schedule.Out.At(schedule.Range{Len: c.Count})
+	lower := levels[:min(len(levels), n-1)]
+	sum := climb(b, c, lower, func() schedule.Ref { return out })
+	if len(levels) == n {
+		top := levels[n-1]
+		a := algorithms[top.Algorithm]
+		lens := b.On(top.ranks, sum, out)
+		switch {
+		case len(top.ranks) == 1:
+			finish(b, sum)
+		case a.allreduce != nil:
+			a.allreduce(lens, top.params(c))
+		default:
+			a.reduce(b.On(top.ranks, sum, into(top, sum, out)), top.params(c))
+			a.bcast(b.On(top.ranks, out, out), top.params(c))
+		}
+	}
+	bcast(b, c, lower)
+}
+
+// into is where the top level's reduction puts its sum.
+func into(g group, sum, out schedule.Ref) schedule.Ref {
+	if g.at == 0 {
+		return out
+	}
+	return sum
 }

@@ -2,6 +2,7 @@ package collectives_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
@@ -12,8 +13,14 @@ import (
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
-// plan builds the schedules of all ranks, with elements of one byte.
+// plan builds the schedules of all ranks of one node, with elements of one byte.
 func plan(t testing.TB, v checktest.Verb, s collectives.Spec, size, root, count int) []*schedule.Schedule {
+	t.Helper()
+	return planOn(t, v, s, size, root, count, nil)
+}
+
+// planOn is plan for ranks on the given nodes.
+func planOn(t testing.TB, v checktest.Verb, s collectives.Spec, size, root, count int, nodes []int) []*schedule.Schedule {
 	t.Helper()
 	verb, err := collectives.ParseVerb(string(v))
 	if err != nil {
@@ -21,7 +28,7 @@ func plan(t testing.TB, v checktest.Verb, s collectives.Spec, size, root, count 
 	}
 	all := make([]*schedule.Schedule, size)
 	for rank := range size {
-		c := collectives.Call{Verb: verb, Rank: rank, Size: size, Root: root, Count: count, ElemSize: 1}
+		c := collectives.Call{Verb: verb, Rank: rank, Size: size, Root: root, Count: count, ElemSize: 1, Nodes: nodes}
 		if all[rank], err = collectives.Build(c, s); err != nil {
 			t.Fatal(err)
 		}
@@ -84,6 +91,80 @@ func TestEverySpecIsProved(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// layouts are where ranks may be: filled node by node, dealt out in turn, and
+// unequal numbers to a node.
+func layouts(size int) map[string][]int {
+	blocks, dealt, unequal := make([]int, size), make([]int, size), make([]int, size)
+	for r := range size {
+		blocks[r], dealt[r] = r/3, r%3
+		unequal[r] = []int{0, 1, 1, 1, 2, 0, 3, 3}[r%8] + 4*(r/8)
+	}
+	return map[string][]int{"blocks of 3": blocks, "dealt to 3": dealt, "unequal": unequal}
+}
+
+// Specs that know nodes are proved for every layout, 1 to 33 ranks.
+func TestEveryNodeSpecIsProved(t *testing.T) {
+	for _, text := range []string{
+		"direct/chain,chunk=3", "direct,chunk=5/binomial,chunk=3", "direct,chunk=7/ring,chunk=2", "direct,chunk=6",
+		"ring,chunk=2", "chain:node,chunk=3/ring", "chain:node,chunk=2/chain:2,chunk=3/binomial", "direct/chain:2,chunk=3/chain,chunk=4",
+		"chain:4,chunk=3/ring,chunk=2", "binomial:node/direct,chunk=5",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			s, err := collectives.ParseSpec(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verbs := checktest.Verbs
+			if strings.HasSuffix(strings.Split(text, ",chunk")[0], "ring") || strings.Contains(text, "/ring") {
+				verbs = []checktest.Verb{checktest.Allreduce}
+			}
+			for size := 1; size <= 33; size++ {
+				for layout, nodes := range layouts(size) {
+					for turn, root := range checktest.Roots(size) {
+						count := []int{17, 1, 12, 0, 40}[(turn+size)%5]
+						for _, v := range verbs {
+							if err := checktest.Prove(v, planOn(t, v, s, size, root, count, nodes), root); err != nil {
+								t.Fatalf("%s over %d ranks (%s), root %d, count %d: %v", v, size, layout, root, count, err)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestNodesAreCrossedOnce: with direct below, each node but the root's sends
+// the buffer once to another node and receives none.
+func TestNodesAreCrossedOnce(t *testing.T) {
+	s, err := collectives.ParseSpec("direct/chain,chunk=4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size, count = 9, 24
+	nodes := layouts(size)["dealt to 3"]
+	for root := range size {
+		sent := map[int]int{}
+		for rank, p := range planOn(t, checktest.Reduce, s, size, root, count, nodes) {
+			for i := range p.Ops {
+				if op := &p.Ops[i]; op.Kind == schedule.Send && nodes[op.Peer] != nodes[rank] {
+					sent[nodes[rank]] += op.Len()
+				}
+			}
+		}
+		for node := range 3 {
+			want := count
+			if node == nodes[root] {
+				want = 0
+			}
+			if sent[node] != want {
+				t.Errorf("root %d: node %d sends %d elements to others, not %d", root, node, sent[node], want)
+			}
+		}
 	}
 }
 

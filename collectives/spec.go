@@ -9,7 +9,9 @@ import (
 
 	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
+	"github.com/scaffe/scaffe/direct"
 	"github.com/scaffe/scaffe/linear"
+	"github.com/scaffe/scaffe/ring"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -23,33 +25,52 @@ const DefaultChunk = 256 << 10
 //	binomial                          one level
 //	chain:8/binomial                  chains of 8, their heads in a tree (S-Caffe's CB-8)
 //	chain:4,chunk=512K/chain:4/chain  three levels
+//	direct/ring                       memory within each node, a ring of their leaders
+//	chain:node/binomial               chains of a node's ranks
+//	mpi                               the MPI library's own collective
 //
 // The lowest level groups as many consecutive ranks, counted from the root,
-// as its size says; the first of each group, its leader, goes on to the next
-// level. The last level has no size: it takes all who are left.
+// as its size says, or those of a node; the first of each group, its leader,
+// goes on to the next level. The last level has no size: it takes all who are
+// left. The ranks of a node count as consecutive whatever their numbers.
 type Spec struct{ Levels []Level }
 
 // Level is one level of a Spec.
 type Level struct {
-	Algorithm string // a key of the table below
-	Size      int    // ranks a group; 0 at the last level: all
+	Algorithm string // a key of the table below, or Library
+	Size      int    // ranks a group; Node; or 0 at the last level: all
 	Chunk     int    // pipeline unit in bytes; 0: DefaultChunk
 }
 
-// algorithm is a family of builders, for the two directions of a tree.
+const (
+	// Node, as the Size of a level, groups the ranks of each node.
+	Node = -1
+	// Library is the algorithm of a spec that leaves the collective to the MPI
+	// library.
+	Library = "mpi"
+)
+
+// algorithm is a family of builders. One without reduce and bcast serves
+// allreduce alone; one without allreduce does that as its reduce joined to its
+// bcast.
 type algorithm struct {
-	reduce, bcast func(*schedule.Builder, schedule.Params)
+	reduce, bcast, allreduce func(*schedule.Builder, schedule.Params)
 }
 
 var algorithms = map[string]algorithm{
-	"linear":   {linear.Reduce, linear.Bcast},
-	"chain":    {chain.Reduce, chain.Bcast},
-	"binomial": {binomial.Reduce, binomial.Bcast},
+	"linear":   {reduce: linear.Reduce, bcast: linear.Bcast},
+	"chain":    {reduce: chain.Reduce, bcast: chain.Bcast},
+	"binomial": {reduce: binomial.Reduce, bcast: binomial.Bcast},
+	"direct":   {reduce: direct.Reduce, bcast: direct.Bcast, allreduce: direct.Allreduce},
+	"ring":     {allreduce: ring.Allreduce},
 }
+
+// IsLibrary reports whether the spec leaves the collective to the MPI library.
+func (s Spec) IsLibrary() bool { return len(s.Levels) == 1 && s.Levels[0].Algorithm == Library }
 
 // Algorithms lists the names that a level may have.
 func Algorithms() []string {
-	var names []string
+	names := []string{Library}
 	for n := range algorithms {
 		names = append(names, n)
 	}
@@ -77,6 +98,9 @@ func ParseSpec(text string) (Spec, error) {
 		if err != nil {
 			return fail("level %d: %v", i, err)
 		}
+		if l.Algorithm == "direct" && l.Size == 0 && i < len(parts)-1 {
+			l.Size = Node // where else would ranks read each other's memory
+		}
 		s.Levels = append(s.Levels, l)
 	}
 	if err := s.Validate(); err != nil {
@@ -90,12 +114,22 @@ func (s Spec) Validate() error {
 	if len(s.Levels) == 0 {
 		return fmt.Errorf("a spec has at least one level")
 	}
+	if s.IsLibrary() {
+		if l := s.Levels[0]; l.Size != 0 || l.Chunk != 0 {
+			return fmt.Errorf("%s is the MPI library's own: it takes no size and no chunk", Library)
+		}
+		return nil
+	}
 	for i, l := range s.Levels {
 		last := i == len(s.Levels)-1
-		switch _, known := algorithms[l.Algorithm]; {
+		switch a, known := algorithms[l.Algorithm]; {
+		case l.Algorithm == Library:
+			return fmt.Errorf("level %d: %s is the MPI library's own and stands alone", i, Library)
 		case !known:
 			return fmt.Errorf("level %d: unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", i, l.Algorithm, strings.Join(Algorithms(), ", "))
-		case l.Size < 0 || l.Chunk < 0:
+		case !last && a.reduce == nil:
+			return fmt.Errorf("level %d: %s is for allreduce at the last level", i, l.Algorithm)
+		case l.Size < 0 && l.Size != Node || l.Chunk < 0:
 			return fmt.Errorf("level %d (%s): a group size of %d and a chunk of %d bytes must not be negative", i, l.Algorithm, l.Size, l.Chunk)
 		case !last && l.Size == 0:
 			return fmt.Errorf("level %d (%s) needs a group size, as in %s:8: only the last level takes all ranks", i, l.Algorithm, l.Algorithm)
@@ -110,10 +144,12 @@ func parseLevel(text string) (Level, error) {
 	parts := strings.Split(text, ",")
 	name, size, sized := strings.Cut(parts[0], ":")
 	l := Level{Algorithm: name}
-	if sized {
+	if sized && size == "node" {
+		l.Size = Node
+	} else if sized {
 		n, err := strconv.Atoi(size)
 		if err != nil || n < 1 || n > 1<<20 {
-			return Level{}, fmt.Errorf("group size %q of %s is not a number from 1 on", size, name)
+			return Level{}, fmt.Errorf("group size %q of %s is neither a number from 1 on nor node", size, name)
 		}
 		l.Size = n
 	}
@@ -142,8 +178,11 @@ func (s Spec) String() string {
 			b.WriteByte('/')
 		}
 		b.WriteString(l.Algorithm)
-		if l.Size > 0 {
+		switch {
+		case l.Size > 0:
 			fmt.Fprintf(&b, ":%d", l.Size)
+		case l.Size == Node && l.Algorithm != "direct":
+			b.WriteString(":node")
 		}
 		if l.Chunk > 0 {
 			b.WriteString(",chunk=" + FormatBytes(l.Chunk))

@@ -15,6 +15,11 @@ func TestParseSpec(t *testing.T) {
 		"cc-4":                               "chain:4/chain",
 		"chain:4,chunk=524288/chain:4/chain": "chain:4,chunk=512K/chain:4/chain",
 		"linear:1/chain,chunk=1000":          "linear:1/chain,chunk=1000",
+		"direct/chain":                       "direct/chain",
+		"direct:node,chunk=2M/ring":          "direct,chunk=2M/ring",
+		"chain:node/binomial":                "chain:node/binomial",
+		"direct:4/chain":                     "direct:4/chain",
+		"mpi":                                "mpi",
 	} {
 		s, err := collectives.ParseSpec(text)
 		if err != nil || s.String() != want {
@@ -23,7 +28,7 @@ func TestParseSpec(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                        "unknown algorithm",
-		"tree":                    `unknown algorithm "tree": use one of binomial, chain, linear`,
+		"tree":                    `unknown algorithm "tree": use one of binomial, chain, direct, linear, mpi, ring`,
 		"chain/binomial":          "level 0 (chain) needs a group size",
 		"chain:8":                 "takes all ranks that are left and has no size",
 		"chain:0/chain":           `group size "0"`,
@@ -34,6 +39,10 @@ func TestParseSpec(t *testing.T) {
 		"chain,chunk=12Q":         `chunk "12Q"`,
 		"chain,chunk=1K,chunk=2K": "given twice",
 		"CB-8/chain":              "unknown algorithm",
+		"direct/mpi":              "stands alone",
+		"mpi,chunk=4K":            "takes no size and no chunk",
+		"ring:4/chain":            "ring is for allreduce at the last level",
+		"chain/chain:node":        "level 0 (chain) needs a group size",
 	} {
 		if _, err := collectives.ParseSpec(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q ended with %v, without %q", text, err, want)
@@ -56,7 +65,7 @@ func FuzzParseSpec(f *testing.F) {
 		if err != nil || again.String() != s.String() {
 			t.Fatalf("%q is written as %q and read back as %q (%v)", text, s, again, err)
 		}
-		if _, err := collectives.Build(collectives.Call{Rank: 1, Size: 5, Count: 100, ElemSize: 4}, s); err != nil {
+		if _, err := collectives.Build(collectives.Call{Verb: collectives.Allreduce, Rank: 1, Size: 5, Count: 100, ElemSize: 4}, s); err != nil && !s.IsLibrary() {
 			t.Fatalf("%q parses and does not build: %v", text, err)
 		}
 	})
