@@ -168,6 +168,24 @@ func TestNodesAreCrossedOnce(t *testing.T) {
 	}
 }
 
+// TestLargeCounts: 3·2^31 elements, 48 GiB of doubles, on three nodes. The
+// arithmetic is proved; nothing is allocated.
+func TestLargeCounts(t *testing.T) {
+	const size, count = 6, 3 << 31
+	nodes := []int{0, 0, 1, 1, 2, 2}
+	for text, v := range map[string]checktest.Verb{
+		"chain,chunk=1G": checktest.Reduce, "direct,chunk=1G/binomial,chunk=512M": checktest.Bcast, "direct,chunk=2G/ring,chunk=300M": checktest.Allreduce,
+	} {
+		s, err := collectives.ParseSpec(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checktest.Prove(v, planOn(t, v, s, size, 4, count, nodes), 4); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // Golden transcripts of composed specs; -rewrite writes them anew.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
