@@ -2,8 +2,8 @@
 // MPI, MPICH, MVAPICH2 or another that comes with a compiler wrapper.
 //
 // It owns all MPI cgo: starting and ending, ranks and nodes, communicators,
-// requests on raw memory, and turning return codes into Go errors with the
-// library's own text. It must not know what the messages mean.
+// requests and collectives on raw memory, and turning return codes into Go
+// errors with the library's own text. It must not know what the messages mean.
 //
 // With the build tag mpi it is real; without it the same functions serve a
 // world of one rank, in Go alone, and Built returns "".

@@ -9,6 +9,11 @@ struct scaffe_comm {
   MPI_Comm comm;
 };
 
+// scaffe_room makes room for one more request of r and says where it goes,
+// scaffe_added takes note of it, once it has begun.
+int scaffe_room(scaffe_reqs *r, MPI_Request **q);
+int scaffe_added(scaffe_reqs *r, uint64_t id);
+
 #define ON_THREAD                                                                                  \
   if (!scaffe_on_thread()) return SCAFFE_WRONG_THREAD
 

@@ -42,6 +42,14 @@ static int added(scaffe_reqs *r, int rc, uint64_t id, int receives) {
   return MPI_SUCCESS;
 }
 
+int scaffe_room(scaffe_reqs *r, MPI_Request **q) {
+  int rc = reserve(r);
+  if (rc == MPI_SUCCESS) *q = (MPI_Request *)r->req + r->live;
+  return rc;
+}
+
+int scaffe_added(scaffe_reqs *r, uint64_t id) { return added(r, MPI_SUCCESS, id, 0); }
+
 // bytes_type describes n bytes as one element: as many blocks of scaffe_large
 // as fit, and the rest.
 static int bytes_type(int64_t n, MPI_Datatype *out) {

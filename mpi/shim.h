@@ -60,6 +60,11 @@ int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n
 int scaffe_issend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, int to, int tag);
 int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int from, int tag);
 int scaffe_ibarrier(scaffe_comm *c, scaffe_reqs *r, uint64_t id);
+int scaffe_barrier(scaffe_comm *c);
+// scaffe_collective blocks where r is NULL. verb, type and op are numbered as
+// in the Go code.
+int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, void *send, void *recv, int in_place,
+                      int count, int type, int op, int root);
 int scaffe_testsome(scaffe_reqs *r, int *ended);
 int scaffe_cancel(scaffe_reqs *r, uint64_t id);
 

@@ -99,6 +99,10 @@ func (e *Engine) Nodes() []int {
 	return make([]int, e.size)
 }
 
+// Transport returns the transport, for what only one kind of it has. It belongs
+// to the engine's thread: call its methods within Do.
+func (e *Engine) Transport() Transport { return e.transport }
+
 // HasLibrary reports whether PrepareLibrary works.
 func (e *Engine) HasLibrary() bool {
 	_, ok := e.transport.(Library)

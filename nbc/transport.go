@@ -101,6 +101,13 @@ type LibraryCall struct {
 	Datatype   mem.Datatype
 	Op         mem.Op
 	Root       int
+	// Blocking asks for the library's blocking collective, which is a good
+	// deal quicker for few bytes and may be another algorithm. Begin returns
+	// when it has ended: nothing else progresses on this rank meanwhile, no
+	// deadline bounds it, and it does not meet a non-blocking one. So all ranks
+	// must ask for the same, and only with nothing else under way on any of
+	// them that another must have finished before it comes here.
+	Blocking bool
 }
 
 // LibraryCollective names a collective of the library.
@@ -118,7 +125,8 @@ const (
 // same order.
 type Library interface {
 	// Begin begins a collective. Where it reports done it has ended already;
-	// otherwise Poll reports tok.
+	// otherwise Poll reports tok. What the library cannot do (a datatype that
+	// it lacks, device memory) is an error.
 	Begin(tok Token, c LibraryCall) (done bool, err error)
 }
 

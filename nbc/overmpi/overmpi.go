@@ -39,6 +39,7 @@ type Transport struct {
 	active  int      // operations begun and not yet settled
 	lent    map[nbc.Token]mem.Buffer
 	self    loop
+	library library
 
 	batch [64]mpi.Done
 	ended []nbc.Completion // settled, not yet reported
@@ -74,6 +75,8 @@ const (
 	idNotice uint64 = 1<<32 + iota // the standing receive of notices
 	idMeet                         // the barrier at the end
 	idTell                         // and above, by rank: telling it that this one gives up
+
+	idLibrary uint64 = 1 << 33 // and above: an index into library.calls
 )
 
 // Open returns what starts MPI and opens the transport over all ranks, for
@@ -300,6 +303,9 @@ func (t *Transport) settle(d mpi.Done) {
 		return
 	case d.ID == idMeet:
 		t.reached = true
+		return
+	case d.ID >= idLibrary:
+		t.settleLibrary(d)
 		return
 	case d.ID >= idTell:
 		t.abort.told(1)

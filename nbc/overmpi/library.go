@@ -1,0 +1,139 @@
+package overmpi
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// library holds the collectives of the MPI library that are under way.
+type library struct {
+	calls  []*libraryCall
+	unused []uint64 // indexes into calls
+}
+
+type libraryCall struct {
+	tok nbc.Token
+	pin runtime.Pinner
+	c   nbc.LibraryCall
+}
+
+var _ nbc.Library = (*Transport)(nil)
+
+// Begin begins a collective of the MPI library's own on all ranks; a blocking
+// one has ended when it returns. Buffers in the Go heap are pinned meanwhile.
+func (t *Transport) Begin(tok nbc.Token, c nbc.LibraryCall) (done bool, err error) {
+	if err := t.usableByLibrary(c); err != nil {
+		return false, err
+	}
+	if c.Blocking {
+		return true, wrapLibrary(t.block(c))
+	}
+	i := t.addLibrary(tok, c)
+	if err := t.beginLibrary(idLibrary+i, c); err != nil {
+		t.dropLibrary(i)
+		return false, wrapLibrary(err)
+	}
+	t.rest.stir()
+	return false, nil
+}
+
+func wrapLibrary(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("overmpi: %w", err)
+}
+
+// usableByLibrary says whether the library can do c. Device memory it never
+// gets: reductions of it crash or crawl, whatever the library says of itself.
+func (t *Transport) usableByLibrary(c nbc.LibraryCall) error {
+	if t.fault != nil {
+		return t.fault
+	}
+	if t.over.Load() {
+		return ErrClosed
+	}
+	need := c.Datatype.Bytes(c.Count)
+	for _, b := range []struct {
+		mem.Buffer
+		name string
+		used bool
+	}{
+		{c.Send, "send", c.Collective != nbc.LibraryBcast},
+		{c.Recv, "receive", c.Collective != nbc.LibraryReduce || c.Root == t.Rank()},
+	} {
+		switch {
+		case b.used && b.Space() != mem.Host:
+			return fmt.Errorf("overmpi: %s's own collectives are not used on %s memory: use an algorithm of scaffe's own", t.world.Library(), b.Space())
+		case b.used && b.Len() < need:
+			return fmt.Errorf("overmpi: the %s buffer has %d bytes, %d %s need %d", b.name, b.Len(), c.Count, c.Datatype, need)
+		}
+	}
+	return nil
+}
+
+func (t *Transport) block(c nbc.LibraryCall) error {
+	send, recv := c.Send.Pointer(), c.Recv.Pointer()
+	switch c.Collective {
+	case nbc.LibraryReduce:
+		return t.data.Reduce(send, recv, c.Count, c.Datatype, c.Op, c.Root)
+	case nbc.LibraryBcast:
+		return t.data.Bcast(recv, c.Count, c.Datatype, c.Root)
+	case nbc.LibraryAllreduce:
+		return t.data.Allreduce(send, recv, c.Count, c.Datatype, c.Op)
+	}
+	return fmt.Errorf("unknown collective %d of the library", c.Collective)
+}
+
+func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall) error {
+	send, recv := c.Send.Pointer(), c.Recv.Pointer()
+	switch c.Collective {
+	case nbc.LibraryReduce:
+		return t.data.Ireduce(t.reqs, id, send, recv, c.Count, c.Datatype, c.Op, c.Root)
+	case nbc.LibraryBcast:
+		return t.data.Ibcast(t.reqs, id, recv, c.Count, c.Datatype, c.Root)
+	case nbc.LibraryAllreduce:
+		return t.data.Iallreduce(t.reqs, id, send, recv, c.Count, c.Datatype, c.Op)
+	}
+	return fmt.Errorf("unknown collective %d of the library", c.Collective)
+}
+
+// addLibrary notes a call and returns its index.
+func (t *Transport) addLibrary(tok nbc.Token, c nbc.LibraryCall) uint64 {
+	l := &t.library
+	if len(l.unused) == 0 {
+		l.unused = append(l.unused, uint64(len(l.calls)))
+		l.calls = append(l.calls, &libraryCall{})
+	}
+	i := l.unused[len(l.unused)-1]
+	l.unused = l.unused[:len(l.unused)-1]
+	p := l.calls[i]
+	p.tok, p.c = tok, c
+	for _, b := range []mem.Buffer{c.Send, c.Recv} {
+		if b.OnGoHeap() && b.Len() > 0 {
+			p.pin.Pin(b.Pointer())
+		}
+	}
+	t.active++
+	return i
+}
+
+// dropLibrary forgets call i.
+func (t *Transport) dropLibrary(i uint64) {
+	p := t.library.calls[i]
+	p.pin.Unpin()
+	p.c = nbc.LibraryCall{}
+	t.library.unused = append(t.library.unused, i)
+	t.active--
+}
+
+// settleLibrary takes a finished call.
+func (t *Transport) settleLibrary(d mpi.Done) {
+	i := d.ID - idLibrary
+	t.ended = append(t.ended, nbc.Completion{Token: t.library.calls[i].tok, Err: wrapLibrary(d.Err)})
+	t.dropLibrary(i)
+}

@@ -1,0 +1,114 @@
+package overmpi
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// libraryCalls returns one call of every kind over buffers in the Go heap, and
+// what they must hold afterwards.
+func libraryCalls(me, size int, blocking bool) (calls []nbc.LibraryCall, want []float32) {
+	sum := float32(size * (size + 1) / 2)
+	own := func() mem.Buffer { return mem.Of([]float32{float32(me + 1), 0, float32(me + 1)}) }
+	none := func() mem.Buffer { return mem.Of([]float32{-1, -1, -1}) }
+	last := size - 1
+	call := func(k nbc.LibraryCollective, send, recv mem.Buffer, root int) nbc.LibraryCall {
+		return nbc.LibraryCall{Collective: k, Send: send, Recv: recv, Count: 3, Datatype: mem.Float32, Op: mem.Sum, Root: root, Blocking: blocking}
+	}
+	inPlace, sent := own(), own()
+	toRoot := mem.Buffer{} // only the root has room
+	if me == last {
+		toRoot = none()
+	}
+	return []nbc.LibraryCall{
+		call(nbc.LibraryAllreduce, own(), none(), 0),
+		call(nbc.LibraryAllreduce, inPlace, inPlace, 0),
+		call(nbc.LibraryReduce, own(), toRoot, last),
+		call(nbc.LibraryBcast, mem.Buffer{}, sent, last),
+	}, []float32{
+		sum, sum, sum, float32(size),
+	}
+}
+
+func TestLibraryCollectives(t *testing.T) {
+	for _, blocking := range []bool{true, false} {
+		t.Run(fmt.Sprintf("blocking=%v", blocking), func(t *testing.T) {
+			on(t, with(func(t *Transport) error { return runLibrary(t, blocking) }))
+		})
+	}
+}
+
+// runLibrary begins all calls before it waits for any.
+func runLibrary(t *Transport, blocking bool) error {
+	calls, want := libraryCalls(t.Rank(), t.Size(), blocking)
+	for i, c := range calls {
+		done, err := t.Begin(nbc.Token(i), c)
+		if err != nil {
+			return err
+		}
+		if done != blocking {
+			return fmt.Errorf("call %d ended at once: %v", i, done)
+		}
+	}
+	runtime.GC()
+	seen := map[nbc.Token]bool{}
+	for until := time.Now().Add(within); !blocking && len(seen) < len(calls); {
+		var done [2]nbc.Completion
+		n, err := t.Poll(done[:])
+		if err != nil {
+			return err
+		}
+		for _, c := range done[:n] {
+			if c.Err != nil || seen[c.Token] {
+				return fmt.Errorf("token %d, reported before: %v, error %v", c.Token, seen[c.Token], c.Err)
+			}
+			seen[c.Token] = true
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%d of %d calls ended in %v", len(seen), len(calls), within)
+		}
+	}
+	for i, c := range calls {
+		if c.Recv.Len() == 0 {
+			continue
+		}
+		got := mem.Float32s(c.Recv)
+		middle := float32(0)
+		if got[0] != want[i] || got[1] != middle || got[2] != want[i] {
+			return fmt.Errorf("call %d gave %v, want %v, %v, %v", i, got, want[i], middle, want[i])
+		}
+	}
+	if t.active != 0 {
+		return fmt.Errorf("%d operations are left", t.active)
+	}
+	return nil
+}
+
+func TestLibraryRefusals(t *testing.T) {
+	on(t, with(func(t *Transport) error {
+		room := mem.Of(make([]float32, 4))
+		device := mem.At(room.Pointer(), room.Len(), mem.CUDA)
+		for says, c := range map[string]nbc.LibraryCall{
+			"cuda memory":            {Collective: nbc.LibraryAllreduce, Send: device, Recv: device, Count: 4},
+			"no datatype for bf16":   {Collective: nbc.LibraryAllreduce, Send: room, Recv: room, Count: 4, Datatype: mem.BFloat16},
+			"has 16 bytes, 5 f32":    {Collective: nbc.LibraryBcast, Recv: room, Count: 5},
+			"unknown collective 200": {Collective: 200, Send: room, Recv: room, Count: 4},
+		} {
+			for _, c.Blocking = range []bool{true, false} {
+				if _, err := t.Begin(1, c); err == nil || !strings.Contains(err.Error(), says) {
+					return fmt.Errorf("got %v, want an error that says %q", err, says)
+				}
+			}
+		}
+		if t.active != 0 {
+			return fmt.Errorf("%d refused operations are under way", t.active)
+		}
+		return nil
+	}))
+}
