@@ -49,6 +49,11 @@ type Engine struct {
 	taken  []*Request
 	done   [64]Completion
 	failed error
+
+	notifier  Notifier // nil where the transport is none
+	noticeBuf [NoticeRoom]byte
+	history   history
+	telling   sync.WaitGroup // goroutines that tell the other ranks of a failure
 }
 
 type call struct {
@@ -74,6 +79,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 			return
 		}
 		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
+		e.notifier, _ = t.(Notifier)
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
 		opened <- nil
 		e.loop()
@@ -213,6 +219,7 @@ func (e *Engine) loop() {
 		}
 		moved := e.progress()
 		if !moved || turn%256 == 0 {
+			e.readNotices()
 			e.checkDeadlines()
 		}
 		if !moved && !e.pending.Load() {
@@ -223,6 +230,7 @@ func (e *Engine) loop() {
 	e.scratch.close()
 	_ = e.transport.Close()
 	_ = e.device.Close()
+	e.telling.Wait()
 }
 
 // takeNew takes what was submitted since the last call, and reports whether
@@ -255,10 +263,21 @@ func (e *Engine) admit(r *Request) {
 		slot = len(e.active)
 		e.active = append(e.active, nil)
 	}
-	e.active[slot] = r
-	e.inUse++
 	r.slot = uint32(slot)
 	r.reset(time.Now())
+	e.history.last = r.bind.Name
+	if r.left == 0 { // no elements
+		e.ended(r)
+		return
+	}
+	e.active[slot] = r
+	e.inUse++
+}
+
+// ended ends r, which has done all its ops.
+func (e *Engine) ended(r *Request) {
+	e.history.add(r)
+	r.end(nil)
 }
 
 // progress posts what is ready and takes what has ended; it reports whether
@@ -298,7 +317,7 @@ func (e *Engine) post(r *Request) {
 		r.state[i] = opPosted
 		if done, err := e.begin(r, i); err != nil {
 			op := &r.plan.schedule.Ops[i]
-			e.fail(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
+			e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
 		} else if done {
 			e.complete(r, i)
 		}
@@ -315,7 +334,7 @@ func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
 	if op.Kind == schedule.Copy {
 		return e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
 	}
-	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg)}
+	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg), Print: r.print}
 	peer := r.peer(op.Peer)
 	switch op.Kind {
 	case schedule.Send:
@@ -344,7 +363,7 @@ func (e *Engine) received(c Completion) {
 		}
 	}
 	if err != nil {
-		e.fail(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
+		e.suspect(r, r.peer(op.Peer), fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
 		return
 	}
 	if done {
@@ -362,7 +381,7 @@ func (e *Engine) combined(c Completion) {
 		e.transport.Release(c.Token)
 	}
 	if c.Err != nil {
-		e.fail(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, &r.plan.schedule.Ops[i], c.Err))
+		e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, &r.plan.schedule.Ops[i], c.Err))
 		return
 	}
 	e.complete(r, i)
@@ -382,7 +401,7 @@ func (e *Engine) complete(r *Request, i int32) {
 	if r.left == 0 {
 		e.active[r.slot] = nil
 		e.inUse--
-		r.end(nil)
+		e.ended(r)
 	}
 }
 
@@ -404,26 +423,17 @@ func (e *Engine) fail(err error) {
 	e.inUse = 0
 }
 
-// checkDeadlines fails the engine where a request outlasted its deadline, and
-// tells the other ranks.
-func (e *Engine) checkDeadlines() {
-	if e.inUse == 0 {
+// failAndTell fails the engine, and tells the other ranks.
+func (e *Engine) failAndTell(err error) {
+	if e.failed != nil {
 		return
 	}
-	now := time.Now()
-	for _, r := range e.active {
-		if r == nil || now.Sub(r.started) < r.bind.Deadline {
-			continue
-		}
-		err := &DeadlineError{Request: r.bind.Name, Deadline: r.bind.Deadline, Edges: r.edges(e.rank)}
-		e.fail(err)
-		go func() { // the loop must go on polling for the notice to leave
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_ = e.transport.Abort(ctx, err.Error())
-		}()
-		return
-	}
+	e.fail(err)
+	e.telling.Go(func() { // the loop must go on polling for the notice to leave
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = e.transport.Abort(ctx, err.Error())
+	})
 }
 
 // rest returns how long the loop may sleep when nothing moves.

@@ -192,3 +192,49 @@ func TestCompileRefusesForwardDependencies(t *testing.T) {
 		t.Error("an op that waits for a later one was accepted")
 	}
 }
+
+// BenchmarkOp measures what the engine spends on one op: a chunked chain of
+// two ranks with chunks of one element, one op a chunk on each rank.
+func BenchmarkOp(b *testing.B) {
+	const n, count = 2, 4096
+	ring(b, n, func() nbc.Device { return host(b) }, func(e *nbc.Engine) error {
+		buf := mem.Of(make([]float32, count))
+		r, err := e.Prepare(chainReduce(b, e.Rank(), n, count, 1), nbc.Binding{Name: "reduce", In: buf, Out: buf, Datatype: mem.Float32})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if e.Rank() == 0 {
+			b.ResetTimer()
+		}
+		for range b.N {
+			if err := errors.Join(r.Start(), r.Wait(context.Background())); err != nil {
+				return err
+			}
+		}
+		if e.Rank() == 0 {
+			b.StopTimer()
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/op-of-a-schedule")
+		}
+		return nil
+	})
+}
+
+// BenchmarkSmall measures a whole collective of one message.
+func BenchmarkSmall(b *testing.B) {
+	const n = 2
+	ring(b, n, func() nbc.Device { return host(b) }, func(e *nbc.Engine) error {
+		buf := mem.Of(make([]float32, 1))
+		r, err := e.Prepare(chainReduce(b, e.Rank(), n, 1, 1), nbc.Binding{Name: "reduce", In: buf, Out: buf, Datatype: mem.Float32})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		for range b.N {
+			if err := errors.Join(r.Start(), r.Wait(context.Background())); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

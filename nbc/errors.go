@@ -3,9 +3,11 @@ package nbc
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 )
+
+// ErrLength is wrapped by the error of a receive whose message had another
+// length than was asked for.
+var ErrLength = errors.New("message of another length")
 
 // ErrClosed is what requests of a closed engine end with.
 var ErrClosed = errors.New("nbc: the engine is closed")
@@ -41,24 +43,4 @@ func (e Edge) String() string {
 		return fmt.Sprintf("rank %d waits for rank %d to take %s of %s", e.Rank, e.Peer, e.Op, e.Request)
 	}
 	return fmt.Sprintf("rank %d waits for %s of %s from rank %d", e.Rank, e.Op, e.Request, e.Peer)
-}
-
-// DeadlineError says that a collective did not end within its deadline, and
-// which edges blocked it on this rank.
-type DeadlineError struct {
-	Request  string
-	Deadline time.Duration
-	Edges    []Edge
-}
-
-// Error names the request, the deadline and the blocking edges.
-func (e *DeadlineError) Error() string {
-	var edges []string
-	for _, edge := range e.Edges {
-		edges = append(edges, edge.String())
-	}
-	if len(edges) == 0 {
-		edges = append(edges, "nothing is in flight on this rank")
-	}
-	return fmt.Sprintf("%s did not end within %v: %s", e.Request, e.Deadline, strings.Join(edges, "; "))
 }

@@ -2,7 +2,6 @@ package nbc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -15,6 +14,12 @@ import (
 type Binding struct {
 	// Name names the collective in errors, such as "reduce#812".
 	Name string
+	// Call describes the collective as this rank called it, without type and
+	// op, such as "reduce of 100 elements to root 0 by chain:8/binomial". It
+	// must be the same text on all ranks: where it, the type or the op are not,
+	// no data is mixed, and the collective ends with a *MismatchError that
+	// prints both.
+	Call string
 	// In and Out hold the schedule's Count elements each, and may be the same
 	// buffer. One that the schedule does not touch may be empty.
 	In, Out  mem.Buffer
@@ -49,6 +54,16 @@ type Request struct {
 	head    int
 	left    int // ops not completed
 	started time.Time
+	print   uint32
+	round   uint32 // executions begun
+
+	// Where it does not move:
+	seenLeft     int       // left, when last looked at
+	moved, askAt time.Time // when it moved last, and when to ask (again)
+	inquiry      *inquiry
+	suspect      error // failed, but a rank is asked first
+	suspected    int   // which
+	suspectUntil time.Time
 }
 
 const (
@@ -84,13 +99,15 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 		bind:    b,
 		buffers: [3]mem.Buffer{b.In, b.Out, own},
 		done:    make(chan struct{}, 1),
+		print:   b.fingerprint(),
 	}
 	r.done <- struct{}{}
 	return r, nil
 }
 
 // PrepareLibrary returns a request that runs a collective of the transport's
-// library. Of b, Name and Deadline count.
+// library. Of b, Name, Call, Comm, Instance and Deadline count; the identity
+// serves diagnosis alone.
 func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 	if _, ok := e.transport.(Library); !ok {
 		return nil, fmt.Errorf("nbc: %s: there is no library with collectives of its own here", b.Name)
@@ -98,7 +115,8 @@ func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 	if b.Deadline == 0 {
 		b.Deadline = e.opts.Deadline
 	}
-	r := &Request{engine: e, plan: libraryPlan, bind: b, library: &c, done: make(chan struct{}, 1)}
+	b.Datatype, b.Op = c.Datatype, c.Op
+	r := &Request{engine: e, plan: libraryPlan, bind: b, library: &c, done: make(chan struct{}, 1), print: b.fingerprint()}
 	r.done <- struct{}{}
 	return r, nil
 }
@@ -113,7 +131,7 @@ func (r *Request) Start() error {
 	}
 	<-r.done
 	r.err = nil
-	if len(r.plan.schedule.Ops) == 0 { // a single rank, or no elements
+	if len(r.plan.schedule.Ops) == 0 && r.engine.size == 1 {
 		r.end(nil)
 		return nil
 	}
@@ -174,6 +192,8 @@ func (r *Request) reset(now time.Time) {
 	r.queue, r.head = r.queue[:0], 0
 	r.left = len(r.state)
 	r.started = now
+	r.round++
+	r.seenLeft, r.inquiry, r.suspect = -1, nil, nil
 	for i, waits := range r.state {
 		if waits == 0 {
 			r.queue = append(r.queue, int32(i))
@@ -203,16 +223,6 @@ func (r *Request) peer(rank int) int {
 		return rank
 	}
 	return r.bind.Ranks[rank]
-}
-
-// failure is the error of a request that the engine's failure ended: with
-// what this rank was waiting for, where the cause lies elsewhere.
-func (r *Request) failure(me int, cause error) error {
-	var abort *AbortError
-	if edges := r.edges(me); errors.As(cause, &abort) && abort.Rank != me && len(edges) > 0 {
-		return fmt.Errorf("%s failed: %w (%v)", r.bind.Name, cause, edges[0])
-	}
-	return fmt.Errorf("%s failed: %w", r.bind.Name, cause)
 }
 
 // edges returns what the request waits for: per peer and direction the first

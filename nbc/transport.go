@@ -16,6 +16,13 @@ type Tag struct {
 	Comm     uint32 // the communicator
 	Instance uint32 // the collective on it
 	Message  uint32 // the message of its schedule
+	// Print is a fingerprint of how the rank called the collective (type, op,
+	// verb, root, count, spec), a part of the identity like the others: ranks
+	// that call different collectives under one Instance must not add each
+	// other's bytes, so their messages do not match. A transport with little
+	// room in its messages may compare fewer of its bits; the lowest six tell
+	// calls apart that differ in type or op alone.
+	Print uint32
 }
 
 // Token names one operation to whoever began it. The transport hands it back
@@ -29,7 +36,8 @@ type Completion struct {
 	// They stay valid until Release.
 	Data mem.Buffer
 	// Err is why the operation failed; nil where it did not. A message of
-	// another length than the receiver asked for is an error.
+	// another length than the receiver asked for is an error that wraps
+	// ErrLength.
 	Err error
 }
 
@@ -91,6 +99,27 @@ type Allocator interface {
 type Placed interface {
 	// Nodes returns for every rank the index of its node.
 	Nodes() []int
+}
+
+// NoticeRoom is how many bytes a notice has at most.
+const NoticeRoom = 1000
+
+// Notifier is implemented by a Transport that hands small notes between ranks
+// beside the messages. No receive is posted for a notice, so a rank that does
+// nothing hears it too: engines ask each other with notices why nothing moves.
+// Without it a deadline's error knows this rank's side alone. A transport
+// composed of others forwards it to one of them. Its methods are called by the
+// engine's goroutine.
+type Notifier interface {
+	// Notify hands a notice of at most NoticeRoom bytes to rank to, some time,
+	// and does not block. It keeps a copy. A notice may be lost, as when the
+	// last one to that rank has not been taken yet.
+	Notify(to int, notice []byte) error
+	// NextNotice stores the next notice that has arrived in buf, which has
+	// NoticeRoom bytes, and returns who sent it and its length; from is -1
+	// where there is none. A notice that arrives ends a Park, at once or, where
+	// the transport cannot be notified, after some milliseconds.
+	NextNotice(buf []byte) (from, n int)
 }
 
 // LibraryCall is a collective of the MPI library's own, over all ranks.

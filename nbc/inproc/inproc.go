@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +74,12 @@ type message struct {
 // queue holds messages of equal identity, oldest first.
 type queue struct{ head, tail *message }
 
+// notice is one that has arrived.
+type notice struct {
+	from int
+	text []byte
+}
+
 // endpoint is one rank's transport.
 type endpoint struct {
 	world *World
@@ -86,6 +93,7 @@ type endpoint struct {
 	met      []*message         // to be delivered by this rank's Poll
 	ended    []nbc.Completion   // sends that were taken
 	unused   *message
+	notices  []notice
 	aborted  *nbc.AbortError
 	told     bool // this rank has aborted
 
@@ -95,7 +103,10 @@ type endpoint struct {
 	random *rand.Rand // nil: in order
 }
 
-var _ nbc.Transport = (*endpoint)(nil)
+var (
+	_ nbc.Transport = (*endpoint)(nil)
+	_ nbc.Notifier  = (*endpoint)(nil)
+)
 
 func (e *endpoint) Rank() int { return e.rank }
 func (e *endpoint) Size() int { return len(e.world.ranks) }
@@ -184,7 +195,7 @@ func (e *endpoint) deliver(m *message) nbc.Completion {
 	c := nbc.Completion{Token: m.recvTok}
 	switch {
 	case m.src.Len() != m.want:
-		c.Err = fmt.Errorf("inproc: rank %d sent %d bytes where rank %d expects %d (tag %+v)", m.from, m.src.Len(), e.rank, m.want, m.tag)
+		c.Err = fmt.Errorf("inproc: %w: rank %d sent %d bytes where rank %d expects %d (tag %+v)", nbc.ErrLength, m.from, m.src.Len(), e.rank, m.want, m.tag)
 	case m.borrow:
 		c.Data = m.src
 		e.lent[m.recvTok] = m
@@ -251,6 +262,38 @@ func (e *endpoint) Abort(_ context.Context, reason string) error {
 		p.Wake()
 	}
 	return nil
+}
+
+// Notify hands a notice to rank to.
+func (e *endpoint) Notify(to int, text []byte) error {
+	if to < 0 || to >= len(e.world.ranks) || len(text) > nbc.NoticeRoom {
+		return fmt.Errorf("inproc: notice of %d bytes to rank %d of %d", len(text), to, len(e.world.ranks))
+	}
+	p := e.world.ranks[to]
+	p.mu.Lock()
+	if len(p.notices) < mostNotices {
+		p.notices = append(p.notices, notice{e.rank, slices.Clone(text)})
+	}
+	p.mu.Unlock()
+	p.Wake()
+	return nil
+}
+
+// mostNotices bounds what waits for a rank that does not look.
+const mostNotices = 1024
+
+// NextNotice stores the next notice in buf.
+func (e *endpoint) NextNotice(buf []byte) (from, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.notices) == 0 {
+		return -1, 0
+	}
+	first := e.notices[0]
+	if e.notices = e.notices[1:]; len(e.notices) == 0 {
+		e.notices = nil
+	}
+	return first.from, copy(buf, first.text)
 }
 
 func (e *endpoint) Close() error {

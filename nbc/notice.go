@@ -1,0 +1,79 @@
+package nbc
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strings"
+)
+
+// notice is what engines tell each other beside the messages: a question about
+// a collective, or the answer to one. It travels as JSON.
+type notice struct {
+	Answer   bool   `json:"a,omitempty"`
+	Deep     bool   `json:"d,omitempty"` // the asked rank is to ask on
+	Comm     uint32 `json:"c"`
+	Instance uint32 `json:"i"`
+	Round    uint32 `json:"r"` // execution of a persistent request, from 1
+	Print    uint32 `json:"p"`
+	Call     string `json:"k,omitempty"`
+
+	// Of an answer alone:
+	Standing Standing `json:"s,omitempty"`
+	Edges    []Edge   `json:"e,omitempty"`
+	Last     string   `json:"l,omitempty"`
+	Reason   string   `json:"y,omitempty"`
+}
+
+// edgesTold is how many edges an answer has at most.
+const edgesTold = 3
+
+// encode returns the bytes of n, cut to NoticeRoom.
+func (n notice) encode() []byte {
+	n.Call, n.Last, n.Reason = cut(n.Call, 200), cut(n.Last, 60), cut(n.Reason, 200)
+	n.Edges = n.Edges[:min(len(n.Edges), edgesTold)]
+	for {
+		b, err := json.Marshal(n)
+		switch {
+		case err == nil && len(b) <= NoticeRoom:
+			return b
+		case len(n.Edges) > 0:
+			n.Edges = n.Edges[:len(n.Edges)-1]
+		case n.Call != "" || n.Reason != "": // quotes and control characters grow
+			n.Call, n.Reason = cut(n.Call, len(n.Call)/2), cut(n.Reason, len(n.Reason)/2)
+		default:
+			n.Last = ""
+		}
+	}
+}
+
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return s
+}
+
+// decode reads what encode wrote; anything else is no notice.
+func decode(b []byte) (notice, bool) {
+	var n notice
+	err := json.Unmarshal(b, &n)
+	return n, err == nil
+}
+
+// fingerprint is Tag.Print: equal on all ranks that call alike. The type and op
+// are added as they are, six bits, so that calls that differ in them alone
+// differ in those bits whatever the rest is.
+func (b *Binding) fingerprint() uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(b.Call))
+	return h.Sum32() + uint32(b.Datatype) + uint32(b.Op)<<3
+}
+
+// describe returns the call in full, for a person.
+func (b *Binding) describe() string {
+	text := b.Call
+	if text == "" {
+		text = b.Name
+	}
+	return text + ", " + b.Datatype.String() + " " + b.Op.String()
+}
