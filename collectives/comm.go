@@ -199,7 +199,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	}
 	spec, _ := c.Select(k.verb, k.dt.Bytes(count), k.spec)
 	if spec.IsLibrary() {
-		return c.library(name, k, count)
+		return c.library(nbc.Binding{Name: name, Call: k.describe(count, spec), Instance: instance, Deadline: k.deadline}, k, count)
 	}
 	plan, err := c.plan(Call{
 		Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root,
@@ -209,23 +209,28 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return c.engine.Prepare(plan, nbc.Binding{
-		Name: name, In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Name: name, Call: k.describe(count, spec), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
 		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
 	})
 }
 
 // library prepares a call of the MPI library's own collective.
-func (c *Comm) library(name string, k call, count int) (*nbc.Request, error) {
+func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
 	switch {
 	case c.id != 0:
-		return nil, fmt.Errorf("%s: spec %s serves the world's communicator alone: use another spec on this one", name, Library)
+		return nil, fmt.Errorf("%s: spec %s serves the world's communicator alone: use another spec on this one", b.Name, Library)
 	case !c.engine.HasLibrary():
-		return nil, fmt.Errorf("%s: spec %s needs a program started by mpirun: there is no MPI library here", name, Library)
+		return nil, fmt.Errorf("%s: spec %s needs a program started by mpirun: there is no MPI library here", b.Name, Library)
 	}
 	return c.engine.PrepareLibrary(nbc.LibraryCall{
 		Collective: map[Verb]nbc.LibraryCollective{Reduce: nbc.LibraryReduce, Bcast: nbc.LibraryBcast, Allreduce: nbc.LibraryAllreduce}[k.verb],
 		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
-	}, nbc.Binding{Name: name, Deadline: k.deadline})
+	}, b)
+}
+
+// describe returns the call in words, equal on all ranks that call alike.
+func (k *call) describe(count int, s Spec) string {
+	return fmt.Sprintf("%v of %d elements, root %d, spec %v", k.verb, count, k.root, s)
 }
 
 // count returns the number of elements of a call whose buffers fit it.

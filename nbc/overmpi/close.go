@@ -52,7 +52,7 @@ func (t *Transport) Close() error {
 
 // drop ends what is under way. Receives can be cancelled, sends cannot.
 func (t *Transport) drop(ctx context.Context) error {
-	if t.active == 0 {
+	if t.active == 0 && len(t.notices.sending) == 0 {
 		return nil
 	}
 	for i, o := range t.ops {
@@ -62,7 +62,7 @@ func (t *Transport) drop(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	return t.until(limit, func() bool { return t.active == 0 },
+	return t.until(limit, func() bool { return t.active == 0 && len(t.notices.sending) == 0 },
 		func() error { return fmt.Errorf("overmpi: closed with %d operations under way", t.active) })
 }
 
@@ -99,7 +99,10 @@ func (t *Transport) until(ctx context.Context, done func() bool, late func() err
 func (t *Transport) dismantle() error {
 	t.reached = false
 	err := t.reqs.Cancel(idNotice)
-	for i := 0; err == nil && !t.reached; i++ {
+	if !t.notices.over {
+		err = errors.Join(err, t.reqs.Cancel(idNote))
+	}
+	for i := 0; err == nil && !(t.reached && t.notices.over); i++ {
 		_ = t.advance()
 		if i > 1e6 {
 			err = errors.New("overmpi: the library does not cancel a receive")
@@ -112,6 +115,7 @@ func (t *Transport) dismantle() error {
 	}
 	t.staging.free()
 	t.abort.in.Free()
+	t.notices.free()
 	t.rest.close()
 	return err
 }

@@ -16,12 +16,19 @@
 // # Tags
 //
 // MPI has one tag of few bits (31 in Open MPI, 28 in MPICH 4, 15 promised)
-// where nbc.Tag has three numbers. The bits are split: half of them, rounded
-// up, for the message within a schedule, two thirds of the rest for the
-// instance, what remains for the communicator; of each number the low bits go
-// in. So with Open MPI 65536 messages from one rank to another in one schedule,
-// 1024 instances in a row on one communicator and 32 communicators have tags of
-// their own; with MPICH 16384, 512 and 32.
+// where nbc.Tag has four numbers. The bits are split: a quarter, six at most,
+// for the fingerprint of the call, two fifths of the rest for the message within
+// a schedule, seven tenths of what is left for the instance, what remains for the
+// communicator; of each number the low bits go in. So with Open MPI 1024
+// messages from one rank to another in one schedule, 1024 instances in a row on
+// one communicator and 32 communicators have tags of their own; with MPICH 512,
+// 512 and 16. (The engine has no more than nbc.Window messages of a schedule
+// under way between two ranks and posts them in order, so a schedule may have
+// any number.)
+//
+// Calls that differ in type or op alone differ in the six bits. Of other
+// differences the bits miss one in 64, and what they miss is found by the length
+// of a message, or, where that is equal too, not at all.
 //
 // Messages whose tags are equal after that are matched in the order in which
 // they are sent and received, as MPI's rules say. That is right where both ends

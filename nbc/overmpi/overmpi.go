@@ -45,10 +45,11 @@ type Transport struct {
 	ended []nbc.Completion // settled, not yet reported
 	next  int              // ended[next:] are to be reported
 
-	rest  rest
-	abort abort
-	fault error // why nothing works any more, sticky
-	over  atomic.Bool
+	rest    rest
+	abort   abort
+	notices notices
+	fault   error // why nothing works any more, sticky
+	over    atomic.Bool
 
 	reached bool // what Close waits for has come
 }
@@ -76,7 +77,9 @@ const (
 	idMeet                         // the barrier at the end
 	idTell                         // and above, by rank: telling it that this one gives up
 
-	idLibrary uint64 = 1 << 33 // and above: an index into library.calls
+	idLibrary uint64 = 1 << 33   // and above: an index into library.calls
+	idNote    uint64 = 1 << 34   // the standing receive of nbc.Notifier's notices
+	idNoteTo  uint64 = 1<<34 + 1 // and above, by rank: such a notice to it
 )
 
 // Open returns what starts MPI and opens the transport over all ranks, for
@@ -118,7 +121,7 @@ func New(w *mpi.World, opts Options) (*Transport, error) {
 		return nil, err
 	}
 	t.abort.open()
-	return t, t.listen()
+	return t, errors.Join(t.listen(), t.hark())
 }
 
 // World returns the world below, for what is asked of MPI itself. Its methods
@@ -304,6 +307,12 @@ func (t *Transport) settle(d mpi.Done) {
 	case d.ID == idMeet:
 		t.reached = true
 		return
+	case d.ID == idNote:
+		t.noted(d)
+		return
+	case d.ID >= idNoteTo:
+		delete(t.notices.sending, int(d.ID-idNoteTo))
+		return
 	case d.ID >= idLibrary:
 		t.settleLibrary(d)
 		return
@@ -329,15 +338,15 @@ func (t *Transport) settle(d mpi.Done) {
 func (t *Transport) judge(o *op, d mpi.Done) error {
 	switch {
 	case mpi.Truncated(d.Err):
-		return fmt.Errorf("overmpi: rank %d sent more than the %d bytes that rank %d expects as message %s: the ranks run different collectives or counts",
-			o.way.peer, o.want, t.Rank(), describe(o.tag))
+		return fmt.Errorf("overmpi: %w: rank %d sent more than the %d bytes that rank %d expects as message %s: the ranks run different collectives or counts",
+			nbc.ErrLength, o.way.peer, o.want, t.Rank(), describe(o.tag))
 	case d.Err != nil && o.way.sending:
 		return fmt.Errorf("overmpi: sending message %s to rank %d: %w", describe(o.tag), o.way.peer, d.Err)
 	case d.Err != nil:
 		return fmt.Errorf("overmpi: receiving message %s from rank %d: %w", describe(o.tag), o.way.peer, d.Err)
 	case !o.way.sending && d.Bytes != o.want:
-		return fmt.Errorf("overmpi: rank %d sent %d bytes where rank %d expects %d as message %s: the ranks run different collectives or counts",
-			o.way.peer, d.Bytes, t.Rank(), o.want, describe(o.tag))
+		return fmt.Errorf("overmpi: %w: rank %d sent %d bytes where rank %d expects %d as message %s: the ranks run different collectives or counts",
+			nbc.ErrLength, o.way.peer, d.Bytes, t.Rank(), o.want, describe(o.tag))
 	}
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 
 func TestTagBitsOfTheLibraries(t *testing.T) {
 	for ub, want := range map[int]tagBits{
-		1<<31 - 1: {comm: 5, instance: 10, message: 16}, // Open MPI
-		1<<28 - 1: {comm: 5, instance: 9, message: 14},  // MPICH 4.0
-		1<<20 - 1: {comm: 4, instance: 6, message: 10},
-		32767:     {comm: 3, instance: 4, message: 8}, // the least that MPI promises
-		32768:     {comm: 3, instance: 4, message: 8}, // not a power of two less one
+		1<<31 - 1: {comm: 5, instance: 10, message: 10, print: 6}, // Open MPI
+		1<<28 - 1: {comm: 4, instance: 9, message: 9, print: 6},   // MPICH 4.0
+		1<<20 - 1: {comm: 3, instance: 6, message: 6, print: 5},
+		32767:     {comm: 3, instance: 4, message: 5, print: 3}, // the least that MPI promises
+		32768:     {comm: 3, instance: 4, message: 5, print: 3}, // not a power of two less one
 	} {
 		if got := splitBits(ub); got != want {
 			t.Errorf("largest tag %d: %+v, want %+v", ub, got, want)
@@ -32,6 +32,7 @@ func TestWireTagsFitAndDifferWithinTheirWindows(t *testing.T) {
 				Comm:     rapid.Uint32().Draw(t, name+" comm"),
 				Instance: rapid.Uint32().Draw(t, name+" instance"),
 				Message:  rapid.Uint32().Draw(t, name+" message"),
+				Print:    rapid.Uint32().Draw(t, name+" fingerprint"),
 			}
 		}
 		x := draw("x")
@@ -43,6 +44,7 @@ func TestWireTagsFitAndDifferWithinTheirWindows(t *testing.T) {
 			Comm:     x.Comm + rapid.Uint32Range(0, 1<<b.comm-1).Draw(t, "comms on"),
 			Instance: x.Instance + rapid.Uint32Range(0, 1<<b.instance-1).Draw(t, "instances on"),
 			Message:  x.Message + rapid.Uint32Range(0, 1<<b.message-1).Draw(t, "messages on"),
+			Print:    x.Print + rapid.Uint32Range(0, 1<<b.print-1).Draw(t, "type and op"),
 		}
 		if (b.wire(x) == b.wire(y)) != (x == y) {
 			t.Fatalf("%+v and %+v have tags %d and %d", x, y, b.wire(x), b.wire(y))

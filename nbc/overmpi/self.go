@@ -51,8 +51,8 @@ func (t *Transport) loopback(s, r looped) error {
 	c := nbc.Completion{Token: r.tok}
 	switch {
 	case s.buf.Len() != r.buf.Len():
-		c.Err = fmt.Errorf("overmpi: rank %d sends itself %d bytes where it expects %d as message %s",
-			t.Rank(), s.buf.Len(), r.buf.Len(), describe(s.tag))
+		c.Err = fmt.Errorf("overmpi: %w: rank %d sends itself %d bytes where it expects %d as message %s",
+			nbc.ErrLength, t.Rank(), s.buf.Len(), r.buf.Len(), describe(s.tag))
 		if r.borrows {
 			t.staging.put(r.buf)
 		}

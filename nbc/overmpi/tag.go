@@ -8,14 +8,16 @@ import (
 )
 
 // tagBits says how the bits of an MPI tag are shared out.
-type tagBits struct{ comm, instance, message int }
+type tagBits struct{ comm, instance, message, print int }
 
 // splitBits shares out the bits of the tags 0 to ub; see the package comment.
 func splitBits(ub int) tagBits {
 	all := bits.Len(uint(ub)+1) - 1 // so that 2^all-1 <= ub
 	all = min(all, 31)
-	b := tagBits{message: (all + 1) / 2}
-	b.instance = (all - b.message) * 2 / 3
+	b := tagBits{print: min(all/4, 6)}
+	all -= b.print
+	b.message = (2*all + 4) / 5
+	b.instance = (all - b.message) * 7 / 10
 	b.comm = all - b.message - b.instance
 	return b
 }
@@ -23,7 +25,10 @@ func splitBits(ub int) tagBits {
 // wire returns the MPI tag of t.
 func (b tagBits) wire(t nbc.Tag) int {
 	low := func(x uint32, n int) int { return int(x & (1<<n - 1)) }
-	return low(t.Comm, b.comm)<<(b.instance+b.message) | low(t.Instance, b.instance)<<b.message | low(t.Message, b.message)
+	wire := low(t.Comm, b.comm)
+	wire = wire<<b.instance | low(t.Instance, b.instance)
+	wire = wire<<b.message | low(t.Message, b.message)
+	return wire<<b.print | low(t.Print, b.print)
 }
 
 // way is a direction of traffic with a peer under one MPI tag.

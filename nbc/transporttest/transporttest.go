@@ -41,6 +41,7 @@ func Cases() []Case {
 		{"memory of the Go heap", goHeap},
 		{"length mismatch", mismatch},
 		{"wake ends park", wake},
+		{"notices", notices},
 	}
 }
 
@@ -320,6 +321,7 @@ func wholeTag(t nbc.Transport) error {
 		{Comm: 2, Instance: 1, Message: 1},
 		{Comm: 1, Instance: 2, Message: 1},
 		{Comm: 1, Instance: 1, Message: 2},
+		{Comm: 1, Instance: 1, Message: 1, Print: 1},
 	}
 	var toks []nbc.Token
 	got := make([]mem.Buffer, len(tags))
@@ -447,8 +449,8 @@ func mismatch(t nbc.Transport) error {
 		if err != nil {
 			return err
 		}
-		if c.Err == nil {
-			return fmt.Errorf("a message of 100 bytes was taken for one of %d", want)
+		if !errors.Is(c.Err, nbc.ErrLength) {
+			return fmt.Errorf("a message of 100 bytes was taken for one of %d: %v", want, c.Err)
 		}
 		if _, err := d.wait(s); err != nil {
 			return err
@@ -461,5 +463,51 @@ func wake(t nbc.Transport) error {
 	d := drive(t)
 	go t.Wake()
 	t.Park(deadline / 2) // hangs for long, and shows in the suite's time, where Wake is lost
+	return d.barrier()
+}
+
+// notices sends every other rank a few, at least one of which must arrive
+// there, whole, while it has nothing under way.
+func notices(t nbc.Transport) error {
+	d := drive(t)
+	notifier, ok := t.(nbc.Notifier)
+	if !ok {
+		return d.barrier()
+	}
+	heard := map[int]bool{t.Rank(): true}
+	buf := make([]byte, nbc.NoticeRoom)
+	end := time.Now().Add(deadline)
+	for turn := 0; len(heard) < t.Size(); turn++ {
+		for to := range t.Size() {
+			if turn%100 == 0 && to != t.Rank() {
+				if err := notifier.Notify(to, content(t.Rank(), to, nbc.NoticeRoom-to)); err != nil {
+					return err
+				}
+			}
+		}
+		if _, err := t.Poll(nil); err != nil {
+			return err
+		}
+		for {
+			from, n := notifier.NextNotice(buf)
+			if from < 0 {
+				break
+			}
+			if n != nbc.NoticeRoom-t.Rank() {
+				return fmt.Errorf("a notice of %d bytes from rank %d", n, from)
+			}
+			if err := equal(buf[:n], from, t.Rank()); err != nil {
+				return err
+			}
+			heard[from] = true
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("rank %d heard %v alone", t.Rank(), heard)
+		}
+		t.Park(time.Millisecond)
+	}
+	if notifier.Notify(t.Size(), nil) == nil || notifier.Notify((t.Rank()+1)%t.Size(), make([]byte, nbc.NoticeRoom+1)) == nil {
+		return errors.New("a notice to nobody, or one too long, was accepted")
+	}
 	return d.barrier()
 }
