@@ -1,0 +1,65 @@
+// Package shm is the transport between ranks of one node, through memory that
+// they share. It lies over another transport, which carries what goes to other
+// nodes:
+//
+//	t, err := shm.New(inner, shm.Options{})
+//
+// It owns the memory that Alloc returns, how two ranks of a node agree who
+// copies a message, and how a rank that waits sleeps. It must not know what is
+// sent, nor which transport lies below. Outside of 64-bit Linux New returns the
+// inner transport itself.
+//
+// # Memory
+//
+// Each rank has one memfd, which begins with its control area and goes on with
+// its heap: address space for as much memory as the machine has, of which only
+// what is used takes pages. Every other rank of the node maps it once, at
+// set-up, by opening /proc/PID/fd/FD. Alloc takes a range of the own heap;
+// peers see it at once, under an address that differs by a constant, and Free
+// punches a hole. So neither allocating nor sending from new memory needs a
+// call on any other rank. An MPI shared window would: its creation is
+// collective over the node, as is its end, and every allocation of every
+// buffer would wait for the slowest rank. A memfd counts against the memory of
+// its process, not against the size of /dev/shm, and nothing is left behind by
+// a process that is killed.
+//
+// Memory in the heap is called registered. Any other memory works too:
+// whoever copies reads or writes it in the other process (process_vm_readv,
+// process_vm_writev), at about half the speed. Where the system forbids that
+// (Yama, seccomp, other users), the sender copies it into its heap first.
+//
+// # Messages
+//
+// Each side of a message tells the other, by a descriptor in a ring, where its
+// memory lies, unless it has heard of the other side's before. The later of
+// the two copies: a receiver that finds the sender's descriptor gets the bytes,
+// a sender that finds the receiver's puts them; then it says "done". Where both
+// were told (they cross), the receiver gets. The copying is therefore spread
+// over ranks: it falls to those that come last. A borrowing receive never
+// tells; it hands out the sender's registered memory itself, and its Release
+// says "done". Messages of up to 256 bytes lie in the descriptor.
+//
+// A receive is told of only where the sender cannot mistake for which of
+// several messages with one tag it is: not while an earlier one with that tag,
+// of which the sender was not told, is under way.
+//
+// There is one ring for each ordered pair of ranks, with one writer and one
+// reader; a full descriptor is marked by its position, so that looking into an
+// empty ring touches one cache line that nobody writes to.
+//
+// # Resting
+//
+// A rank with nothing to do looks again for a short while, offers its core to
+// others, then sleeps on a futex; whoever writes to one of its rings wakes it
+// if it sleeps, and only then. It sleeps 5 ms at most, to look after what
+// cannot wake it: notices of the inner transport, and whether the peers'
+// processes still exist. With operations of the inner transport under way that
+// is 50 µs.
+//
+// # Ending
+//
+// A rank that gives up marks the control areas of the node's other ranks, so
+// that they learn at once, and tells all by the inner transport. Close ends
+// with the inner transport's, which waits for the others. Memory that was not
+// freed stays mapped.
+package shm

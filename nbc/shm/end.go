@@ -1,0 +1,129 @@
+//go:build linux && (amd64 || arm64)
+
+package shm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// grace is how long Close lets inner learn of what this rank has learned
+// through shared memory.
+const grace = time.Second
+
+// Abort tells every other rank that this one gives up and why: those of this
+// node through shared memory, all of them through inner. A rank that was itself
+// told that another gave up has nothing to add.
+func (t *Transport) Abort(ctx context.Context, reason string) error {
+	if !t.tellNode(reason) {
+		return nil
+	}
+	if t.over.Load() {
+		return ErrClosed
+	}
+	t.telling.Add(1)
+	defer t.telling.Add(-1)
+	t.Wake()
+	return t.inner.Abort(ctx, reason)
+}
+
+// tellNode marks the peers' control areas. It reports whether inner is to tell.
+func (t *Transport) tellNode(reason string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over.Load() {
+		return true
+	}
+	if t.gaveUp || t.heard.Load() {
+		return false
+	}
+	t.gaveUp = true
+	text := strings.ToValidUTF8(reason[:min(len(reason), reasonRoom)], "")
+	copy(t.own.reason[:], text)
+	atomic.StoreUint32(&t.own.reasonLen, uint32(len(text)))
+	for _, p := range t.peers {
+		atomic.CompareAndSwapUint32(&p.header.heard, 0, uint32(t.Rank()+1))
+		rouse(p.header)
+	}
+	return true
+}
+
+// listen notices that a peer gave up.
+func (t *Transport) listen() {
+	by := atomic.LoadUint32(&t.own.heard)
+	if by == 0 || int(by) > len(t.byRank) || t.byRank[by-1] == nil {
+		return
+	}
+	h := t.byRank[by-1].header
+	n := min(int(atomic.LoadUint32(&h.reasonLen)), reasonRoom)
+	t.heard.Store(true)
+	t.fault = &nbc.AbortError{Rank: int(by - 1), Reason: string(h.reason[:n])}
+}
+
+// Close drops what is under way, waits for the other ranks as inner does, and
+// gives everything back, but for memory that was not freed.
+func (t *Transport) Close() error {
+	if t.over.Load() {
+		return nil
+	}
+	if t.fault != nil {
+		t.inform()
+	}
+	err := t.inner.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over.Store(true)
+	t.dismantle()
+	return err
+}
+
+// inform lets inner know of the failure, so that its Close does not wait for
+// ranks that will not come.
+func (t *Transport) inform() {
+	var ended [16]nbc.Completion
+	for end := time.Now().Add(grace / 2); t.heard.Load() && !t.innerFault && time.Now().Before(end); {
+		if t.pollInner(ended[:]); !t.innerFault {
+			t.inner.Park(time.Millisecond)
+		}
+	}
+	if t.innerFault || t.gaveUp {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace/2)
+	defer cancel()
+	_ = t.inner.Abort(ctx, t.fault.Error())
+}
+
+// dismantle gives the memory back.
+func (t *Transport) dismantle() {
+	atomic.StoreUint32(&t.own.left, 1)
+	for _, o := range t.lent {
+		if o.staged {
+			t.heap.unstage(o.buf)
+		}
+	}
+	for _, p := range t.peers {
+		p.close()
+	}
+	t.heap.close()
+}
+
+// String says which ranks share memory with this one, and how.
+func (t *Transport) String() string {
+	vm := 0
+	for _, p := range t.peers {
+		if p.vm {
+			vm++
+		}
+	}
+	s := fmt.Sprintf("memory shared with %d of the %d other ranks of this node", len(t.peers), len(t.local)-1)
+	if vm < len(t.peers) {
+		s += fmt.Sprintf("; %d may not read this rank's private memory: unregistered buffers are copied twice", len(t.peers)-vm)
+	}
+	return s
+}

@@ -1,0 +1,278 @@
+//go:build linux && (amd64 || arm64)
+
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"golang.org/x/sys/unix"
+)
+
+// magic names the layout of control areas; every change of it changes this.
+const magic = 0x5caffe0000000001
+
+// setupTag marks the messages of set-up, which go through inner.
+const setupTag = 1<<32 - 1
+
+// New lays the transport over inner. All ranks call it together, on the
+// goroutine and thread that make all later calls. Where this rank is alone on
+// its node, or inner does not know (nbc.Placed), it returns inner itself. Two
+// ranks of a node that cannot reach each other's memory go on over inner.
+// With an error, inner is still the caller's to close.
+func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
+	placed, ok := inner.(nbc.Placed)
+	if !ok {
+		return inner, nil
+	}
+	t := &Transport{
+		inner: inner, opts: opts, nodes: placed.Nodes(),
+		byRank: make([]*peer, inner.Size()), lent: map[nbc.Token]*op{},
+	}
+	for r, node := range t.nodes {
+		if node == t.nodes[inner.Rank()] {
+			t.local = append(t.local, r)
+		}
+	}
+	if len(t.local) == 1 {
+		return inner, nil
+	}
+	if err := t.setUp(); err != nil {
+		return nil, err
+	}
+	return t.complete(), nil
+}
+
+// hello is what a rank tells the others of its node first.
+type hello struct {
+	magic, nonce   uint64
+	pid, fd        uint64
+	heap, size     uint64 // of its area
+	address        uint64 // of its header, in its process
+	local, present uint64 // its place among the node's ranks; whether it has an area
+}
+
+const helloBytes = 9 * 8
+
+func (t *Transport) setUp() error {
+	if t.opts.SetupWait == 0 {
+		t.opts.SetupWait = time.Minute
+	}
+	// So that the node's other ranks may read this one's memory under Yama.
+	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
+	t.area = layout(len(t.local), room(t.opts.Room, len(t.local)))
+	t.rest.open(len(t.local))
+	h, err := openHeap(t.area)
+	if err != nil {
+		return fmt.Errorf("%w (no shared memory between the ranks of this node: switch it off)", err)
+	}
+	t.heap, t.own = h, headerAt(h.base())
+	t.own.magic, t.own.nonce = magic, rand.Uint64()
+	if err := t.acquaint(); err != nil {
+		t.dismantle()
+		return err
+	}
+	return nil
+}
+
+// room returns the address space for a rank's registered memory.
+func room(asked, localSize int) int {
+	if asked > 0 {
+		return asked
+	}
+	var info unix.Sysinfo_t
+	n := 1 << 36
+	if unix.Sysinfo(&info) == nil {
+		n = 2 * int(info.Totalram) * int(max(info.Unit, 1))
+	}
+	n = min(n, 1<<45/localSize) // of 2^47 bytes of address space
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &limit) == nil && limit.Cur < 1<<62 {
+		n = min(n, int(limit.Cur)/(2*localSize))
+	}
+	return max(n, hugePage)
+}
+
+// acquaint makes the ranks of the node peers.
+func (t *Transport) acquaint() error {
+	me := 0
+	for i, r := range t.local {
+		if r == t.Rank() {
+			me = i
+		}
+	}
+	mine := hello{
+		magic: magic, nonce: t.own.nonce, pid: uint64(os.Getpid()), fd: uint64(t.heap.fd),
+		heap: uint64(t.area.heap), size: uint64(t.area.size),
+		address: uint64(uintptr(t.heap.base())), local: uint64(me), present: 1,
+	}
+	hellos, err := t.gather(0, mine.bytes())
+	if err != nil {
+		return err
+	}
+	peers := make([]*peer, len(t.local))
+	bits := make([]byte, len(t.local)*helloBytes)
+	for i, r := range t.local {
+		if i == me {
+			continue
+		}
+		p := t.open(r, i, me, readHello(hellos[i]))
+		if peers[i] = p; p != nil {
+			bits[i] = 1
+			if p.vm {
+				bits[i] |= 2
+			}
+		}
+	}
+	// Both must reach the other, or neither tries.
+	answers, err := t.gather(1, bits)
+	if err != nil {
+		return err
+	}
+	for i, p := range peers {
+		if p == nil {
+			continue
+		}
+		theirs := answers[i][me]
+		if theirs&1 == 0 {
+			p.close()
+			continue
+		}
+		p.vm = p.vm && theirs&2 != 0
+		t.peers = append(t.peers, p)
+		t.byRank[p.rank] = p
+	}
+	return nil
+}
+
+func (h hello) bytes() []byte {
+	var b []byte
+	for _, x := range []uint64{h.magic, h.nonce, h.pid, h.fd, h.heap, h.size, h.address, h.local, h.present} {
+		b = binary.LittleEndian.AppendUint64(b, x)
+	}
+	return b
+}
+
+func readHello(b []byte) hello {
+	x := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	return hello{x(0), x(1), x(2), x(3), x(4), x(5), x(6), x(7), x(8)}
+}
+
+// open maps the area of a rank of this node; nil where that does not work.
+func (t *Transport) open(rank, local, me int, h hello) *peer {
+	if h.magic != magic || h.present != 1 || h.local != uint64(local) {
+		return nil
+	}
+	b, err := mapPeer(h)
+	if err != nil {
+		return nil
+	}
+	p := &peer{
+		rank: rank, local: local, pid: int(h.pid), pidfd: -1,
+		area: b, heap: int(h.heap), header: headerAt(unsafe.Pointer(unsafe.SliceData(b))),
+	}
+	p.in = t.area.ringAt(t.heap.base(), local)
+	p.out = t.area.ringAt(unsafe.Pointer(p.header), me)
+	p.vm = !t.opts.forbidVM && t.iov.canRead(p.pid, uintptr(h.address)+unsafe.Offsetof(t.own.nonce), h.nonce)
+	if p.pid != os.Getpid() {
+		if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
+			p.pidfd = fd
+		}
+	}
+	return p
+}
+
+// mapPeer maps the memfd that h names, after a look at whether it is the one.
+func mapPeer(h hello) ([]byte, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", h.pid, h.fd), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var s unix.Stat_t
+	if err := unix.Fstat(fd, &s); err != nil {
+		return nil, err
+	}
+	if s.Mode&unix.S_IFMT != unix.S_IFREG || uint64(s.Size) != h.size || h.heap >= h.size || h.heap < uint64(unsafe.Sizeof(header{})) {
+		return nil, errors.New("another file")
+	}
+	b, err := mapArea(fd, area{heap: int(h.heap), size: int(h.size)})
+	if err != nil {
+		return nil, err
+	}
+	if g := headerAt(unsafe.Pointer(unsafe.SliceData(b))); g.magic != magic || g.nonce != h.nonce {
+		_ = unix.Munmap(b)
+		return nil, errors.New("another rank's file")
+	}
+	return b, nil
+}
+
+// gather sends mine to the node's other ranks through inner and returns what
+// each of them, by place, has sent: as many bytes.
+func (t *Transport) gather(round uint32, mine []byte) ([][]byte, error) {
+	n, ranks := len(mine), len(t.local)
+	room := mem.Alloc((ranks + 1) * n)
+	src := room.Slice(ranks*n, n)
+	copy(mem.Bytes(src), mine)
+	tag := nbc.Tag{Comm: setupTag, Instance: setupTag, Message: round}
+	left := 0
+	got := make([][]byte, ranks)
+	for i, r := range t.local {
+		if r == t.Rank() {
+			continue
+		}
+		dst := room.Slice(i*n, n)
+		got[i] = mem.Bytes(dst)
+		if err := errors.Join(t.inner.Recv(nbc.Token(2*i), r, tag, dst), t.inner.Send(nbc.Token(2*i+1), r, tag, src)); err != nil {
+			return nil, err
+		}
+		left += 2
+	}
+	if err := t.await(left); err != nil {
+		return nil, err // room may still be in use
+	}
+	for i := range got {
+		got[i] = append([]byte(nil), got[i]...)
+	}
+	room.Free()
+	return got, nil
+}
+
+// await waits for n operations of inner.
+func (t *Transport) await(n int) error {
+	var ended [16]nbc.Completion
+	for end := time.Now().Add(t.opts.SetupWait); n > 0; {
+		k, err := t.inner.Poll(ended[:])
+		if err != nil {
+			return err
+		}
+		for _, c := range ended[:k] {
+			if c.Err != nil {
+				return c.Err
+			}
+		}
+		if n -= k; k == 0 {
+			if time.Now().After(end) {
+				return fmt.Errorf("shm: rank %d waited %v for the other ranks of its node to set up shared memory", t.Rank(), t.opts.SetupWait)
+			}
+			t.inner.Park(time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func (p *peer) close() {
+	if p.pidfd >= 0 {
+		_ = unix.Close(p.pidfd)
+		p.pidfd = -1
+	}
+	_ = unix.Munmap(p.area)
+	p.area = nil
+}
