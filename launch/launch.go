@@ -4,7 +4,9 @@
 //
 // Under mpirun a process is one rank and finds the others over MPI. Started
 // alone it is a world of one rank, or of N in one process (Options.Local),
-// which talk through memory.
+// which talk through memory. Under mpirun the ranks of one node talk through
+// memory that they share (package nbc/shm); the environment variable
+// SCAFFE_SHM=off leaves that to MPI.
 //
 //	err := launch.Run(ctx, launch.Options{}, func(ctx context.Context, comm *collectives.Comm) error {
 //		return comm.Barrier(ctx)
@@ -31,6 +33,7 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/nbc/overmpi"
+	"github.com/scaffe/scaffe/nbc/shm"
 )
 
 // ErrReported is what Run returns where another process prints the error:
@@ -89,7 +92,7 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 // start starts one engine for every rank of this process.
 func start(o Options) ([]*nbc.Engine, error) {
 	n := max(1, o.Local)
-	open := func(int) func() (nbc.Transport, error) { return overmpi.Open(overmpi.Options{}) }
+	open := func(int) func() (nbc.Transport, error) { return overMPI }
 	if o.Local > 0 {
 		if l := mpi.DetectLauncher(); l.Size > 1 {
 			return nil, fmt.Errorf("--local %d runs all ranks in one process, but %s started %d processes: use one of the two", o.Local, l.Name, l.Size)
@@ -109,6 +112,20 @@ func start(o Options) ([]*nbc.Engine, error) {
 		engines = append(engines, e)
 	}
 	return engines, nil
+}
+
+// overMPI opens the transport under mpirun: over MPI, and between the ranks of
+// a node through shared memory unless SCAFFE_SHM=off.
+func overMPI() (nbc.Transport, error) {
+	open := overmpi.Open(overmpi.Options{})
+	switch v := os.Getenv("SCAFFE_SHM"); v {
+	case "", "on":
+		return shm.Over(open, shm.Options{})()
+	case "off":
+		return open()
+	default:
+		return nil, fmt.Errorf("SCAFFE_SHM=%s: set it to on (the default) or off", v)
+	}
 }
 
 // one runs f on one rank and sees to it that the others learn how it ended.
