@@ -1,0 +1,308 @@
+// Package collectivestest is the conformance suite of the collectives: every
+// spec, verb, type, op, root and count, in place and out of place, over any
+// transport, with and without faults.
+//
+//	errs := collectivestest.World(5, open, nbc.Options{}, func(c *collectives.Comm, e *nbc.Engine) error {
+//		return collectivestest.Run(c, collectivestest.Every(5))
+//	})
+//
+// A Case is one collective. All ranks run the same cases in the same order;
+// contributions are unique per rank and index as far as the type has room, sum
+// exactly in every type, and are held against a serial reference bit by bit.
+package collectivestest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// Case is one collective.
+type Case struct {
+	Spec     collectives.Spec
+	Verb     collectives.Verb
+	Datatype mem.Datatype
+	Op       mem.Op // of a reduction
+	InPlace  bool   // for a broadcast it does not matter
+	Root     int
+	Count    int
+}
+
+// String returns the case in words.
+func (k Case) String() string {
+	place := "out of place"
+	if k.InPlace {
+		place = "in place"
+	}
+	return fmt.Sprintf("%v of %d %v, %v, root %d, %s, spec %v", k.Verb, k.Count, k.Datatype, k.Op, k.Root, place, k.Spec)
+}
+
+// Verbs lists the verbs that a spec serves.
+func Verbs(s collectives.Spec) []collectives.Verb {
+	var verbs []collectives.Verb
+	for v := collectives.Reduce; v <= collectives.Allreduce; v++ {
+		if _, err := collectives.Build(collectives.Call{Verb: v, Size: 1, Count: 1, ElemSize: 1}, s); err == nil {
+			verbs = append(verbs, v)
+		}
+	}
+	return verbs
+}
+
+// Specs returns every algorithm that collectives knows as a level of its own,
+// every two of them composed that may be, by twos, threes and nodes, and some
+// of three levels. Chunks are small, so that small buffers have several. The
+// MPI library's own is not among them.
+func Specs() []collectives.Spec {
+	var texts []string
+	for _, low := range collectives.Algorithms() {
+		texts = append(texts, low, low+",chunk=64")
+		for _, high := range collectives.Algorithms() {
+			for _, size := range []string{"2", "3", "node"} {
+				texts = append(texts, fmt.Sprintf("%s:%s,chunk=64/%s,chunk=40", low, size, high))
+			}
+		}
+		texts = append(texts, low+":2,chunk=48/chain:2,chunk=80/"+low, low+":node,chunk=48/"+low+":2,chunk=64/binomial")
+	}
+	var specs []collectives.Spec
+	for _, text := range texts {
+		if s, err := collectives.ParseSpec(text); err == nil && !s.IsLibrary() {
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
+// Counts are the counts of a suite: none, one, a prime, and one that no chunk
+// divides.
+var Counts = []int{0, 1, 13, 100}
+
+// Every returns the whole cross product for size ranks: every spec, verb, type,
+// op, place, root and count.
+func Every(size int) []Case {
+	var cases []Case
+	for _, k := range shapes(size, all(size)) {
+		for _, dt := range mem.Datatypes {
+			for _, op := range mem.Ops {
+				if k.Verb == collectives.Bcast && op != mem.Sum {
+					continue
+				}
+				k.Datatype, k.Op = dt, op
+				cases = append(cases, k)
+			}
+		}
+	}
+	return cases
+}
+
+// Some returns every spec, verb, place and count with three roots, and types
+// and ops in turn.
+func Some(size int) []Case {
+	cases := shapes(size, slices.Compact([]int{0, size / 2, size - 1}))
+	for i := range cases {
+		cases[i].Datatype = mem.Datatypes[i%len(mem.Datatypes)]
+		if cases[i].Verb != collectives.Bcast {
+			cases[i].Op = mem.Ops[(i/len(mem.Datatypes)+i)%len(mem.Ops)]
+		}
+	}
+	return cases
+}
+
+func all(size int) []int {
+	roots := make([]int, size)
+	for r := range roots {
+		roots[r] = r
+	}
+	return roots
+}
+
+// shapes returns everything but types and ops.
+func shapes(size int, roots []int) []Case {
+	var cases []Case
+	for _, s := range Specs() {
+		for _, v := range Verbs(s) {
+			for _, count := range Counts {
+				for _, root := range roots {
+					if v == collectives.Allreduce {
+						root = 0
+					}
+					cases = append(cases, Case{Spec: s, Verb: v, Root: root, Count: count})
+					if v != collectives.Bcast {
+						cases = append(cases, Case{Spec: s, Verb: v, Root: root, Count: count, InPlace: true})
+					}
+					if v == collectives.Allreduce {
+						break
+					}
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// inFlight is how many collectives Run has under way at once.
+const inFlight = 24
+
+// Run runs the cases on one rank, all of its communicator together, several at
+// once. It returns what was wrong with the first that was.
+func Run(c *collectives.Comm, cases []Case) error {
+	for group := range slices.Chunk(cases, inFlight) {
+		var running []*Running
+		for i := range group { // in another order on every rank
+			running = append(running, nil)
+			var err error
+			if running[i], err = group[i].Prepare(c); err != nil {
+				return fmt.Errorf("%v: %w", group[i], err)
+			}
+		}
+		for i := range running {
+			k := (i + c.Rank()*7) % len(running)
+			if err := running[k].request.Start(); err != nil {
+				return fmt.Errorf("%v: %w", group[k], err)
+			}
+		}
+		for i, r := range running {
+			if err := r.Check(); err != nil {
+				return fmt.Errorf("%v: %w", group[i], err)
+			}
+		}
+	}
+	return nil
+}
+
+// Running is a case under way on one rank.
+type Running struct {
+	c          *collectives.Comm
+	k          Case
+	request    *nbc.Request
+	send, recv []byte // with room around, which must stay as it is
+}
+
+const (
+	margin = 8
+	filler = 0xa5
+)
+
+// inside returns the part of b that the collective may touch.
+func inside(b []byte) mem.Buffer { return mem.Of(b[margin : len(b)-margin]) }
+
+func (k Case) buffer() []byte {
+	return bytes.Repeat([]byte{filler}, k.Datatype.Bytes(k.Count)+2*margin)
+}
+
+// Prepare prepares the case on one rank.
+func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
+	r := &Running{c: c, k: k, send: k.buffer(), recv: k.buffer()}
+	if k.InPlace || k.Verb == collectives.Bcast {
+		r.recv = r.send
+	}
+	if k.Verb != collectives.Bcast || c.Rank() == k.Root {
+		r.fill(r.send, c.Rank())
+	}
+	var err error
+	with := collectives.With(k.Spec)
+	switch k.Verb {
+	case collectives.Reduce:
+		r.request, err = c.ReduceInit(inside(r.send), inside(r.recv), k.Datatype, k.Op, k.Root, with)
+	case collectives.Bcast:
+		r.request, err = c.BcastInit(inside(r.recv), k.Datatype, k.Root, with)
+	case collectives.Allreduce:
+		r.request, err = c.AllreduceInit(inside(r.send), inside(r.recv), k.Datatype, k.Op, with)
+	default:
+		err = fmt.Errorf("collectivestest: no %v", k.Verb)
+	}
+	return r, err
+}
+
+// fill stores rank's contribution in b.
+func (r *Running) fill(b []byte, rank int) {
+	for i := range r.k.Count {
+		put(r.k.Datatype, b[margin:], i, contribution(r.k.Datatype, r.k.Op, rank, i))
+	}
+}
+
+// Start starts the case.
+func (r *Running) Start() error { return r.request.Start() }
+
+// Check waits for the case and says what is wrong with its result.
+func (r *Running) Check() error {
+	defer r.request.Close()
+	if err := r.request.Wait(context.Background()); err != nil {
+		return err
+	}
+	k := r.k
+	want, input := k.buffer(), k.buffer()
+	switch hasResult := k.Verb != collectives.Reduce || r.c.Rank() == k.Root; {
+	case k.Verb == collectives.Bcast:
+		r.fill(want, k.Root)
+	case hasResult:
+		for i := range k.Count {
+			x, err := result(k.Datatype, k.Op, r.c.Size(), i)
+			if err != nil {
+				return err
+			}
+			put(k.Datatype, want[margin:], i, x)
+		}
+	case k.InPlace: // not the root
+		r.fill(want, r.c.Rank())
+	}
+	if err := same("the result", k.Datatype, r.recv, want); err != nil {
+		return err
+	}
+	if k.InPlace || k.Verb == collectives.Bcast {
+		return nil
+	}
+	r.fill(input, r.c.Rank())
+	return same("the input", k.Datatype, r.send, input)
+}
+
+func same(what string, dt mem.Datatype, got, want []byte) error {
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	i := 0
+	for got[i] == want[i] {
+		i++
+	}
+	if i < margin || i >= len(got)-margin {
+		return fmt.Errorf("%s: byte %d outside of it was written", what, i-margin)
+	}
+	at := (i - margin) / dt.Size()
+	from, to := margin+at*dt.Size(), margin+(at+1)*dt.Size()
+	return fmt.Errorf("%s: element %d has the bytes %x, not %x", what, at, got[from:to], want[from:to])
+}
+
+// World runs f on n ranks of this process, each with an engine over what open
+// returns, closes the engines, and returns how each rank ended.
+func World(n int, open func(rank int) func() (nbc.Transport, error), opts nbc.Options, f func(c *collectives.Comm, e *nbc.Engine) error) []error {
+	errs := make([]error, n)
+	engines := make([]*nbc.Engine, n)
+	for r := range n {
+		k, err := kernels.NewCPU()
+		if err == nil {
+			engines[r], err = nbc.Start(open(r), nbc.CPU(k), opts)
+		}
+		errs[r] = err
+	}
+	var wg sync.WaitGroup
+	for r, e := range engines {
+		if errors.Join(errs...) != nil {
+			break
+		}
+		wg.Go(func() { errs[r] = f(collectives.World(e, collectives.Options{}), e) })
+	}
+	wg.Wait()
+	for _, e := range engines {
+		if e != nil {
+			_ = e.Close()
+		}
+	}
+	return errs
+}
