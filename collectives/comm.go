@@ -104,6 +104,7 @@ type call struct {
 	deadline  time.Duration
 	needsSend bool
 	needsRecv bool
+	blocking  bool
 }
 
 // ReduceInit makes a persistent request for Reduce, to be started any number
@@ -141,18 +142,18 @@ func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opt
 // lengths of send must be equal on all ranks; recv counts at root only, is as
 // long, and may be the same buffer as send (in place).
 func (c *Comm) Reduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) error {
-	return waited(ctx)(c.Ireduce(send, recv, dt, op, root, opts...))
+	return waited(ctx)(c.Ireduce(send, recv, dt, op, root, append(opts[:len(opts):len(opts)], blocking)...))
 }
 
 // Bcast copies root's buf to every other rank's buf, all equally long.
 func (c *Comm) Bcast(ctx context.Context, buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) error {
-	return waited(ctx)(c.Ibcast(buf, dt, root, opts...))
+	return waited(ctx)(c.Ibcast(buf, dt, root, append(opts[:len(opts):len(opts)], blocking)...))
 }
 
 // Allreduce combines every rank's send into every rank's recv, which may be
 // the same buffer (in place).
 func (c *Comm) Allreduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) error {
-	return waited(ctx)(c.Iallreduce(send, recv, dt, op, opts...))
+	return waited(ctx)(c.Iallreduce(send, recv, dt, op, append(opts[:len(opts):len(opts)], blocking)...))
 }
 
 // Barrier returns when every rank has called it.
@@ -160,6 +161,9 @@ func (c *Comm) Barrier(ctx context.Context) error {
 	one := mem.Of(make([]uint8, 1))
 	return c.Allreduce(ctx, one, one, mem.Uint8, mem.Max)
 }
+
+// blocking marks a call whose caller waits at once.
+func blocking(k *call) { k.blocking = true }
 
 func started(r *nbc.Request, err error) (*nbc.Request, error) {
 	if err != nil {
@@ -225,6 +229,7 @@ func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
 	return c.engine.PrepareLibrary(nbc.LibraryCall{
 		Collective: map[Verb]nbc.LibraryCollective{Reduce: nbc.LibraryReduce, Bcast: nbc.LibraryBcast, Allreduce: nbc.LibraryAllreduce}[k.verb],
 		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
+		Blocking: k.blocking,
 	}, b)
 }
 

@@ -285,7 +285,7 @@ func (e *Engine) ended(r *Request) {
 func (e *Engine) progress() bool {
 	moved := false
 	for _, r := range e.active {
-		if r != nil && r.head < len(r.queue) {
+		if r != nil && r.head < len(r.queue) && !e.holds(r) {
 			moved = true
 			e.post(r)
 		}
@@ -307,6 +307,12 @@ func (e *Engine) progress() bool {
 		e.combined(c)
 	}
 	return moved || n+m > 0
+}
+
+// holds reports whether r has to wait: a blocking collective of the library
+// begins when nothing else is under way.
+func (e *Engine) holds(r *Request) bool {
+	return r.library != nil && r.library.Blocking && e.inUse > 1
 }
 
 // post begins the ready ops of r.
