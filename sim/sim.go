@@ -1,0 +1,424 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"slices"
+
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// Window is how many messages of one pair of ranks and direction are in flight
+// at most, as in package nbc.
+const Window = 16
+
+// Setup is what a simulation depends on beside the schedules.
+type Setup struct {
+	Model Model
+	// Nodes[r] is the node of rank r; nil: all are on one.
+	Nodes []int
+	// ElemSize is the size of an element in bytes.
+	ElemSize int
+	// Heap says that In and Out are memory that was not registered.
+	Heap bool
+}
+
+// Result is what a simulation came to, in seconds from the common start.
+type Result struct {
+	Times []float64 // by rank: when it had ended
+	Max   float64   // the last of them
+}
+
+// Simulate runs the schedules of all ranks, which start together. Schedules
+// that do not match or that get stuck are an error.
+func Simulate(all []*schedule.Schedule, s Setup) (Result, error) {
+	w, err := newWorld(all, s)
+	if err != nil {
+		return Result{}, err
+	}
+	for r := range w.ranks {
+		for i, n := range w.ranks[r].waits {
+			if n == 0 {
+				w.ready(int32(r), int32(i))
+			}
+		}
+	}
+	for len(w.events) > 0 {
+		e := heap.Pop(&w.events).(event)
+		w.now = e.at
+		w.step(e)
+	}
+	res := Result{Times: make([]float64, len(all))}
+	for r := range w.ranks {
+		k := &w.ranks[r]
+		if k.left > 0 {
+			return Result{}, fmt.Errorf("sim: rank %d is stuck with %d ops left: package schedule/check tells why", r, k.left)
+		}
+		res.Times[r] = k.ended
+	}
+	if len(all) > 0 {
+		res.Max = slices.Max(res.Times)
+	}
+	return res, nil
+}
+
+// world is a simulation under way.
+type world struct {
+	Setup
+	now    float64
+	seq    uint64
+	ranks  []rank
+	nodes  []node
+	events events
+}
+
+// rank is one rank's schedule and its progress thread.
+type rank struct {
+	ops   []schedule.Op
+	waits []int32   // per op: how many ops it waits for
+	next  [][]int32 // per op: who waits for it
+	peer  []int32   // per op: the index of the op at the other end, -1 for none
+	state []uint8   // per op: posted, there
+	first []int32   // ops to post, and then
+	todo  []int32   // ops to finish: first come, first served
+	busy  bool      // it has a core, or waits for one
+	node  int32
+	left  int
+	ended float64
+	// cached says that the schedule's scratch memory fits the cache.
+	cached bool
+}
+
+// node is what the ranks of a node share.
+type node struct {
+	free     int     // idle cores
+	waiting  []int32 // ranks that have work and no core
+	memory   float64 // until when memory is busy
+	tx, rx   float64 // until when the port is busy
+	infinite bool
+}
+
+// What an op's state says.
+const (
+	posted uint8 = 1 << iota
+	there        // the message has come
+)
+
+// newWorld links the ops with each other.
+func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
+	if s.ElemSize < 1 || s.Nodes != nil && len(s.Nodes) != len(all) {
+		return nil, fmt.Errorf("sim: elements of %d bytes, nodes of %d ranks for %d schedules", s.ElemSize, len(s.Nodes), len(all))
+	}
+	w := &world{Setup: s, ranks: make([]rank, len(all))}
+	nodes := 1
+	for r, sch := range all {
+		k := &w.ranks[r]
+		if s.Nodes != nil {
+			if s.Nodes[r] < 0 {
+				return nil, fmt.Errorf("sim: rank %d is on node %d", r, s.Nodes[r])
+			}
+			k.node = int32(s.Nodes[r])
+		}
+		nodes = max(nodes, int(k.node)+1)
+		k.ops, k.left = sch.Ops, len(sch.Ops)
+		k.cached = float64(sch.Scratch*s.ElemSize) <= s.Model.Cache
+		k.link()
+	}
+	w.nodes = make([]node, nodes)
+	for i := range w.nodes {
+		w.nodes[i].free, w.nodes[i].infinite = int(s.Model.Cores), s.Model.Cores < 1
+	}
+	return w, w.match()
+}
+
+// link fills in who waits for whom: the schedule's dependencies, and the
+// engine's window.
+func (k *rank) link() {
+	n := len(k.ops)
+	k.waits, k.next, k.peer, k.state = make([]int32, n), make([][]int32, n), make([]int32, n), make([]uint8, n)
+	streams := map[[2]int][]int32{}
+	for i := range k.ops {
+		op := &k.ops[i]
+		k.peer[i] = -1
+		for _, d := range op.Deps {
+			k.next[d] = append(k.next[d], int32(i))
+		}
+		k.waits[i] = int32(len(op.Deps))
+		if op.Kind == schedule.Copy {
+			continue
+		}
+		key := [2]int{op.Peer, 0}
+		if op.Receives() {
+			key[1] = 1
+		}
+		sent := append(streams[key], int32(i))
+		streams[key] = sent
+		if f := len(sent) - 1 - Window; f >= 0 {
+			k.next[sent[f]] = append(k.next[sent[f]], int32(i))
+			k.waits[i]++
+		}
+	}
+}
+
+// match finds the other end of every message.
+func (w *world) match() error {
+	type message struct{ from, to, msg int32 }
+	sends := map[message]int32{}
+	for r := range w.ranks {
+		for i := range w.ranks[r].ops {
+			if op := &w.ranks[r].ops[i]; op.Kind == schedule.Send {
+				sends[message{int32(r), int32(op.Peer), int32(op.Msg)}] = int32(i)
+			}
+		}
+	}
+	for r := range w.ranks {
+		for i := range w.ranks[r].ops {
+			op := &w.ranks[r].ops[i]
+			if !op.Receives() {
+				continue
+			}
+			m := message{int32(op.Peer), int32(r), int32(op.Msg)}
+			s, ok := sends[m]
+			if !ok {
+				return fmt.Errorf("sim: rank %d receives message %d of rank %d, which does not send it", r, op.Msg, op.Peer)
+			}
+			delete(sends, m)
+			w.ranks[r].peer[i], w.ranks[op.Peer].peer[s] = s, int32(i)
+		}
+	}
+	for m := range sends {
+		return fmt.Errorf("sim: rank %d sends message %d to rank %d, which does not receive it", m.from, m.msg, m.to)
+	}
+	return nil
+}
+
+// ready gives an op that waits for nothing to its rank's thread.
+func (w *world) ready(r, i int32) {
+	k := &w.ranks[r]
+	if k.ops[i].Kind == schedule.Copy {
+		k.todo = append(k.todo, i)
+	} else {
+		k.first = append(k.first, i)
+	}
+	w.wake(r)
+}
+
+// wake sets rank r's thread to work, if it rests.
+func (w *world) wake(r int32) {
+	if k := &w.ranks[r]; !k.busy {
+		k.busy = true
+		w.ask(r)
+	}
+}
+
+// ask gets a core for rank r, now or later.
+func (w *world) ask(r int32) {
+	n := &w.nodes[w.ranks[r].node]
+	if n.free == 0 && !n.infinite {
+		n.waiting = append(n.waiting, r)
+		return
+	}
+	n.free--
+	w.work(r)
+}
+
+// work does the first task of rank r, which has a core.
+func (w *world) work(r int32) {
+	k := &w.ranks[r]
+	queue := &k.first
+	finish := len(k.first) == 0
+	if finish {
+		queue = &k.todo
+	}
+	op := (*queue)[0]
+	*queue = (*queue)[1:]
+	n, m := &w.nodes[k.node], &w.Model
+	end := w.now + m.Op
+	if finish {
+		touched, staged := w.traffic(r, op)
+		end += touched/m.Core.Bandwidth + staged/m.Staging.Bandwidth
+		if all := touched + 2*staged; all > 0 {
+			n.memory = max(n.memory, w.now) + all/m.Memory.Bandwidth
+			end = max(end, n.memory)
+		}
+	}
+	w.push(event{at: end, kind: worked, rank: r, op: op, finish: finish})
+}
+
+// traffic returns how many bytes finishing an op reads and writes in memory,
+// and how many have to be copied through the kernel.
+func (w *world) traffic(r, i int32) (touched, staged float64) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	bytes := float64(op.Len() * w.ElemSize)
+	near := op.Receives() && w.ranks[op.Peer].node == k.node
+	inMemory := func(ref schedule.Ref) float64 {
+		if ref.Buf == schedule.Scratch && k.cached {
+			return 0
+		}
+		return bytes
+	}
+	var theirs schedule.Buffer
+	if near {
+		theirs = w.ranks[op.Peer].ops[k.peer[i]].Src.Buf
+	}
+	heap := near && w.Heap && theirs != schedule.Scratch
+	switch op.Kind {
+	case schedule.Copy:
+		touched = 2 * bytes
+	case schedule.Recv:
+		switch {
+		case heap:
+			staged = bytes
+		case near:
+			touched = 2 * bytes
+		}
+	case schedule.RecvReduce:
+		touched = bytes // the message
+		if op.Src != op.Dst || bytes > w.Model.Cache {
+			touched += inMemory(op.Src) + inMemory(op.Dst)
+		}
+		if heap {
+			staged = bytes
+		}
+	}
+	return touched, staged
+}
+
+// step is what happens at an event.
+func (w *world) step(e event) {
+	k := &w.ranks[e.rank]
+	switch e.kind {
+	case arrived:
+		k.todo = append(k.todo, e.op)
+		w.wake(e.rank)
+	case came:
+		if k.state[e.op] |= there; k.state[e.op]&posted != 0 {
+			k.todo = append(k.todo, e.op)
+			w.wake(e.rank)
+		}
+	case sent:
+		w.complete(e.rank, e.op)
+	case worked:
+		n := &w.nodes[k.node]
+		n.free++
+		if len(n.waiting) > 0 {
+			other := n.waiting[0]
+			n.waiting = n.waiting[1:]
+			n.free--
+			w.work(other)
+		}
+		if k.busy = len(k.first)+len(k.todo) > 0; k.busy {
+			w.ask(e.rank)
+		}
+		if e.finish {
+			w.finished(e.rank, e.op)
+		} else {
+			w.post(e.rank, e.op)
+		}
+	}
+}
+
+// post is an op's post: a message goes as soon as it may.
+func (w *world) post(r, i int32) {
+	k := &w.ranks[r]
+	op, other, at := &k.ops[i], int32(k.ops[i].Peer), k.peer[i]
+	k.state[i] |= posted
+	near := w.ranks[other].node == k.node
+	eager := near || float64(op.Len()*w.ElemSize) <= w.Model.Eager
+	switch theirs := w.ranks[other].state[at]&posted != 0; {
+	case eager && op.Receives():
+		if k.state[i]&there != 0 {
+			k.todo = append(k.todo, i)
+			w.wake(r)
+		}
+	case near:
+		w.push(event{at: w.now + w.Model.Intra.Latency, kind: came, rank: other, op: at})
+	case eager:
+		w.send(r, i, came)
+	case theirs && op.Receives():
+		w.send(other, at, arrived)
+	case theirs:
+		w.send(r, i, arrived)
+	}
+}
+
+// send lets rank r's message go through the ports.
+func (w *world) send(r, i int32, how kind) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	a, b := &w.nodes[k.node], &w.nodes[w.ranks[op.Peer].node]
+	wire := float64(op.Len()*w.ElemSize) / w.Model.Inter.Bandwidth
+	start := max(w.now, a.tx)
+	a.tx = start + wire
+	b.rx = max(start+w.Model.Inter.Latency, b.rx) + wire
+	w.push(event{at: a.tx, kind: sent, rank: r, op: i})
+	w.push(event{at: b.rx, kind: how, rank: int32(op.Peer), op: k.peer[i]})
+}
+
+// finished ends an op, and the send of a message read in its sender's memory.
+func (w *world) finished(r, i int32) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	if op.Receives() && w.ranks[op.Peer].node == k.node {
+		w.push(event{at: w.now + w.Model.Intra.Latency, kind: sent, rank: int32(op.Peer), op: k.peer[i]})
+	}
+	w.complete(r, i)
+}
+
+// complete makes those ready that waited for an op.
+func (w *world) complete(r, i int32) {
+	k := &w.ranks[r]
+	k.left--
+	k.ended = w.now
+	for _, j := range k.next[i] {
+		if k.waits[j]--; k.waits[j] == 0 {
+			w.ready(r, j)
+		}
+	}
+}
+
+func (w *world) push(e event) {
+	e.seq = w.seq
+	w.seq++
+	heap.Push(&w.events, e)
+}
+
+// event is something that happens to an op at a time.
+type event struct {
+	at     float64
+	seq    uint64 // of two at the same time the one that was made first
+	kind   kind
+	finish bool
+	rank   int32
+	op     int32
+}
+
+type kind uint8
+
+const (
+	worked  kind = iota // the thread has done a task
+	came                // a message is there, its receive perhaps not yet
+	arrived             // a message is there, and so is its receive
+	sent                // a message has left
+)
+
+// events is a heap, the next one first.
+type events []event
+
+func (h events) Len() int { return len(h) }
+func (h events) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is container/heap's.
+func (h *events) Push(x any) { *h = append(*h, x.(event)) }
+
+// Pop is container/heap's.
+func (h *events) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return e
+}
