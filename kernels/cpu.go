@@ -38,6 +38,10 @@ var portable = path{name: "portable", reduce: reducePortable, copy: copyPortable
 // processor has, or the one that the environment variable EnvPath names.
 func NewCPU() (*CPU, error) { return newCPU(os.Getenv(EnvPath)) }
 
+// NewCPUPath is NewCPU with the path named, whatever the environment says: for
+// programs that compare them.
+func NewCPUPath(name string) (*CPU, error) { return newCPU(name) }
+
 // newCPU chooses the path by name, the best for the empty name.
 func newCPU(name string) (*CPU, error) {
 	native, lacks := nativePath()

@@ -14,6 +14,7 @@ const (
 	reduce verb = iota
 	bcast
 	allreduce
+	reduceLocal
 )
 
 // name returns the MPI name of v, of its non-blocking form where rs says so.
@@ -21,7 +22,7 @@ func (v verb) name(nonblocking bool) string {
 	if nonblocking {
 		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce"}[v]
 	}
-	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce"}[v]
+	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local"}[v]
 }
 
 // types and operators are in the order of those of package mem; 0 is a type

@@ -27,6 +27,15 @@ func (c *Comm) Allreduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, 
 	return c.collective(allreduce, nil, 0, send, recv, count, dt, op, 0)
 }
 
+// ReduceLocal combines count elements at in into those at inout; without MPI
+// there is nothing that does it.
+func (c *Comm) ReduceLocal(_, _ unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
+	if err := c.check(reduceLocal, false, count, dt, op, 0); err != nil {
+		return err
+	}
+	return &Error{Op: "MPI_Reduce_local", Class: "UNSUPPORTED_OPERATION", Text: "the program was built without MPI"}
+}
+
 // Ireduce begins a Reduce.
 func (c *Comm) Ireduce(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
 	return c.collective(reduce, rs, id, send, recv, count, dt, op, root)

@@ -41,6 +41,15 @@ func (c *Comm) Allreduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, 
 	return c.collective(allreduce, nil, 0, send, recv, count, dt, op, 0)
 }
 
+// ReduceLocal combines count elements at in into those at inout, without any
+// communication: MPI_Reduce_local.
+func (c *Comm) ReduceLocal(in, inout unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
+	if err := c.check(reduceLocal, false, count, dt, op, 0); err != nil {
+		return err
+	}
+	return failure(C.scaffe_reduce_local(in, inout, C.int(count), C.int(types[dt]), C.int(op)), "MPI_Reduce_local of %d elements of %s", count, dt)
+}
+
 // Ireduce begins a Reduce. The memory must stay valid, and pinned where it
 // lies in the Go heap, until Testsome reports id.
 func (c *Comm) Ireduce(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -196,5 +197,22 @@ func TestCollectivesOfNothing(t *testing.T) {
 		c := world.Comm()
 		return errors.Join(c.Barrier(), c.Allreduce(nil, nil, 0, mem.Float32, mem.Sum), c.Bcast(nil, 0, mem.Float32, 0),
 			c.Reduce(nil, nil, 0, mem.Float32, mem.Sum, 0))
+	})
+}
+
+func TestReduceLocal(t *testing.T) {
+	on(t, func() error {
+		a, b := []int64{1, 2, 3}, []int64{10, 20, 30}
+		err := world.Comm().ReduceLocal(unsafe.Pointer(&a[0]), unsafe.Pointer(&b[0]), 3, mem.Int64, mem.Sum)
+		if Built() == "" {
+			if err == nil {
+				return errors.New("there is no MPI, and no error")
+			}
+			return nil
+		}
+		if err == nil && !slices.Equal(b, []int64{11, 22, 33}) {
+			return fmt.Errorf("got %v", b)
+		}
+		return err
 	})
 }

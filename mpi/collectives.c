@@ -86,3 +86,8 @@ int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, voi
   TRY(begin(c->comm, verb, from, recv, count, type_of(type), op_of(op), root, q));
   return scaffe_added(r, id);
 }
+
+int scaffe_reduce_local(void *in, void *inout, int count, int type, int op) {
+  ON_THREAD;
+  return MPI_Reduce_local(in, inout, count, type_of(type), op_of(op));
+}

@@ -65,6 +65,7 @@ int scaffe_barrier(scaffe_comm *c);
 // in the Go code.
 int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, void *send, void *recv, int in_place,
                       int count, int type, int op, int root);
+int scaffe_reduce_local(void *in, void *inout, int count, int type, int op);
 int scaffe_testsome(scaffe_reqs *r, int *ended);
 int scaffe_cancel(scaffe_reqs *r, uint64_t id);
 

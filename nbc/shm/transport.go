@@ -88,6 +88,9 @@ func (t *Transport) Rank() int { return t.inner.Rank() }
 // Size returns the number of ranks.
 func (t *Transport) Size() int { return t.inner.Size() }
 
+// Inner returns the transport below, for what only one kind of it has.
+func (t *Transport) Inner() nbc.Transport { return t.inner }
+
 // Nodes returns for every rank the index of its node.
 func (t *Transport) Nodes() []int { return t.nodes }
 

@@ -1,0 +1,7 @@
+// Command osu_bcast is a program of osu-bench: see package
+// github.com/scaffe/scaffe/osu-bench/bench, and osu_bcast -h.
+package main
+
+import "github.com/scaffe/scaffe/osu-bench/bench"
+
+func main() { bench.Main("osu_bcast") }

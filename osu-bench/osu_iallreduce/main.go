@@ -1,0 +1,7 @@
+// Command osu_iallreduce is a program of osu-bench: see package
+// github.com/scaffe/scaffe/osu-bench/bench, and osu_iallreduce -h.
+package main
+
+import "github.com/scaffe/scaffe/osu-bench/bench"
+
+func main() { bench.Main("osu_iallreduce") }

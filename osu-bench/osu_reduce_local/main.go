@@ -1,0 +1,7 @@
+// Command osu_reduce_local is a program of osu-bench: see package
+// github.com/scaffe/scaffe/osu-bench/bench, and osu_reduce_local -h.
+package main
+
+import "github.com/scaffe/scaffe/osu-bench/bench"
+
+func main() { bench.Main("osu_reduce_local") }
