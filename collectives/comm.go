@@ -202,8 +202,18 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	spec, _ := c.Select(k.verb, k.dt.Bytes(count), k.spec)
+	bind := nbc.Binding{
+		Name: name, Call: k.describe(count, spec), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
+	}
+	if k.op == mem.Avg {
+		k.op, bind.Op = mem.Sum, mem.Sum
+		if k.needsRecv && count > 0 {
+			bind.Divide = c.Size()
+		}
+	}
 	if spec.IsLibrary() {
-		return c.library(nbc.Binding{Name: name, Call: k.describe(count, spec), Instance: instance, Deadline: k.deadline}, k, count)
+		return c.library(bind, k, count)
 	}
 	plan, err := c.plan(Call{
 		Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root,
@@ -212,10 +222,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return c.engine.Prepare(plan, nbc.Binding{
-		Name: name, Call: k.describe(count, spec), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
-	})
+	return c.engine.Prepare(plan, bind)
 }
 
 // library prepares a call of the MPI library's own collective.
@@ -243,7 +250,7 @@ func (k *call) count(size int) (int, error) {
 	switch {
 	case !k.dt.Valid():
 		return 0, fmt.Errorf("unknown datatype %v", k.dt)
-	case !k.op.Valid():
+	case !k.op.Valid() && k.op != mem.Avg:
 		return 0, fmt.Errorf("unknown op %v", k.op)
 	case k.root < 0 || k.root >= size:
 		return 0, fmt.Errorf("root %d is not a rank of a communicator of %d", k.root, size)

@@ -198,6 +198,34 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestAvg: the mean over the ranks, where the result is wanted and nowhere else.
+func TestAvg(t *testing.T) {
+	ctx := context.Background()
+	err := world(t, 4, 3, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+		in, out := []float32{float32(c.Rank()), 6}, []float32{-1, -1}
+		if err := c.Reduce(ctx, mem.Of(in), mem.Of(out), mem.Float32, mem.Avg, 2); err != nil {
+			return err
+		}
+		want := []float32{-1, -1}
+		if c.Rank() == 2 {
+			want = []float32{1.5, 6}
+		}
+		if out[0] != want[0] || out[1] != want[1] {
+			return fmt.Errorf("reduce gave %v, not %v", out, want)
+		}
+		if err := c.Allreduce(ctx, mem.Of(in), mem.Of(in), mem.Float32, mem.Avg); err != nil {
+			return err
+		}
+		if in[0] != 1.5 || in[1] != 6 {
+			return fmt.Errorf("allreduce gave %v", in)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestOrderOfStarts starts several requests in different orders on different
 // ranks.
 func TestOrderOfStarts(t *testing.T) {

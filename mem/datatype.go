@@ -65,19 +65,23 @@ const (
 	Prod
 	Min
 	Max
+	// Avg is Sum divided by the number of contributions. It is what a whole
+	// collective does, not two elements: package collectives makes it of Sum,
+	// kernels refuse it, and Ops does not list it.
+	Avg
 )
 
-// Ops lists every Op, for tests and tables.
+// Ops lists every Op that combines two elements, for tests and tables.
 var Ops = []Op{Sum, Prod, Min, Max}
 
-var ops = [...]string{Sum: "sum", Prod: "prod", Min: "min", Max: "max"}
+var ops = [...]string{Sum: "sum", Prod: "prod", Min: "min", Max: "max", Avg: "avg"}
 
 // Valid reports whether o is one of Ops.
-func (o Op) Valid() bool { return int(o) < len(ops) }
+func (o Op) Valid() bool { return o < Avg }
 
-// String returns sum, prod, min or max.
+// String returns sum, prod, min, max or avg.
 func (o Op) String() string {
-	if !o.Valid() {
+	if int(o) >= len(ops) {
 		return fmt.Sprintf("op(%d)", uint8(o))
 	}
 	return ops[o]
@@ -85,10 +89,10 @@ func (o Op) String() string {
 
 // ParseOp is the inverse of String.
 func ParseOp(s string) (Op, error) {
-	for _, o := range Ops {
-		if ops[o] == s {
-			return o, nil
+	for o, name := range ops {
+		if name == s {
+			return Op(o), nil
 		}
 	}
-	return 0, fmt.Errorf("mem: unknown op %q: use one of %v", s, Ops)
+	return 0, fmt.Errorf("mem: unknown op %q: use one of %v", s, ops)
 }

@@ -333,7 +333,7 @@ func (e *Engine) post(r *Request) {
 // begin begins op i of r and reports whether it is done already.
 func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
 	op := &r.plan.schedule.Ops[i]
-	tok := Token(r.slot)<<32 | Token(i)
+	tok := r.token(i)
 	if r.library != nil {
 		return e.transport.(Library).Begin(tok, *r.library)
 	}
@@ -383,14 +383,17 @@ func (e *Engine) combined(c Completion) {
 	if r == nil {
 		return
 	}
-	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce {
+	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce && !r.divided {
 		e.transport.Release(c.Token)
 	}
-	if c.Err != nil {
+	switch {
+	case c.Err != nil:
 		e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, &r.plan.schedule.Ops[i], c.Err))
-		return
+	case r.divided:
+		e.finish(r)
+	default:
+		e.complete(r, i)
 	}
-	e.complete(r, i)
 }
 
 func (e *Engine) lookup(tok Token) (*Request, int32) {
@@ -404,11 +407,27 @@ func (e *Engine) lookup(tok Token) (*Request, int32) {
 // complete marks op i of r done, and r with its last op.
 func (e *Engine) complete(r *Request, i int32) {
 	r.complete(i)
-	if r.left == 0 {
-		e.active[r.slot] = nil
-		e.inUse--
-		e.ended(r)
+	if r.left > 0 {
+		return
 	}
+	done, err := true, error(nil)
+	if r.bind.Divide > 0 {
+		dt := r.bind.Datatype
+		r.divided = true
+		done, err = e.device.Divide(r.token(i), dt, r.bind.Out, r.bind.Divide)
+	}
+	if err != nil {
+		e.failAndTell(fmt.Errorf("%s: dividing the sum: %w", r.bind.Name, err))
+	} else if done {
+		e.finish(r)
+	}
+}
+
+// finish ends r in success.
+func (e *Engine) finish(r *Request) {
+	e.active[r.slot] = nil
+	e.inUse--
+	e.ended(r)
 }
 
 // fail ends every request with err; the engine starts no more.

@@ -30,6 +30,12 @@ func (s *slow) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.B
 	return false, nil
 }
 
+func (s *slow) Divide(tok nbc.Token, dt mem.Datatype, buf mem.Buffer, n int) (bool, error) {
+	_, err := s.Device.Divide(tok, dt, buf, n)
+	s.begun = append(s.begun, nbc.Completion{Token: tok, Err: err})
+	return false, nil
+}
+
 func (s *slow) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
 	_, err := s.Device.Copy(tok, dst, src)
 	s.begun = append(s.begun, nbc.Completion{Token: tok, Err: err})
@@ -99,7 +105,7 @@ func TestAsynchronousDevice(t *testing.T) {
 		for i := range in {
 			in[i] = int64(e.Rank()*1000 + i)
 		}
-		r, err := e.Prepare(chainReduce(t, e.Rank(), n, count, 64), nbc.Binding{Name: "reduce", In: mem.Of(in), Out: mem.Of(out), Datatype: mem.Int64})
+		r, err := e.Prepare(chainReduce(t, e.Rank(), n, count, 64), nbc.Binding{Name: "reduce", In: mem.Of(in), Out: mem.Of(out), Datatype: mem.Int64, Divide: 2})
 		if err != nil {
 			return err
 		}
@@ -108,7 +114,7 @@ func TestAsynchronousDevice(t *testing.T) {
 			return err
 		}
 		for i := range out {
-			if want := int64(6000 + 4*i); e.Rank() == 0 && out[i] != want {
+			if want := int64(3000 + 2*i); e.Rank() == 0 && out[i] != want {
 				t.Errorf("element %d is %d, not %d", i, out[i], want)
 				break
 			}

@@ -25,6 +25,8 @@ type Binding struct {
 	In, Out  mem.Buffer
 	Datatype mem.Datatype
 	Op       mem.Op
+	// Divide, unless 0, is what Out is divided by at the end.
+	Divide int
 	// Comm and Instance identify the collective: no two requests in flight
 	// may share both, and all ranks must agree on them.
 	Comm, Instance uint32
@@ -53,6 +55,7 @@ type Request struct {
 	queue   []int32 // ops in the order in which they became ready
 	head    int
 	left    int // ops not completed
+	divided bool
 	started time.Time
 	print   uint32
 	round   uint32 // executions begun
@@ -196,6 +199,7 @@ func (r *Request) reset(now time.Time) {
 	copy(r.state, r.plan.waits)
 	r.queue, r.head = r.queue[:0], 0
 	r.left = len(r.state)
+	r.divided = false
 	r.started = now
 	r.round++
 	r.seenLeft, r.inquiry, r.suspect = -1, nil, nil
@@ -222,6 +226,9 @@ func (r *Request) bytes(ref schedule.Ref) mem.Buffer {
 	dt := r.bind.Datatype
 	return r.buffers[ref.Buf].Slice(dt.Bytes(ref.Off), dt.Bytes(ref.Len))
 }
+
+// token names op i of this request to the transport and the device.
+func (r *Request) token(i int32) Token { return Token(r.slot)<<32 | Token(i) }
 
 func (r *Request) peer(rank int) int {
 	if r.bind.Ranks == nil {

@@ -42,6 +42,9 @@ func Cases() []Case {
 		{"length mismatch", mismatch},
 		{"wake ends park", wake},
 		{"notices", notices},
+		{"its own memory", func(t nbc.Transport) error { return ownMemory(t, false) }},
+		{"its own memory and other", func(t nbc.Transport) error { return ownMemory(t, true) }},
+		{"random traffic", traffic},
 	}
 }
 
@@ -109,26 +112,34 @@ func (d *driver) recv(from int, tag nbc.Tag, n int) (nbc.Token, mem.Buffer, erro
 	return tok, dst, d.Recv(tok, from, tag, dst)
 }
 
+// look polls once and keeps what ended.
+func (d *driver) look() error {
+	done := make([]nbc.Completion, 3)
+	n, err := d.Poll(done)
+	if err != nil {
+		return err
+	}
+	for _, c := range done[:n] {
+		if _, twice := d.ended[c.Token]; twice {
+			return fmt.Errorf("rank %d: operation %d ended twice", d.Rank(), c.Token)
+		}
+		d.ended[c.Token] = c
+	}
+	if n == 0 {
+		d.Park(time.Millisecond)
+	}
+	return nil
+}
+
 // wait waits for one operation.
 func (d *driver) wait(tok nbc.Token) (nbc.Completion, error) {
-	done := make([]nbc.Completion, 3)
 	for end := time.Now().Add(deadline); time.Now().Before(end); {
 		if c, ok := d.ended[tok]; ok {
 			delete(d.ended, tok)
 			return c, nil
 		}
-		n, err := d.Poll(done)
-		if err != nil {
+		if err := d.look(); err != nil {
 			return nbc.Completion{}, err
-		}
-		for _, c := range done[:n] {
-			if _, twice := d.ended[c.Token]; twice {
-				return c, fmt.Errorf("rank %d: operation %d ended twice", d.Rank(), c.Token)
-			}
-			d.ended[c.Token] = c
-		}
-		if n == 0 {
-			d.Park(time.Millisecond)
 		}
 	}
 	return nbc.Completion{}, fmt.Errorf("rank %d: operation %d never ended", d.Rank(), tok)
