@@ -53,6 +53,7 @@ type Engine struct {
 	notifier  Notifier // nil where the transport is none
 	noticeBuf [NoticeRoom]byte
 	history   history
+	inquiries uint64 // how many there have been
 	telling   sync.WaitGroup // goroutines that tell the other ranks of a failure
 }
 

@@ -26,11 +26,20 @@ func (e *AbortError) Error() string {
 // Edge is something a rank waits for from another: the edge that blocks a
 // collective.
 type Edge struct {
-	Rank    int    // who waits
-	Request string // in what, such as reduce#812
-	Op      string // for what: "chunk 7", with the direction
-	Peer    int    // from or to whom
-	Sending bool
+	Rank    int    `json:"k"`           // who waits
+	Request string `json:"q"`           // in what, such as reduce#812
+	Op      string `json:"o"`           // for what: "chunk 7", with the direction
+	Peer    int    `json:"p"`           // from or to whom; -1: it is not known
+	Sending bool   `json:"s,omitempty"` // to whom
+
+	Execution `json:"x"`
+}
+
+// Execution is the identity of one execution of a collective.
+type Execution struct {
+	Comm     uint32 `json:"c,omitempty"` // as in Tag
+	Instance uint32 `json:"i,omitempty"`
+	Round    uint32 `json:"r,omitempty"` // of a persistent request, from 1
 }
 
 // String returns the edge as a sentence: "rank 5 waits for chunk 7 of

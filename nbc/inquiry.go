@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/scaffe/scaffe/mem"
 )
 
 // Where a collective stalls, its rank asks those that it waits for, and, once
@@ -19,57 +21,63 @@ const (
 
 // inquiry is what a stalled request has asked and heard.
 type inquiry struct {
+	id    uint64
 	round int // of questions
 	deep  bool
-	peers []asked
+	asked []question
 }
 
-type asked struct {
-	rank  int
-	round int
-	since time.Time  // of the first question without an answer; zero: none
-	heard *PeerState // the last answer
+// question is one to a rank about a collective: the stalled one, or another
+// that a rank is in that has not come to it.
+type question struct {
+	rank    int
+	about   Execution
+	request string // its name
+	round   int
+	since   time.Time  // of the first time without an answer; zero: none
+	heard   *PeerState // the last answer
 }
 
-func (q *inquiry) of(rank int) *asked {
-	i := slices.IndexFunc(q.peers, func(a asked) bool { return a.rank == rank })
+func (q *inquiry) find(rank int, about Execution) *question {
+	i := slices.IndexFunc(q.asked, func(k question) bool { return k.rank == rank && k.about == about })
 	if i < 0 {
 		return nil
 	}
-	return &q.peers[i]
+	return &q.asked[i]
 }
 
-// execution is one that this rank has ended.
-type execution struct {
-	comm, instance, round uint32
-	print                 uint32
-	bind                  Binding // what describe reads
+// past is an execution that this rank has ended.
+type past struct {
+	Execution
+	print      uint32
+	name, call string
+	dt         mem.Datatype
+	op         mem.Op
 }
 
 // history holds the last executions, the oldest overwritten first.
 type history struct {
-	ended [historyLen]execution
+	ended [historyLen]past
 	next  int
 	last  string // what was started last
 }
 
 func (h *history) add(r *Request) {
 	b := &r.bind
-	h.ended[h.next%historyLen] = execution{
-		comm: b.Comm, instance: b.Instance, round: r.round, print: r.print,
-		bind: Binding{Name: b.Name, Call: b.Call, Datatype: b.Datatype, Op: b.Op},
-	}
+	h.ended[h.next%historyLen] = past{r.execution(), r.print, b.Name, b.Call, b.Datatype, b.Op}
 	h.next++
 }
 
-func (h *history) find(n *notice) *execution {
+func (h *history) find(x Execution) *past {
 	for i := range min(h.next, historyLen) {
-		if x := &h.ended[i]; x.comm == n.Comm && x.instance == n.Instance && x.round == n.Round {
-			return x
+		if p := &h.ended[i]; p.Execution == x {
+			return p
 		}
 	}
 	return nil
 }
+
+func (r *Request) execution() Execution { return Execution{r.bind.Comm, r.bind.Instance, r.round} }
 
 // stall looks whether r moves, and asks where it does not.
 func (e *Engine) stall(r *Request, now time.Time) {
@@ -90,45 +98,59 @@ func (e *Engine) inquire(r *Request, now time.Time, deep bool) {
 	if e.notifier == nil {
 		return
 	}
-	if r.inquiry == nil {
-		r.inquiry = &inquiry{}
-	}
-	r.inquiry.round++
-	r.inquiry.deep = r.inquiry.deep || deep
+	q := e.newRound(r)
+	q.deep = q.deep || deep
 	for _, edge := range r.edges(e.rank) {
-		if edge.Peer >= 0 {
-			e.ask(r, edge.Peer, now)
-			continue
-		}
-		for rank := range e.size { // the library's own: it may be anyone
-			e.ask(r, rank, now)
-		}
+		e.follow(r, edge, now)
 	}
 }
 
-// ask asks a rank about r, once in a round.
-func (e *Engine) ask(r *Request, rank int, now time.Time) {
-	q := r.inquiry
-	a := q.of(rank)
-	if a == nil {
-		if rank == e.rank || len(q.peers) == askedMost {
-			return
-		}
-		q.peers = append(q.peers, asked{rank: rank})
-		a = &q.peers[len(q.peers)-1]
+// newRound begins a round of questions about r.
+func (e *Engine) newRound(r *Request) *inquiry {
+	if r.inquiry == nil {
+		e.inquiries++
+		r.inquiry = &inquiry{id: e.inquiries}
 	}
-	if a.round == q.round {
+	r.inquiry.round++
+	return r.inquiry
+}
+
+// follow asks the rank at the other end of an edge about the edge's collective,
+// for the sake of r.
+func (e *Engine) follow(r *Request, edge Edge, now time.Time) {
+	if edge.Peer >= 0 {
+		e.ask(r, edge.Peer, edge, now)
 		return
 	}
-	a.round = q.round
-	if a.since.IsZero() {
-		a.since = now
+	for rank := range e.size { // the library's own: it may be anyone
+		e.ask(r, rank, edge, now)
 	}
-	// A notice that is lost is one more question without an answer.
-	_ = e.notifier.Notify(rank, notice{
-		Comm: r.bind.Comm, Instance: r.bind.Instance, Round: r.round,
-		Print: r.print, Call: r.bind.describe(), Deep: q.deep,
-	}.encode())
+}
+
+// ask asks a rank, once in a round.
+func (e *Engine) ask(r *Request, rank int, edge Edge, now time.Time) {
+	q := r.inquiry
+	k := q.find(rank, edge.Execution)
+	if k == nil {
+		if rank == e.rank || rank >= e.size || len(q.asked) == askedMost {
+			return
+		}
+		q.asked = append(q.asked, question{rank: rank, about: edge.Execution, request: edge.Request})
+		k = &q.asked[len(q.asked)-1]
+	}
+	if k.round == q.round {
+		return
+	}
+	k.round = q.round
+	if k.since.IsZero() {
+		k.since = now
+	}
+	n := notice{ID: q.id, About: edge.Execution, Deep: q.deep}
+	if edge.Execution == r.execution() {
+		n.Print, n.Call = r.print, r.bind.describe()
+	}
+	// One that is lost is one more question without an answer.
+	_ = e.notifier.Notify(rank, n.encode())
 }
 
 // readNotices takes what other engines ask and answer.
@@ -149,10 +171,10 @@ func (e *Engine) readNotices() {
 	}
 }
 
-// find returns the request under way with the identity of n, nil for none.
-func (e *Engine) find(n *notice) *Request {
+// find returns the request under way that is, or was, or will be x.
+func (e *Engine) find(x Execution) *Request {
 	for _, r := range e.active {
-		if r != nil && r.bind.Comm == n.Comm && r.bind.Instance == n.Instance {
+		if r != nil && r.bind.Comm == x.Comm && r.bind.Instance == x.Instance {
 			return r
 		}
 	}
@@ -161,17 +183,18 @@ func (e *Engine) find(n *notice) *Request {
 
 // answer tells a rank how this one stands with a collective.
 func (e *Engine) answer(from int, q *notice) {
-	a := notice{Answer: true, Comm: q.Comm, Instance: q.Instance, Round: q.Round, Standing: NotEntered, Print: q.Print}
-	r, past := e.find(q), e.history.find(q)
-	same := r != nil && r.round == q.Round
+	a := notice{Answer: true, ID: q.ID, About: q.About, Standing: NotEntered}
+	r, p := e.find(q.About), e.history.find(q.About)
+	same := r != nil && r.round == q.About.Round
 	switch {
 	case e.failed != nil:
 		a.Standing, a.Reason = Failed, e.failed.Error()
 	case same:
 		a.Standing, a.Print, a.Call, a.Edges = Inside, r.print, r.bind.describe(), r.edges(e.rank)
-	case past != nil:
-		a.Standing, a.Print, a.Call = Left, past.print, past.bind.describe()
-	case r != nil && r.round > q.Round:
+	case p != nil:
+		b := Binding{Name: p.name, Call: p.call, Datatype: p.dt, Op: p.op}
+		a.Standing, a.Print, a.Call = Left, p.print, b.describe()
+	case r != nil && r.round > q.About.Round:
 		a.Standing = Left
 	default:
 		a.Last, a.Edges = e.history.last, e.edges()
@@ -179,7 +202,7 @@ func (e *Engine) answer(from int, q *notice) {
 	_ = e.notifier.Notify(from, a.encode())
 	switch {
 	case !same || e.failed != nil:
-	case r.print != q.Print:
+	case q.Call != "" && r.print != q.Print:
 		e.mismatch(r, from, q.Call)
 	case q.Deep && r.inquiry == nil:
 		e.inquire(r, time.Now(), true)
@@ -188,29 +211,29 @@ func (e *Engine) answer(from int, q *notice) {
 
 // hear takes an answer.
 func (e *Engine) hear(from int, n *notice) {
-	r := e.find(n)
-	if r == nil || r.round != n.Round || r.inquiry == nil {
+	i := slices.IndexFunc(e.active, func(r *Request) bool { return r != nil && r.inquiry != nil && r.inquiry.id == n.ID })
+	if i < 0 {
 		return
 	}
-	a := r.inquiry.of(from)
-	if a == nil {
+	r := e.active[i]
+	k := r.inquiry.find(from, n.About)
+	if k == nil {
 		return
 	}
-	a.since = time.Time{}
-	a.heard = &PeerState{
-		Rank: from, Request: r.bind.Name, Standing: n.Standing,
+	k.since = time.Time{}
+	k.heard = &PeerState{
+		Rank: from, Request: k.request, Standing: n.Standing,
 		Call: n.Call, Edges: n.Edges, Last: n.Last, Reason: n.Reason,
 	}
+	own := n.About == r.execution()
 	switch {
-	case n.Print != r.print:
+	case own && n.Call != "" && n.Print != r.print:
 		e.mismatch(r, from, n.Call)
-	case r.suspect != nil && from == r.suspected:
+	case own && r.suspect != nil && from == r.suspected:
 		e.failAndTell(r.suspect)
-	case r.inquiry.deep && n.Standing == Inside:
+	case r.inquiry.deep:
 		for _, edge := range n.Edges {
-			if edge.Peer >= 0 && edge.Peer < e.size {
-				e.ask(r, edge.Peer, time.Now())
-			}
+			e.follow(r, edge, time.Now())
 		}
 	}
 }
@@ -232,11 +255,8 @@ func (e *Engine) suspect(r *Request, peer int, err error) {
 	}
 	now := time.Now()
 	r.suspect, r.suspected, r.suspectUntil = err, peer, now.Add(lengthWait)
-	if r.inquiry == nil {
-		r.inquiry = &inquiry{}
-	}
-	r.inquiry.round++
-	e.ask(r, peer, now)
+	e.newRound(r)
+	e.ask(r, peer, Edge{Request: r.bind.Name, Execution: r.execution()}, now)
 }
 
 // peers returns what r has heard of other ranks.
@@ -245,14 +265,19 @@ func (r *Request) peers(now time.Time) []PeerState {
 		return nil
 	}
 	var peers []PeerState
-	for _, a := range r.inquiry.peers {
-		late := !a.since.IsZero() && now.Sub(a.since) > r.bind.Deadline/16
+	for _, k := range r.inquiry.asked {
+		p := PeerState{Rank: k.rank, Request: k.request, Standing: Silent}
 		switch {
-		case late:
-			peers = append(peers, PeerState{Rank: a.rank, Request: r.bind.Name, Standing: Silent})
-		case a.heard != nil:
-			peers = append(peers, *a.heard)
+		case !k.since.IsZero() && now.Sub(k.since) > r.bind.Deadline/16:
+			if slices.ContainsFunc(peers, func(o PeerState) bool { return o.Rank == p.Rank && o.Standing == Silent }) {
+				continue
+			}
+		case k.heard != nil:
+			p = *k.heard
+		default:
+			continue // asked just now
 		}
+		peers = append(peers, p)
 	}
 	return peers
 }

@@ -9,13 +9,13 @@ import (
 // notice is what engines tell each other beside the messages: a question about
 // a collective, or the answer to one. It travels as JSON.
 type notice struct {
-	Answer   bool   `json:"a,omitempty"`
-	Deep     bool   `json:"d,omitempty"` // the asked rank is to ask on
-	Comm     uint32 `json:"c"`
-	Instance uint32 `json:"i"`
-	Round    uint32 `json:"r"` // execution of a persistent request, from 1
-	Print    uint32 `json:"p"`
-	Call     string `json:"k,omitempty"`
+	Answer bool      `json:"a,omitempty"`
+	ID     uint64    `json:"n"`           // of the inquiry; the answer repeats it
+	Deep   bool      `json:"d,omitempty"` // the asked rank is to ask on
+	About  Execution `json:"x"`
+	// How the collective was called; empty and 0 where who asks is not in it.
+	Print uint32 `json:"p,omitempty"`
+	Call  string `json:"k,omitempty"`
 
 	// Of an answer alone:
 	Standing Standing `json:"s,omitempty"`

@@ -247,7 +247,7 @@ func (r *Request) edges(me int) []Edge {
 	seen := map[key]bool{}
 	var edges []Edge
 	if r.library != nil {
-		return []Edge{{Rank: me, Request: r.bind.Name, Op: "the MPI library's own collective", Peer: -1}}
+		return []Edge{{Rank: me, Request: r.bind.Name, Op: "the MPI library's own collective", Peer: -1, Execution: r.execution()}}
 	}
 	for i, st := range r.state {
 		op := &r.plan.schedule.Ops[i]
@@ -258,7 +258,7 @@ func (r *Request) edges(me int) []Edge {
 		seen[k] = true
 		edges = append(edges, Edge{
 			Rank: me, Request: r.bind.Name, Op: fmt.Sprintf("chunk %d", op.Msg),
-			Peer: r.peer(op.Peer), Sending: k.sending,
+			Peer: r.peer(op.Peer), Sending: k.sending, Execution: r.execution(),
 		})
 	}
 	return edges

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -33,13 +34,13 @@ func (m *memory) alloc(n int) (mem.Buffer, func(), error) {
 	if err == nil && (b.Len() != n || b.Space() != mem.Host) {
 		err = fmt.Errorf("asked for %d bytes of host memory, got %d of %v", n, b.Len(), b.Space())
 	}
-	for i, x := range mem.Bytes(b) {
-		if x != 0 {
-			return b, nil, fmt.Errorf("byte %d of new memory is %d", i, x)
-		}
+	if !zero(mem.Bytes(b)) {
+		return b, nil, errors.New("new memory is not zeroed")
 	}
 	return b, func() { m.Free(b) }, err
 }
+
+func zero(b []byte) bool { return len(b) == 0 || b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 // guarded is how many bytes around a message must stay as they are.
 const guarded = 64
@@ -81,10 +82,8 @@ func ownMemory(t nbc.Transport, mixed bool) error {
 			if err = errors.Join(err, equal(mem.Bytes(into), from, turn)); err != nil {
 				return fmt.Errorf("turn %d, %d bytes: %w", turn, n, err)
 			}
-			for j, x := range mem.Bytes(dst) {
-				if (j < guarded || j >= guarded+n) && x != 0 {
-					return fmt.Errorf("turn %d: byte %d beside a message of %d became %d", turn, j-guarded, n, x)
-				}
+			if all := mem.Bytes(dst); !zero(all[:guarded]) || !zero(all[guarded+n:]) {
+				return fmt.Errorf("turn %d: bytes beside a message of %d changed", turn, n)
 			}
 			freeSrc()
 			freeDst()
@@ -106,7 +105,7 @@ func traffic(t nbc.Transport) error {
 		free    func()
 	}
 	tag := func(k int) nbc.Tag { return nbc.Tag{Instance: 10, Message: uint32(k * 7 % 5)} }
-	length := func(k int) int { return []int{0, 100, 257, 5000, 300_000}[k*7%5] }
+	length := func(k int) int { return []int{0, 100, 257, 5000, 100_000}[k*7%5] }
 	var sends, recvs, held []pending
 	release := func() {
 		d.Release(held[0].tok)

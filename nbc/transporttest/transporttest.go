@@ -7,10 +7,11 @@
 package transporttest
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
@@ -186,17 +187,17 @@ func offHeap(b []byte) mem.Buffer {
 
 // content returns n bytes that no other (sender, message) has.
 func content(from, message, n int) []byte {
-	b := make([]byte, n)
-	x := uint32(from*7919+message*104729) + 1
-	for i := range b {
-		x = x*1664525 + 1013904223
-		b[i] = byte(x >> 24)
+	b := make([]byte, n+8)
+	x := uint64(from*7919+message*104729) + 1
+	for i := 0; i < n; i += 8 {
+		x = x*6364136223846793005 + 1442695040888963407
+		binary.LittleEndian.PutUint64(b[i:], x^x>>29)
 	}
-	return b
+	return b[:n:n]
 }
 
 func equal(got []byte, from, message int) error {
-	if want := content(from, message, len(got)); !slices.Equal(got, want) {
+	if want := content(from, message, len(got)); !bytes.Equal(got, want) {
 		return fmt.Errorf("message %d from rank %d arrived with other contents", message, from)
 	}
 	return nil
