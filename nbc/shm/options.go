@@ -16,8 +16,9 @@ type Options struct {
 	// a minute.
 	SetupWait time.Duration
 
-	// forbidVM is for tests: as if the system forbade process_vm_readv.
-	forbidVM bool
+	// For tests: as if the system forbade process_vm_readv, or to map another
+	// rank's memory.
+	forbidVM, forbidMap bool
 }
 
 // ErrClosed is what calls after Close return.

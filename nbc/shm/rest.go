@@ -4,7 +4,6 @@ package shm
 
 import (
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -14,39 +13,33 @@ import (
 
 // rest decides how the progress thread waits.
 type rest struct {
-	spins, vain int
-	woken       atomic.Bool
-	asleep      atomic.Bool
+	spins, yields, vain int
+	woken, asleep       atomic.Bool
 }
 
 // What a thread does after looking in vain.
 const (
 	spinsToSpare = 300                    // looks without a pause
-	yields       = 30                     // looks with the core offered to others
+	yieldsAlone  = 200                    // looks with the core offered to others: each rank has one
+	yieldsShared = 30                     // the same where ranks share cores
 	longestBusy  = 50 * time.Microsecond  // with operations of inner under way, or full rings
 	longestTold  = time.Millisecond       // after a failure
 	longestIdle  = 5 * time.Millisecond   // otherwise: whoever has something wakes
 	aliveEvery   = 100 * time.Millisecond // between looks after the peers' processes
 )
 
-func (r *rest) open(localSize int) {
-	if spare(localSize) {
+// open is told how many ranks the node has, on how many cores this one may run,
+// and on how many all of them together.
+func (r *rest) open(ranks, own, all int) {
+	r.yields = yieldsShared
+	if all >= ranks {
+		r.yields = yieldsAlone
+	}
+	if own >= 2*ranks { // each has a core for its progress thread besides one that computes
 		r.spins = spinsToSpare
 	}
 	// The kernel rounds a thread's sleeps up by 50 µs unless told otherwise.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
-}
-
-// spare reports whether each rank of this machine has a core for its progress
-// thread besides one that computes. A rank bound to its own cores (mpirun
-// binds) sees only those.
-func spare(localSize int) bool {
-	cores := runtime.NumCPU()
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(0, &set) == nil && set.Count() > 0 {
-		cores = set.Count()
-	}
-	return cores >= 2*localSize
 }
 
 func (r *rest) stir() { r.vain = 0 }
@@ -65,7 +58,7 @@ func (t *Transport) Park(d time.Duration) {
 	switch {
 	case t.rest.vain <= t.rest.spins:
 		return
-	case t.rest.vain <= t.rest.spins+yields:
+	case t.rest.vain <= t.rest.spins+t.rest.yields:
 		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		return
 	}

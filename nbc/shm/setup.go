@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -52,14 +53,37 @@ func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
 
 // hello is what a rank tells the others of its node first.
 type hello struct {
-	magic, nonce   uint64
-	pid, fd        uint64
-	heap, size     uint64 // of its area
-	address        uint64 // of its header, in its process
-	local, present uint64 // its place among the node's ranks; whether it has an area
+	magic, nonce uint64
+	pid, fd      uint64
+	heap, size   uint64 // of its area
+	address      uint64 // of its header, in its process
+	local        uint64 // its place among the node's ranks
+	cores        cores  // on which its thread may run
 }
 
-const helloBytes = 9 * 8
+const helloWords = 8 + len(cores{})
+
+// cores is a set of cores, a bit for each.
+type cores [16]uint64
+
+func allowed() (c cores) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) == nil {
+		for i := range 64 * len(c) {
+			if set.IsSet(i) {
+				c[i/64] |= 1 << (i % 64)
+			}
+		}
+	}
+	return c
+}
+
+func (c cores) count() (n int) {
+	for _, x := range c {
+		n += bits.OnesCount64(x)
+	}
+	return n
+}
 
 func (t *Transport) setUp() error {
 	if t.opts.SetupWait == 0 {
@@ -68,7 +92,6 @@ func (t *Transport) setUp() error {
 	// So that the node's other ranks may read this one's memory under Yama.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
 	t.area = layout(len(t.local), room(t.opts.Room, len(t.local)))
-	t.rest.open(len(t.local))
 	h, err := openHeap(t.area)
 	if err != nil {
 		return fmt.Errorf("%w (no shared memory between the ranks of this node: switch it off)", err)
@@ -111,28 +134,34 @@ func (t *Transport) acquaint() error {
 	mine := hello{
 		magic: magic, nonce: t.own.nonce, pid: uint64(os.Getpid()), fd: uint64(t.heap.fd),
 		heap: uint64(t.area.heap), size: uint64(t.area.size),
-		address: uint64(uintptr(t.heap.base())), local: uint64(me), present: 1,
+		address: uint64(uintptr(t.heap.base())), local: uint64(me), cores: allowed(),
 	}
 	hellos, err := t.gather(0, mine.bytes())
 	if err != nil {
 		return err
 	}
 	peers := make([]*peer, len(t.local))
-	bits := make([]byte, len(t.local)*helloBytes)
+	reached := make([]byte, len(t.local))
+	all := mine.cores
 	for i, r := range t.local {
 		if i == me {
 			continue
 		}
-		p := t.open(r, i, me, readHello(hellos[i]))
+		h := readHello(hellos[i])
+		for j, x := range h.cores {
+			all[j] |= x
+		}
+		p := t.open(r, i, me, h)
 		if peers[i] = p; p != nil {
-			bits[i] = 1
+			reached[i] = 1
 			if p.vm {
-				bits[i] |= 2
+				reached[i] |= 2
 			}
 		}
 	}
+	t.rest.open(len(t.local), mine.cores.count(), all.count())
 	// Both must reach the other, or neither tries.
-	answers, err := t.gather(1, bits)
+	answers, err := t.gather(1, reached)
 	if err != nil {
 		return err
 	}
@@ -153,21 +182,29 @@ func (t *Transport) acquaint() error {
 }
 
 func (h hello) bytes() []byte {
-	var b []byte
-	for _, x := range []uint64{h.magic, h.nonce, h.pid, h.fd, h.heap, h.size, h.address, h.local, h.present} {
+	b := make([]byte, 0, 8*helloWords)
+	for _, x := range []uint64{h.magic, h.nonce, h.pid, h.fd, h.heap, h.size, h.address, h.local} {
+		b = binary.LittleEndian.AppendUint64(b, x)
+	}
+	for _, x := range h.cores {
 		b = binary.LittleEndian.AppendUint64(b, x)
 	}
 	return b
 }
 
 func readHello(b []byte) hello {
-	x := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	return hello{x(0), x(1), x(2), x(3), x(4), x(5), x(6), x(7), x(8)}
+	var x [helloWords]uint64
+	for i := range x {
+		x[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	h := hello{magic: x[0], nonce: x[1], pid: x[2], fd: x[3], heap: x[4], size: x[5], address: x[6], local: x[7]}
+	copy(h.cores[:], x[8:])
+	return h
 }
 
 // open maps the area of a rank of this node; nil where that does not work.
 func (t *Transport) open(rank, local, me int, h hello) *peer {
-	if h.magic != magic || h.present != 1 || h.local != uint64(local) {
+	if t.opts.forbidMap || h.magic != magic || h.local != uint64(local) {
 		return nil
 	}
 	b, err := mapPeer(h)

@@ -3,14 +3,19 @@
 package shm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
+	"unsafe"
 
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/nbc/transporttest"
+	"pgregory.net/rapid"
 )
 
 // placed is a transport that says where its ranks are.
@@ -26,6 +31,9 @@ func (p placed) Nodes() []int { return p.nodes }
 // with equal nodes share memory.
 func world(t *testing.T, opts Options, nodes ...int) []nbc.Transport {
 	t.Helper()
+	if processes() > 1 {
+		t.Skip("for one process; under mpirun the tests over MPI run")
+	}
 	w := inproc.NewWorld(len(nodes), inproc.Options{})
 	opts.Room = 1 << 30
 	ts := make([]nbc.Transport, len(nodes))
@@ -44,6 +52,8 @@ func world(t *testing.T, opts Options, nodes ...int) []nbc.Transport {
 
 func (t *Transport) base() *Transport { return t }
 
+const within = 30 * time.Second
+
 // each runs one rank's part on all ranks together.
 func each(n int, run func(r int) error) error {
 	errs := make([]error, n)
@@ -56,36 +66,277 @@ func each(n int, run func(r int) error) error {
 }
 
 func TestConformance(t *testing.T) {
-	for _, nodes := range [][]int{{0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 0}} {
-		for _, opts := range []Options{{}, {forbidVM: true}} {
-			ts := world(t, opts, nodes...)
-			name := fmt.Sprintf("nodes %v", nodes)
-			if opts.forbidVM {
-				name += " no vm"
-			}
+	for _, w := range []struct {
+		name  string
+		opts  Options
+		nodes []int
+	}{
+		{"2 ranks", Options{}, []int{0, 0}},
+		{"5 ranks", Options{}, []int{0, 0, 0, 0, 0}},
+		{"2 nodes", Options{}, []int{0, 0, 1, 1}},
+		{"one alone", Options{}, []int{0, 1, 0}},
+		{"3 ranks, no process_vm_readv", Options{forbidVM: true}, []int{0, 0, 0}},
+		{"3 ranks, nothing shared", Options{forbidMap: true}, []int{0, 0, 0}},
+	} {
+		t.Run(w.name, func(t *testing.T) {
+			ts := world(t, w.opts, w.nodes...)
 			for _, c := range transporttest.Cases() {
-				t.Run(name+"/"+c.Name, func(t *testing.T) {
-					if err := each(len(ts), func(r int) error { return c.Run(ts[r]) }); err != nil {
-						t.Fatal(err)
-					}
-				})
+				t.Run(c.Name, func(t *testing.T) { all(t, ts, c.Run) })
 			}
 			for r, x := range ts {
-				if x, ok := x.(interface{ base() *Transport }); ok {
-					s := x.base()
-					if s.active != 0 || s.table.count != 0 || len(s.lent) != 0 || s.innerActive != 0 {
-						t.Errorf("%s: rank %d is left with %d operations, %d entries, %d lent, %d of inner", name, r, s.active, s.table.count, len(s.lent), s.innerActive)
-					}
+				if s := base(x); s != nil && (s.active != 0 || s.table.count != 0 || len(s.lent) != 0 || s.innerActive != 0) {
+					t.Errorf("rank %d is left with %d operations, %d entries, %d lent, %d of inner",
+						r, s.active, s.table.count, len(s.lent), s.innerActive)
 				}
 			}
-			t.Run(name+"/abort", func(t *testing.T) {
-				err := each(len(ts), func(r int) error {
-					return errors.Join(transporttest.Abort(ts[r]), ts[r].Close(), ts[r].Close())
+			t.Run("abort", func(t *testing.T) {
+				all(t, ts, func(x nbc.Transport) error {
+					return errors.Join(transporttest.Abort(x), x.Close(), x.Close())
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
 			})
+		})
+	}
+}
+
+// all runs one rank's part on all transports together.
+func all(t *testing.T, ts []nbc.Transport, run func(nbc.Transport) error) {
+	t.Helper()
+	if err := each(len(ts), func(r int) error { return run(ts[r]) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// base returns the Transport in t; nil where that is not over shared memory.
+func base(t nbc.Transport) *Transport {
+	if b, ok := t.(interface{ base() *Transport }); ok {
+		return b.base()
+	}
+	return nil
+}
+
+// drain waits for n operations that must succeed, and releases them.
+func drain(t nbc.Transport, n int) error { return drainInto(make([]nbc.Completion, 8), t, n) }
+
+func drainInto(done []nbc.Completion, t nbc.Transport, n int) error {
+	for until := time.Now().Add(within); n > 0; {
+		k, err := t.Poll(done)
+		if err != nil {
+			return err
+		}
+		for _, c := range done[:k] {
+			if c.Err != nil {
+				return c.Err
+			}
+			t.Release(c.Token)
+		}
+		if n -= k; k == 0 {
+			t.Park(time.Millisecond)
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%d operations never ended", n)
 		}
 	}
+	return nil
+}
+
+func TestBorrowedIsTheSendersMemory(t *testing.T) {
+	ts := world(t, Options{}, 0, 0)
+	all(t, ts, func(x nbc.Transport) error {
+		const n = 10_000
+		tag := nbc.Tag{Instance: 1}
+		if x.Rank() == 0 {
+			src, err := x.(nbc.Allocator).Alloc(n)
+			if err != nil {
+				return err
+			}
+			mem.Bytes(src)[n-1] = 7
+			if err := errors.Join(x.Send(1, 1, tag, src), drain(x, 1)); err != nil {
+				return err
+			}
+			if got := mem.Bytes(src)[0]; got != 9 {
+				return fmt.Errorf("byte 0 is %d, not the 9 that the borrower wrote", got)
+			}
+			x.(nbc.Allocator).Free(src)
+			return nil
+		}
+		if err := x.RecvBorrow(1, 0, tag, n); err != nil {
+			return err
+		}
+		var done [1]nbc.Completion
+		for done[0].Token == 0 {
+			if _, err := x.Poll(done[:]); err != nil {
+				return err
+			}
+			x.Park(time.Millisecond)
+		}
+		b := mem.Bytes(done[0].Data)
+		if b[n-1] != 7 {
+			return fmt.Errorf("the last byte is %d", b[n-1])
+		}
+		b[0] = 9 // no borrower should; it shows that there is no copy
+		x.Release(1)
+		return nil
+	})
+	all(t, ts, nbc.Transport.Close)
+}
+
+// TestTheLaterCopies: a receive that was there first is put into by the
+// sender, which therefore ends while the receiver does nothing.
+func TestTheLaterCopies(t *testing.T) {
+	ts := world(t, Options{}, 0, 0)
+	const n = 100_000
+	tag := nbc.Tag{Instance: 1}
+	dst, err := ts[1].(nbc.Allocator).Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := mem.Alloc(n)
+	mem.Bytes(src)[n-1] = 7
+	if err := errors.Join(ts[1].Recv(1, 0, tag, dst), ts[0].Send(1, 1, tag, src)); err != nil {
+		t.Fatal(err) // rank 0 has not looked into its ring: they cross
+	}
+	var done [4]nbc.Completion
+	for range 3 {
+		if k, err := ts[0].Poll(done[:]); k != 0 || err != nil {
+			t.Fatalf("the sender has ended (%d, %v) before the receiver got the message", k, err)
+		}
+	}
+	if err := errors.Join(drain(ts[1], 1), drain(ts[0], 1)); err != nil {
+		t.Fatal(err)
+	}
+	if mem.Bytes(dst)[n-1] != 7 {
+		t.Error("the receiver did not get the message")
+	}
+	mem.Bytes(src)[n-1] = 8
+	tag.Instance++
+	if err := ts[1].Recv(1, 0, tag, dst); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ts[0].Poll(done[:]); err != nil { // hears of the receive
+		t.Fatal(err)
+	}
+	if err := errors.Join(ts[0].Send(1, 1, tag, src), drain(ts[0], 1)); err != nil {
+		t.Fatal(err)
+	}
+	if mem.Bytes(dst)[n-1] != 8 {
+		t.Error("the sender did not put the message")
+	}
+	if err := drain(ts[1], 1); err != nil {
+		t.Fatal(err)
+	}
+	all(t, ts, nbc.Transport.Close)
+}
+
+func TestMessagesAllocateNothing(t *testing.T) {
+	ts := world(t, Options{}, 0, 0)
+	reg, err := ts[0].(nbc.Allocator).Alloc(100_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private := mem.Alloc(100_000)
+	var failed error
+	var tag nbc.Tag
+	done := make([]nbc.Completion, 8)
+	both := func() error { return errors.Join(drainInto(done, ts[1], 1), drainInto(done, ts[0], 1)) }
+	exchange := func() {
+		for _, src := range []mem.Buffer{reg, private, reg.Slice(0, 100)} {
+			tag.Instance++
+			failed = errors.Join(failed, ts[1].RecvBorrow(1, 0, tag, src.Len()), ts[0].Send(1, 1, tag, src), both())
+			tag.Message++
+			failed = errors.Join(failed, ts[1].Recv(1, 0, tag, private.Slice(0, src.Len())), ts[0].Send(1, 1, tag, src), both())
+		}
+	}
+	for range 10 {
+		exchange()
+	}
+	if n := testing.AllocsPerRun(200, exchange); n != 0 {
+		t.Errorf("%v allocations for six messages", n)
+	}
+	if failed != nil {
+		t.Error(failed)
+	}
+	all(t, ts, nbc.Transport.Close)
+}
+
+func TestAClosedTransportSaysSo(t *testing.T) {
+	ts := world(t, Options{}, 0, 0)
+	x := ts[0]
+	b, err := x.(nbc.Allocator).Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all(t, ts, nbc.Transport.Close)
+	mem.Bytes(b)[99] = 1 // what was not freed is still there
+	x.(nbc.Allocator).Free(b)
+	_, polled := x.Poll(nil)
+	_, allocated := x.(nbc.Allocator).Alloc(1)
+	for _, err := range []error{
+		polled, allocated, x.Send(1, 1, nbc.Tag{}, mem.Buffer{}), x.Recv(1, 1, nbc.Tag{}, mem.Buffer{}),
+		x.RecvBorrow(1, 1, nbc.Tag{}, 1), x.Abort(context.Background(), "late"),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("a closed transport answered %v", err)
+		}
+	}
+	x.Wake()
+	x.Park(time.Hour)
+}
+
+func TestDeviceMemoryIsRefused(t *testing.T) {
+	ts := world(t, Options{}, 0, 0)
+	var x [8]byte
+	device := mem.At(unsafe.Pointer(&x), len(x), mem.CUDA)
+	if ts[0].Send(1, 1, nbc.Tag{}, device) == nil || ts[0].Recv(1, 1, nbc.Tag{}, device) == nil {
+		t.Error("device memory was accepted")
+	}
+	all(t, ts, nbc.Transport.Close)
+}
+
+// TestHeap allocates and frees at random; a map of who has which byte is the
+// twin.
+func TestHeap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const room = 8 << 20
+		h, err := openHeap(layout(2, room))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var live []mem.Buffer
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			if len(live) > 0 && rapid.Bool().Draw(t, "free") {
+				i := rapid.IntRange(0, len(live)-1).Draw(t, "which")
+				h.release(live[i])
+				live = append(live[:i], live[i+1:]...)
+				continue
+			}
+			b, err := h.alloc(rapid.SampledFrom([]int{1, 4096, 5000, 300_000, 2 << 20}).Draw(t, "bytes"))
+			if err != nil {
+				continue // full
+			}
+			for _, x := range mem.Bytes(b) {
+				if x != 0 {
+					t.Fatal("new memory is not zeroed")
+				}
+			}
+			for _, o := range live {
+				if o.Overlaps(b) {
+					t.Fatal("a byte was given twice")
+				}
+			}
+			if off, ok := h.find(b); !ok || off+b.Len() > room || uintptr(b.Pointer())%mem.Alignment != 0 {
+				t.Fatalf("memory at %d, known %v", off, ok)
+			}
+			for i := range mem.Bytes(b) {
+				mem.Bytes(b)[i] = 0xff
+			}
+			live = append(live, b)
+		}
+		for _, b := range live {
+			h.release(b)
+		}
+		if len(h.free) != 1 || h.free[0] != (span{0, room}) {
+			t.Fatalf("with all given back there is %v", h.free)
+		}
+		h.close()
+	})
 }

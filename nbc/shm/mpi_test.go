@@ -1,0 +1,165 @@
+//go:build linux && (amd64 || arm64)
+
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/overmpi"
+	"github.com/scaffe/scaffe/nbc/transporttest"
+	"golang.org/x/sys/unix"
+)
+
+// Under mpirun (`make test-mpi`) these tests run on several ranks, every rank
+// all of them in one order, on one locked thread. Under `go test` the others
+// do, within one process.
+
+var (
+	mpiWorld *mpi.World
+	calls    = make(chan func())
+)
+
+func processes() int { return mpiWorld.Size() }
+
+func TestMain(m *testing.M) {
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		var err error
+		mpiWorld, err = mpi.Start()
+		failed <- err
+		for f := range calls {
+			f()
+		}
+	}()
+	if err := <-failed; err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	code := m.Run()
+	end := make(chan error)
+	calls <- func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		end <- mpiWorld.Finalize(ctx)
+	}
+	if err := <-end; err != nil {
+		fmt.Fprintf(os.Stderr, "rank %d: %v\n", mpiWorld.Rank(), err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// on runs f on MPI's thread.
+func on(t *testing.T, f func() error) {
+	t.Helper()
+	if processes() == 1 {
+		t.Skip("needs several ranks: run under mpirun by scripts/test-mpi")
+	}
+	done := make(chan error)
+	calls <- func() { done <- f() }
+	if err := <-done; err != nil {
+		t.Errorf("rank %d of %d: %v", mpiWorld.Rank(), mpiWorld.Size(), err)
+	}
+}
+
+// overMPI opens a transport over all ranks.
+func overMPI(opts Options) (nbc.Transport, error) {
+	return Over(func() (nbc.Transport, error) {
+		return overmpi.New(mpiWorld, overmpi.Options{CloseWait: within})
+	}, opts)()
+}
+
+// with runs f with a transport of its own.
+func with(opts Options, f func(nbc.Transport) error) func() error {
+	return func() error {
+		t, err := overMPI(opts)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(t), t.Close(), t.Close())
+	}
+}
+
+func TestConformanceOverMPI(t *testing.T) { conformance(t, Options{}) }
+
+func TestConformanceOverMPIWithoutProcessVM(t *testing.T) { conformance(t, Options{forbidVM: true}) }
+
+func conformance(t *testing.T, opts Options) {
+	var tr nbc.Transport
+	on(t, func() (err error) {
+		tr, err = overMPI(opts)
+		return err
+	})
+	for _, c := range transporttest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			on(t, func() error { return c.Run(tr) })
+		})
+	}
+	on(t, func() error { return tr.Close() })
+}
+
+func TestRanksOfANodeShareMemory(t *testing.T) {
+	on(t, with(Options{}, func(t nbc.Transport) error {
+		b := base(t)
+		if b == nil || len(b.peers) != len(b.local)-1 {
+			return fmt.Errorf("of the node's ranks %v some do not share memory: %v", b.local, b)
+		}
+		if _, ok := t.(nbc.Library); !ok {
+			return errors.New("the MPI library's own collectives are gone")
+		}
+		return nil
+	}))
+}
+
+func TestAbortOverMPI(t *testing.T) { on(t, with(Options{}, transporttest.Abort)) }
+
+// TestAPeerThatDiedHoldsNothingUp needs an mpirun that does not end the other
+// ranks itself; scripts/test-mpi starts it so.
+func TestAPeerThatDiedHoldsNothingUp(t *testing.T) {
+	dir := os.Getenv("SCAFFE_TEST_DEATH") // survivors say so there: mpirun may be gone
+	if dir == "" {
+		t.Skip("kills a rank: run by scripts/test-mpi")
+	}
+	on(t, func() error {
+		tr, err := overMPI(Options{})
+		if err != nil {
+			return err
+		}
+		if err := mpiWorld.Barrier(); err != nil {
+			return err
+		}
+		last := tr.Size() - 1
+		if tr.Rank() == last {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		}
+		b := mem.Alloc(1 << 20)
+		err = errors.Join(tr.Recv(1, last, nbc.Tag{}, b), tr.Send(2, last, nbc.Tag{}, b))
+		for until := time.Now().Add(within); err == nil; {
+			_, err = tr.Poll(nil)
+			tr.Park(time.Millisecond)
+			if time.Now().After(until) {
+				return errors.New("never noticed")
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		told := tr.Abort(ctx, "a peer is gone")
+		start := time.Now()
+		report := fmt.Sprintf("learned: %v\nAbort: %v\nClose: %v after %v\n", err, told, tr.Close(), time.Since(start))
+		if err := os.WriteFile(fmt.Sprintf("%s/rank%d", dir, tr.Rank()), []byte(report), 0o666); err != nil {
+			return err
+		}
+		os.Exit(0)
+		return nil
+	})
+}
