@@ -35,9 +35,9 @@
 //
 // # Identity
 //
-// A message is known by what it is, Tag{Comm, Instance, Message}, never by the
-// order of calls. Ranks may start requests in different orders. What they must
-// agree on is the numbering: package collectives counts the collectives that
+// A message is known by what it is, Tag{Comm, Instance, Message, Print}, never
+// by the order of calls. Ranks may start requests in different orders. What they
+// must agree on is the numbering: package collectives counts the collectives that
 // are created.
 //
 // # Windows
@@ -54,13 +54,48 @@
 //
 //   - an error of the transport or the device, with the op it came up in;
 //   - *DeadlineError: a request did not end in time. It lists the edges that
-//     block it on this rank: "rank 5 waits for chunk 7 of reduce#812 from rank 4";
+//     block it on this rank, "rank 5 waits for chunk 7 of reduce#812 from rank 4",
+//     and what other ranks say of it, "rank 4 has not entered reduce#812";
+//   - *MismatchError: another rank called a different collective under the same
+//     number;
 //   - *AbortError: another rank gave up (its Engine.Abort, or its own failure)
 //     and says why;
 //   - ErrClosed: the engine was closed.
 //
 // Waiting with a context that ends is not a failure: the request goes on,
 // and its buffers are still in use.
+//
+// # Diagnosis
+//
+// A request that has not moved for half a second (less where its deadline is
+// short) asks the ranks that it waits for, over the transport's notices
+// (Notifier), and again from time to time. Progress loops answer, so a rank whose
+// caller computes or has not come yet answers too. Once half of the deadline has
+// passed, questions follow the chain: to whom the asked rank waits for, in the
+// same collective, or in another where it has not come to this one. So each
+// rank's error leads to the culprit: a rank that has not entered the collective,
+// has left it, has failed, or does not answer (it is stopped, its network is gone,
+// or its thread is inside a blocking call of the MPI library's own). A request
+// that moves costs nothing of this: no message, no allocation, no look at a clock
+// that there was not.
+//
+// What is guaranteed where ranks call different collectives under one number, by
+// Binding.Call, type or op:
+//
+//   - Over a transport that compares all of Tag.Print (inproc, shm), messages of
+//     different calls do not meet. Nothing is added up or overwritten; the request
+//     stalls, asks, and ends on both ranks with a *MismatchError that prints both
+//     calls, about half a second later.
+//   - Over MPI the same holds for calls that differ in type or op alone. Other
+//     differences are missed by the tag one time in 64; then a message of another
+//     length than expected (ErrLength) makes its receiver ask, with the same end.
+//     Where the lengths are equal too, the mismatch is not noticed.
+//   - The MPI library's own collectives have no fingerprint. A mismatch among them
+//     is found where it stalls and the library's calls do not block, and else is
+//     the library's affair.
+//   - Ranks that exchange no message in either call do not notice each other.
+//   - Without a Notifier, messages do not meet either, and the end is a
+//     *DeadlineError.
 //
 // # Adding to it
 //

@@ -26,7 +26,9 @@ type Options struct {
 
 // Engine executes requests: one goroutine, locked to its OS thread, that
 // makes every call to the transport and the device (S-Caffe section 4.2, the
-// helper thread).
+// helper thread). A caller that does nothing but wait for the only request
+// there is (Request.Run) takes its place meanwhile, which saves waking two
+// threads.
 type Engine struct {
 	opts      Options
 	transport Transport
@@ -43,7 +45,13 @@ type Engine struct {
 	pending  atomic.Bool   // starts, calls or closing hold something new
 	finished chan struct{} // closed when the loop has ended
 
-	// What follows belongs to the loop.
+	// own is held by whoever turns the loop: the engine's goroutine or a caller.
+	own   sync.Mutex
+	mover Mover         // nil where the engine's goroutine alone may turn it
+	lent  bool          // a caller has moved the transport to its thread
+	stir  chan struct{} // ends the goroutine's sleep while nothing is under way
+
+	// What follows belongs to whoever holds own.
 	active []*Request // by slot; nil where free
 	inUse  int
 	taken  []*Request
@@ -53,7 +61,7 @@ type Engine struct {
 	notifier  Notifier // nil where the transport is none
 	noticeBuf [NoticeRoom]byte
 	history   history
-	inquiries uint64 // how many there have been
+	inquiries uint64         // how many there have been
 	telling   sync.WaitGroup // goroutines that tell the other ranks of a failure
 }
 
@@ -68,7 +76,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 	if opts.Deadline == 0 {
 		opts.Deadline = DefaultDeadline
 	}
-	e := &Engine{opts: opts, device: device, finished: make(chan struct{})}
+	e := &Engine{opts: opts, device: device, finished: make(chan struct{}), stir: make(chan struct{}, 1)}
 	opened := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -81,6 +89,9 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 		}
 		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
 		e.notifier, _ = t.(Notifier)
+		if m, ok := t.(Mover); ok && m.Move() {
+			e.mover = m
+		}
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
 		opened <- nil
 		e.loop()
@@ -190,6 +201,14 @@ func (e *Engine) Close() error {
 func (e *Engine) wake() {
 	e.pending.Store(true)
 	e.transport.Wake()
+	e.stirLoop()
+}
+
+func (e *Engine) stirLoop() {
+	select {
+	case e.stir <- struct{}{}:
+	default:
+	}
 }
 
 // submit hands a request to the loop.
@@ -214,24 +233,93 @@ func (e *Engine) submit(r *Request) error {
 
 // loop is the progress loop.
 func (e *Engine) loop() {
-	for turn := 0; ; turn++ {
-		if e.pending.Load() && !e.takeNew() {
-			break
+	for on := true; on; {
+		e.own.Lock()
+		if e.lent {
+			e.lent = !e.mover.Move()
 		}
-		moved := e.progress()
-		if !moved || turn%256 == 0 {
-			e.readNotices()
-			e.checkDeadlines()
+		on = e.turn(0)
+		idle := on && e.mover != nil && e.inUse == 0 && e.failed == nil
+		if !on {
+			e.end()
 		}
-		if !moved && !e.pending.Load() {
-			e.transport.Park(e.rest())
+		e.own.Unlock()
+		if idle && !e.pending.Load() {
+			e.sleep()
 		}
 	}
+}
+
+// idleLook is how often the engine looks for notices while nothing is under
+// way and nobody may have woken it.
+const idleLook = 5 * time.Millisecond
+
+// sleep rests without holding own, so that a caller may take over at once.
+func (e *Engine) sleep() {
+	t := time.NewTimer(idleLook)
+	defer t.Stop()
+	select {
+	case <-e.stir:
+	case <-t.C:
+	}
+}
+
+// turn looks after everything once, rests where nothing moved, and reports
+// whether there is a next turn.
+func (e *Engine) turn(n int) bool {
+	if e.pending.Load() && !e.takeNew() {
+		return false
+	}
+	moved := e.progress()
+	if !moved || n%256 == 0 {
+		e.readNotices()
+		e.checkDeadlines()
+	}
+	if !moved && !e.pending.Load() && (e.mover == nil || e.inUse > 0 || e.failed != nil) {
+		e.transport.Park(e.rest())
+	}
+	return true
+}
+
+// end gives everything back.
+func (e *Engine) end() {
 	e.fail(ErrClosed)
 	e.scratch.close()
 	_ = e.transport.Close()
 	_ = e.device.Close()
 	e.telling.Wait()
+}
+
+// drive executes r on the calling goroutine, if nothing else is under way, and
+// reports whether it has taken r on: r may go on after it where ctx ended.
+func (e *Engine) drive(ctx context.Context, r *Request) bool {
+	if e.mover == nil || !e.own.TryLock() {
+		return false
+	}
+	defer e.own.Unlock()
+	if e.inUse > 0 || e.failed != nil || e.pending.Load() {
+		return false
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if !e.mover.Move() {
+		return false
+	}
+	e.lent = true
+	e.admit(r)
+	for n := 1; r.active.Load(); n++ {
+		if !e.turn(n) {
+			e.pending.Store(true) // the engine is closing, which its goroutine does
+			break
+		}
+		if n%64 == 0 && ctx.Err() != nil {
+			break
+		}
+	}
+	if e.inUse > 0 || e.failed != nil || e.pending.Load() {
+		e.stirLoop()
+	}
+	return true
 }
 
 // takeNew takes what was submitted since the last call, and reports whether

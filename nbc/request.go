@@ -129,16 +129,38 @@ var libraryPlan = &Plan{schedule: &schedule.Schedule{Ops: make([]schedule.Op, 1)
 
 // Start begins an execution. The buffers belong to the request until it ends.
 func (r *Request) Start() error {
+	if ended, err := r.begin(); ended || err != nil {
+		return err
+	}
+	return r.engine.submit(r)
+}
+
+// begin makes r active, and reports whether it has ended already.
+func (r *Request) begin() (ended bool, err error) {
 	if !r.active.CompareAndSwap(false, true) {
-		return fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.bind.Name)
+		return false, fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.bind.Name)
 	}
 	<-r.done
 	r.err = nil
 	if len(r.plan.schedule.Ops) == 0 && r.engine.size == 1 {
 		r.end(nil)
-		return nil
+		return true, nil
 	}
-	return r.engine.submit(r)
+	return false, nil
+}
+
+// Run is Start and then Wait. Where nothing else is under way the calling
+// goroutine does the engine's work meanwhile, so that few bytes do not wait for
+// threads to wake.
+func (r *Request) Run(ctx context.Context) error {
+	ended, err := r.begin()
+	if err == nil && !ended && !r.engine.drive(ctx, r) {
+		err = r.engine.submit(r)
+	}
+	if err != nil {
+		return err
+	}
+	return r.Wait(ctx)
 }
 
 // Test reports whether the execution has ended, and how.

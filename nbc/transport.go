@@ -95,6 +95,15 @@ type Allocator interface {
 	Free(mem.Buffer)
 }
 
+// Mover is implemented by a Transport whose calls may come from another
+// thread than the one that opened it, one at a time: the calling thread, which
+// is locked, makes them from Move on, until another calls Move. The first
+// thread makes the last call, Close.
+type Mover interface {
+	// Move reports whether that is possible; if not, all stays as it is.
+	Move() bool
+}
+
 // Placed is implemented by a Transport that knows where its ranks are.
 type Placed interface {
 	// Nodes returns for every rank the index of its node.

@@ -80,6 +80,9 @@ func Specs() []collectives.Spec {
 	return specs
 }
 
+// Ops are the ops of a suite.
+var Ops = append(slices.Clone(mem.Ops), mem.Avg)
+
 // Counts are the counts of a suite: none, one, a prime, and one that no chunk
 // divides.
 var Counts = []int{0, 1, 13, 100}
@@ -90,7 +93,7 @@ func Every(size int) []Case {
 	var cases []Case
 	for _, k := range shapes(size, all(size)) {
 		for _, dt := range mem.Datatypes {
-			for _, op := range mem.Ops {
+			for _, op := range Ops {
 				if k.Verb == collectives.Bcast && op != mem.Sum {
 					continue
 				}
@@ -109,7 +112,7 @@ func Some(size int) []Case {
 	for i := range cases {
 		cases[i].Datatype = mem.Datatypes[i%len(mem.Datatypes)]
 		if cases[i].Verb != collectives.Bcast {
-			cases[i].Op = mem.Ops[(i/len(mem.Datatypes)+i)%len(mem.Ops)]
+			cases[i].Op = Ops[(i/len(mem.Datatypes)+i)%len(Ops)]
 		}
 	}
 	return cases
@@ -292,8 +295,9 @@ func World(n int, open func(rank int) func() (nbc.Transport, error), opts nbc.Op
 		errs[r] = err
 	}
 	var wg sync.WaitGroup
+	opened := errors.Join(errs...) == nil
 	for r, e := range engines {
-		if errors.Join(errs...) != nil {
+		if !opened {
 			break
 		}
 		wg.Go(func() { errs[r] = f(collectives.World(e, collectives.Options{}), e) })

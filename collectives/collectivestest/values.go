@@ -11,17 +11,17 @@ import (
 )
 
 // Contributions are small whole numbers, so that every result is exact in every
-// type whatever the order of additions: up to 16 ranks. They differ from rank
+// type whatever the order of additions, for up to Ranks ranks. They differ from rank
 // to rank and from index to index as far as the type has room.
 
-// most is the bound of a contribution to a sum, so that 16 of them are exact.
+// most is the bound of a contribution to a sum, so that Ranks of them are exact.
 var most = map[mem.Datatype]int64{
 	mem.Float32: 1 << 20, mem.Float64: 1 << 40, mem.Float16: 128, mem.BFloat16: 16,
 	mem.Int32: 1 << 27, mem.Int64: 1 << 50, mem.Uint8: 256, // which wraps around
 }
 
 // Ranks is how many ranks the contributions are exact for.
-const Ranks = 16
+const Ranks = 10
 
 // contribution returns rank's element i for a reduction.
 func contribution(dt mem.Datatype, op mem.Op, rank, i int) int64 {
@@ -33,6 +33,9 @@ func contribution(dt mem.Datatype, op mem.Op, rank, i int) int64 {
 		return 1 + int64(x&1)*int64((rank+i)%2)
 	}
 	room := most[dt]
+	if op == mem.Avg { // sums that the number of ranks divides
+		return int64(i)*7%16*max(1, room>>12) + 2*int64(rank)
+	}
 	if room > 1<<10 { // room enough to be unique
 		return (int64(i)*Ranks+int64(rank))%room + 1
 	}
@@ -46,7 +49,7 @@ func result(dt mem.Datatype, op mem.Op, size, i int) (int64, error) {
 	for r := 1; r < size; r++ {
 		x := contribution(dt, op, r, i)
 		switch op {
-		case mem.Sum:
+		case mem.Sum, mem.Avg:
 			acc += x
 		case mem.Prod:
 			acc *= x
@@ -57,6 +60,9 @@ func result(dt mem.Datatype, op mem.Op, size, i int) (int64, error) {
 		default:
 			return 0, fmt.Errorf("collectivestest has no reference for %v", op)
 		}
+	}
+	if op == mem.Avg {
+		acc /= int64(size)
 	}
 	return acc, nil
 }

@@ -1,0 +1,184 @@
+package nbc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+)
+
+// mute is a transport without notices.
+type mute struct{ nbc.Transport }
+
+// stuck starts n engines with the given deadline, runs f on each, and returns how
+// each ended. An engine is closed when all have.
+func stuck(t *testing.T, n int, deadline time.Duration, wrap func(nbc.Transport) nbc.Transport, f func(e *nbc.Engine) error) []error {
+	t.Helper()
+	w := inproc.NewWorld(n, inproc.Options{})
+	errs, engines := make([]error, n), make([]*nbc.Engine, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		open := func() (nbc.Transport, error) {
+			inner, err := w.Open(r)()
+			return wrap(inner), err
+		}
+		var err error
+		if engines[r], err = nbc.Start(open, host(t), nbc.Options{Deadline: deadline}); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() { errs[r] = f(engines[r]) })
+	}
+	wg.Wait()
+	for _, e := range engines {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	return errs
+}
+
+func asIs(t nbc.Transport) nbc.Transport { return t }
+
+// reduction runs a chain reduction with the binding's other fields as given.
+func reduction(t *testing.T, e *nbc.Engine, b nbc.Binding) error {
+	buf := mem.Of(make([]float32, 40))
+	b.In, b.Out = buf, buf
+	r, err := e.Prepare(chainReduce(t, e.Rank(), e.Size(), 40, 10), b)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return errors.Join(r.Start(), r.Wait(context.Background()))
+}
+
+// TestTheChainLeadsToTheCulprit: every rank of a chain waits for the next, and
+// the last one never comes. The error has it in its structure and in its text.
+func TestTheChainLeadsToTheCulprit(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const n, last = 5, 4
+	errs := stuck(t, n, 2*time.Second, asIs, func(e *nbc.Engine) error {
+		if e.Rank() == last {
+			for e.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			return e.Err()
+		}
+		return reduction(t, e, nbc.Binding{Name: "reduce#812", Instance: 812})
+	})
+	for r, err := range errs[:last] {
+		text := fmt.Sprint(err)
+		for _, want := range []string{
+			fmt.Sprintf("rank %d waits for chunk 0 of reduce#812 from rank %d", r, r+1),
+			"rank 4 has not entered reduce#812",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("rank %d says %q, without %q", r, text, want)
+			}
+		}
+		var deadline *nbc.DeadlineError
+		if !errors.As(err, &deadline) {
+			continue // another's was over first
+		}
+		found := deadline.Culprits()
+		if len(found) != 1 || found[0].Rank != last || found[0].Standing != nbc.NotEntered {
+			t.Errorf("rank %d found %+v", r, found)
+		}
+		if len(deadline.Edges) != 1 || deadline.Edges[0].Peer != r+1 || deadline.Edges[0].Instance != 812 {
+			t.Errorf("rank %d waits for %+v", r, deadline.Edges)
+		}
+	}
+}
+
+// TestWhereThePeerIsInstead: the peer waits in another collective, which is
+// said; and what that one waits for is found too.
+func TestWhereThePeerIsInstead(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	errs := stuck(t, 3, 2*time.Second, asIs, func(e *nbc.Engine) error {
+		switch e.Rank() {
+		case 0:
+			return reduction(t, e, nbc.Binding{Name: "reduce#2", Instance: 2})
+		case 1: // in the first still, whose last rank never comes
+			return reduction(t, e, nbc.Binding{Name: "reduce#1", Instance: 1})
+		}
+		for e.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		return e.Err()
+	})
+	for _, want := range []string{
+		"rank 1 has not entered reduce#2 (rank 1 waits for chunk 0 of reduce#1 from rank 2)",
+		"rank 2 has not entered reduce#1",
+	} {
+		if !strings.Contains(fmt.Sprint(errs[0]), want) {
+			t.Errorf("rank 0 says %q, without %q", errs[0], want)
+		}
+	}
+}
+
+// TestAnExecutionOfAPersistentRequest tells the second execution from the first.
+func TestAnExecutionOfAPersistentRequest(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	errs := stuck(t, 2, time.Second, asIs, func(e *nbc.Engine) error {
+		buf := mem.Of(make([]float32, 40))
+		r, err := e.Prepare(chainReduce(t, e.Rank(), 2, 40, 10), nbc.Binding{Name: "reduce#3", Instance: 3, In: buf, Out: buf})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if err := errors.Join(r.Start(), r.Wait(context.Background())); err != nil {
+			return err
+		}
+		if e.Rank() == 1 {
+			for e.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			return e.Err()
+		}
+		return errors.Join(r.Start(), r.Wait(context.Background()))
+	})
+	if want := "rank 1 has not entered reduce#3 (the last it started is reduce#3)"; !strings.Contains(fmt.Sprint(errs[0]), want) {
+		t.Errorf("rank 0 says %q, without %q", errs[0], want)
+	}
+}
+
+// TestWithoutNotices there is the blocking edge alone, and calls that differ
+// still do not mix.
+func TestWithoutNotices(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	errs := stuck(t, 2, 300*time.Millisecond, func(t nbc.Transport) nbc.Transport { return mute{t} }, func(e *nbc.Engine) error {
+		return reduction(t, e, nbc.Binding{Name: "reduce#1", Op: mem.Ops[e.Rank()]})
+	})
+	var deadline *nbc.DeadlineError
+	if err := errors.Join(errs...); !errors.As(err, &deadline) || len(deadline.Peers) > 0 {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestTypesAndOps: no two calls that differ in type or op alone match.
+func TestTypesAndOps(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	errs := stuck(t, 2, time.Minute, asIs, func(e *nbc.Engine) error {
+		b := nbc.Binding{Name: "reduce#1", Call: "reduce of 40 elements", Datatype: []mem.Datatype{mem.Float32, mem.Int32}[e.Rank()]}
+		return reduction(t, e, b)
+	})
+	for r, err := range errs {
+		for _, want := range []string{"rank 0 called reduce of 40 elements, f32 sum", "rank 1 called reduce of 40 elements, i32 sum"} {
+			if !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("rank %d says %q, without %q", r, err, want)
+			}
+		}
+	}
+	var mismatch *nbc.MismatchError
+	if err := errors.Join(errs...); !errors.As(err, &mismatch) {
+		t.Errorf("ended with %v", err)
+	}
+}
