@@ -38,9 +38,11 @@ func (r *rest) open(ranks, own, all int) {
 	if own >= 2*ranks { // each has a core for its progress thread besides one that computes
 		r.spins = spinsToSpare
 	}
-	// The kernel rounds a thread's sleeps up by 50 µs unless told otherwise.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+	quickSleeps()
 }
+
+// quickSleeps asks the kernel not to round this thread's sleeps up by 50 µs.
+func quickSleeps() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }
 
 func (r *rest) stir() { r.vain = 0 }
 
