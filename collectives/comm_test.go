@@ -226,6 +226,56 @@ func TestAvg(t *testing.T) {
 	}
 }
 
+// TestCallersTakeTurns: callers that wait drive the engine themselves where they
+// can; beside requests that are started and waited for later, and beside each
+// other, everything still ends.
+func TestCallersTakeTurns(t *testing.T) {
+	ctx := context.Background()
+	err := world(t, 3, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, e *nbc.Engine) error {
+		var comms []*collectives.Comm
+		for range 3 {
+			d, err := c.Dup(ctx)
+			if err != nil {
+				return err
+			}
+			comms = append(comms, d)
+		}
+		errs := make([]error, len(comms))
+		var wg sync.WaitGroup
+		for k, on := range comms {
+			wg.Go(func() {
+				buf := []int64{0}
+				r, err := on.AllreduceInit(mem.Of(buf), mem.Of(buf), mem.Int64, mem.Sum)
+				if err != nil {
+					errs[k] = err
+					return
+				}
+				defer r.Close()
+				for i := range 200 {
+					buf[0] = int64(i + c.Rank())
+					if k == 0 {
+						err = errors.Join(r.Start(), e.Do(func() error { return nil }), r.Wait(ctx))
+					} else {
+						err = r.Run(ctx)
+					}
+					if err == nil && buf[0] != int64(3*i+3) {
+						err = fmt.Errorf("round %d of %d: %d", i, k, buf[0])
+					}
+					if err != nil {
+						errs[k] = err
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestOrderOfStarts starts several requests in different orders on different
 // ranks.
 func TestOrderOfStarts(t *testing.T) {

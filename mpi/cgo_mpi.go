@@ -121,6 +121,8 @@ func onThread(op string) error {
 	return failure(C.SCAFFE_WRONG_THREAD, "%s", op)
 }
 
+func moveThread() bool { return C.scaffe_move_thread() != 0 }
+
 // Barrier blocks, busily, until every rank has called it. It is for set-up and
 // benchmarks; nothing bounds the wait.
 func (w *World) Barrier() error {

@@ -10,9 +10,11 @@
 //
 // # One thread
 //
-// MPI is asked for no more than MPI_THREAD_FUNNELED: the OS thread that called
-// Start makes every later call. A call from another thread does nothing and
-// returns an Error of class WRONG_THREAD. Kill alone may come from anywhere.
+// MPI is asked for no more than MPI_THREAD_SERIALIZED: one OS thread makes all
+// calls, first the one that called Start, then any that calls World.Move. A
+// call from another thread does nothing and returns an Error of class
+// WRONG_THREAD. Kill alone may come from anywhere, and the first thread calls
+// Finalize.
 //
 //	runtime.LockOSThread()
 //	world, err := mpi.Start()

@@ -30,6 +30,8 @@ func start() (*World, error) {
 
 func onThread(string) error { return nil }
 
+func moveThread() bool { return true }
+
 // Barrier blocks until every rank has called it: not at all.
 func (w *World) Barrier() error { return nil }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static pthread_t thread;
-static int running;
+static int running, level;
 
 #define STR_(x) #x
 #define STR(x) STR_(x)
@@ -71,8 +71,8 @@ static void restore_signals(void) {
 // libraries take it from the environment.
 void scaffe_before_init(void) {
   keep_signals();
-  setenv("OMPI_MPI_THREAD_LEVEL", "1", 0);
-  setenv("MPIR_CVAR_DEFAULT_THREAD_LEVEL", "MPI_THREAD_FUNNELED", 0);
+  setenv("OMPI_MPI_THREAD_LEVEL", "2", 0);
+  setenv("MPIR_CVAR_DEFAULT_THREAD_LEVEL", "MPI_THREAD_SERIALIZED", 0);
 }
 
 static int adopt(MPI_Comm comm, scaffe_comm **out) {
@@ -114,7 +114,6 @@ int scaffe_start(scaffe_world *w) {
   TRY(MPI_Get_version(&w->major, &w->minor));
   TRY(MPI_Comm_rank(comm, &w->rank));
   TRY(MPI_Comm_size(comm, &w->size));
-  int level;
   TRY(MPI_Query_thread(&level));
   w->level = level == MPI_THREAD_MULTIPLE     ? 3
              : level == MPI_THREAD_SERIALIZED ? 2
@@ -125,6 +124,13 @@ int scaffe_start(scaffe_world *w) {
   w->tag_ub = found ? *ub : 32767; // the least that the standard allows
   w->cuda = cuda_aware();
   return lowest_on_node(comm, w->rank, &w->lowest);
+}
+
+// The caller makes sure that no other thread calls meanwhile.
+int scaffe_move_thread(void) {
+  if (!running || level < MPI_THREAD_SERIALIZED) return 0;
+  thread = pthread_self();
+  return 1;
 }
 
 int scaffe_on_thread(void) { return running && pthread_equal(thread, pthread_self()); }

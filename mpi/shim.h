@@ -46,6 +46,7 @@ int scaffe_started(void);
 void scaffe_before_init(void);
 int scaffe_start(scaffe_world *w);
 int scaffe_on_thread(void);
+int scaffe_move_thread(void);
 int scaffe_abort(int code);
 void scaffe_error(int code, char *text, int cap, const char **name);
 

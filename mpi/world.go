@@ -110,6 +110,12 @@ func plural(n int, what string) string {
 // the standard says.
 func Start() (*World, error) { return start() }
 
+// Move makes the calling thread, which must be locked, the one that makes the
+// later calls, where the library lets calls come from one thread after another
+// (MPI_THREAD_SERIALIZED), and reports whether it does. The caller sees to it
+// that no two threads call at once.
+func (w *World) Move() bool { return moveThread() }
+
 // Rank returns this process's rank, 0 to Size-1.
 func (w *World) Rank() int { return w.rank }
 

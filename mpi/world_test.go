@@ -124,7 +124,7 @@ func TestWorldSaysWhatItIs(t *testing.T) {
 }
 
 func TestThreadLevelIsFunneled(t *testing.T) {
-	if want := map[bool]string{true: "single", false: "funneled"}[Built() == ""]; world.ThreadLevel() != want {
+	if want := map[bool]string{true: "single", false: "serialized"}[Built() == ""]; world.ThreadLevel() != want {
 		t.Errorf("thread level %s, want %s", world.ThreadLevel(), want)
 	}
 }

@@ -235,6 +235,9 @@ func (e *endpoint) Park(d time.Duration) {
 	}
 }
 
+// Move does nothing: it is all the same which thread calls.
+func (e *endpoint) Move() bool { return true }
+
 func (e *endpoint) Wake() {
 	select {
 	case e.wake <- struct{}{}:

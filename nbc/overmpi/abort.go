@@ -92,7 +92,7 @@ func (t *Transport) giveUp(ctx context.Context, reason string) error {
 	a.pending.Store(true)
 	a.mu.Unlock()
 	t.Wake()
-	if unix.Gettid() == t.thread {
+	if int64(unix.Gettid()) == t.thread.Load() {
 		return t.giveUpHere(ctx)
 	}
 	select {

@@ -29,7 +29,7 @@ type Transport struct {
 	data    *mpi.Comm
 	control *mpi.Comm // notices and the meeting at the end
 	reqs    *mpi.Requests
-	thread  int // the system's number of MPI's thread
+	thread  atomic.Int64 // the system's number of MPI's thread
 
 	bits    tagBits
 	guard   guard
@@ -107,8 +107,9 @@ func New(w *mpi.World, opts Options) (*Transport, error) {
 	}
 	t := &Transport{
 		opts: opts, world: w, bits: splitBits(w.TagUB()), guard: guard{},
-		lent: map[nbc.Token]mem.Buffer{}, thread: unix.Gettid(),
+		lent: map[nbc.Token]mem.Buffer{},
 	}
+	t.thread.Store(int64(unix.Gettid()))
 	var err error
 	if t.data, err = w.Comm().Dup(); err != nil {
 		return nil, err
@@ -349,6 +350,17 @@ func (t *Transport) judge(o *op, d mpi.Done) error {
 			nbc.ErrLength, o.way.peer, d.Bytes, t.Rank(), o.want, describe(o.tag))
 	}
 	return nil
+}
+
+// Move makes the calling thread the one that calls MPI.
+func (t *Transport) Move() bool {
+	if !t.world.Move() {
+		return false
+	}
+	if me := int64(unix.Gettid()); t.thread.Swap(me) != me {
+		quickSleeps()
+	}
+	return true
 }
 
 // Park lets the thread rest; see the package comment.

@@ -42,10 +42,12 @@ func (r *rest) open(localSize int) error {
 		r.spins = spinsToSpare
 	}
 	r.stir()
-	// The kernel rounds a thread's sleeps up by 50 µs unless told otherwise.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+	quickSleeps()
 	return nil
 }
+
+// quickSleeps asks the kernel not to round this thread's sleeps up by 50 µs.
+func quickSleeps() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }
 
 // spare reports whether each rank of this machine has a core for its progress
 // thread besides one that computes. A rank bound to its own cores (mpirun
