@@ -31,7 +31,7 @@ func (c *Comm) Agree(ctx context.Context, err error) error {
 	if err != nil {
 		first[0] = int32(c.Rank())
 	}
-	if e := c.Allreduce(ctx, mem.Of(first), mem.Of(first), mem.Int32, mem.Min); e != nil {
+	if e := c.Allreduce(ctx, mem.Of(first), mem.Of(first), mem.Int32, mem.Min, control); e != nil {
 		if err != nil {
 			return err
 		}
@@ -56,11 +56,11 @@ func (c *Comm) Agree(ctx context.Context, err error) error {
 // bcastBytes sends root's b, whose length only root knows, to all.
 func (c *Comm) bcastBytes(ctx context.Context, b []byte, root int) ([]byte, error) {
 	n := []int64{int64(len(b))}
-	if err := c.Bcast(ctx, mem.Of(n), mem.Int64, root); err != nil {
+	if err := c.Bcast(ctx, mem.Of(n), mem.Int64, root, control); err != nil {
 		return nil, err
 	}
 	if c.Rank() != root {
 		b = make([]byte, n[0])
 	}
-	return b, c.Bcast(ctx, mem.Of(b), mem.Uint8, root)
+	return b, c.Bcast(ctx, mem.Of(b), mem.Uint8, root, control)
 }

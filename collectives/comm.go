@@ -15,6 +15,17 @@ type Options struct {
 	// Spec, unless it has no levels, is how every collective is done that
 	// does not say so itself.
 	Spec Spec
+	// Table, unless empty, is the file of a tuning table, which decides where
+	// Spec does not. Configure reads it.
+	Table string
+	// Buffers is the kind of the buffers of calls that do not say so
+	// themselves.
+	Buffers BufferKind
+	// Measure asks Configure to measure the network for the cost model where
+	// no table says what it is like.
+	Measure bool
+	// Machine is what this machine is, to be compared with a table's.
+	Machine Machine
 }
 
 // Comm is a communicator: an ordered set of ranks that do collectives
@@ -31,8 +42,12 @@ type Comm struct {
 	nodes  []int // by rank
 	ids    *ids
 
+	layout   Layout
+	selector *Selector
+
 	mu       sync.Mutex
 	plans    map[planKey]*nbc.Plan
+	choices  map[Query]*Choice
 	instance uint32
 }
 
@@ -50,15 +65,23 @@ func World(e *nbc.Engine, opts Options) *Comm {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	return newComm(e, opts, 0, e.Rank(), ranks, &ids{})
+	selector := defaultSelector
+	if len(opts.Spec.Levels) > 0 {
+		selector = &Selector{Sources: []Source{{Name: flagAlgorithm, Spec: opts.Spec}}, Model: selector.Model, From: selector.From}
+	}
+	return newComm(e, opts, selector, 0, e.Rank(), ranks, &ids{})
 }
 
-func newComm(e *nbc.Engine, opts Options, id uint32, rank int, ranks []int, ids *ids) *Comm {
-	c := &Comm{engine: e, opts: opts, id: id, rank: rank, ranks: ranks, ids: ids, plans: map[planKey]*nbc.Plan{}}
+func newComm(e *nbc.Engine, opts Options, selector *Selector, id uint32, rank int, ranks []int, ids *ids) *Comm {
+	c := &Comm{
+		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks, ids: ids,
+		plans: map[planKey]*nbc.Plan{}, choices: map[Query]*Choice{},
+	}
 	nodes := e.Nodes()
 	for _, r := range ranks {
 		c.nodes = append(c.nodes, nodes[r])
 	}
+	c.layout = LayoutOf(c.nodes)
 	return c
 }
 
@@ -92,6 +115,9 @@ func With(s Spec) Option { return func(c *call) { c.spec = s } }
 // Within bounds the collective's time.
 func Within(d time.Duration) Option { return func(c *call) { c.deadline = d } }
 
+// Buffers says which kind of memory the call's buffers are in, on all ranks.
+func Buffers(kind BufferKind) Option { return func(c *call) { c.buffers = kind } }
+
 // call is a collective as asked for.
 type call struct {
 	verb      Verb
@@ -102,6 +128,7 @@ type call struct {
 	op        mem.Op
 	spec      Spec
 	deadline  time.Duration
+	buffers   BufferKind
 	needsSend bool
 	needsRecv bool
 	blocking  bool
@@ -142,25 +169,29 @@ func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opt
 // lengths of send must be equal on all ranks; recv counts at root only, is as
 // long, and may be the same buffer as send (in place).
 func (c *Comm) Reduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) error {
-	return waited(ctx)(c.Ireduce(send, recv, dt, op, root, append(opts[:len(opts):len(opts)], blocking)...))
+	return run(ctx)(c.ReduceInit(send, recv, dt, op, root, append(opts[:len(opts):len(opts)], blocking)...))
 }
 
 // Bcast copies root's buf to every other rank's buf, all equally long.
 func (c *Comm) Bcast(ctx context.Context, buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) error {
-	return waited(ctx)(c.Ibcast(buf, dt, root, append(opts[:len(opts):len(opts)], blocking)...))
+	return run(ctx)(c.BcastInit(buf, dt, root, append(opts[:len(opts):len(opts)], blocking)...))
 }
 
 // Allreduce combines every rank's send into every rank's recv, which may be
 // the same buffer (in place).
 func (c *Comm) Allreduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) error {
-	return waited(ctx)(c.Iallreduce(send, recv, dt, op, append(opts[:len(opts):len(opts)], blocking)...))
+	return run(ctx)(c.AllreduceInit(send, recv, dt, op, append(opts[:len(opts):len(opts)], blocking)...))
 }
 
 // Barrier returns when every rank has called it.
 func (c *Comm) Barrier(ctx context.Context) error {
 	one := mem.Of(make([]uint8, 1))
-	return c.Allreduce(ctx, one, one, mem.Uint8, mem.Max)
+	return c.Allreduce(ctx, one, one, mem.Uint8, mem.Max, control)
 }
+
+// control is how the package's own collectives are done, such as those of
+// Agree: whatever was tuned or asked for, and within deadlines.
+func control(k *call) { k.spec = Spec{[]Level{{Algorithm: "binomial"}}} }
 
 // blocking marks a call whose caller waits at once.
 func blocking(k *call) { k.blocking = true }
@@ -176,19 +207,20 @@ func started(r *nbc.Request, err error) (*nbc.Request, error) {
 	return r, nil
 }
 
-func waited(ctx context.Context) func(*nbc.Request, error) error {
+func run(ctx context.Context) func(*nbc.Request, error) error {
 	return func(r *nbc.Request, err error) error {
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		return r.Wait(ctx)
+		return r.Run(ctx)
 	}
 }
 
 // init checks a call, finds its plan and binds it. Every call takes an
 // instance number, failed ones too, so that the ranks keep counting alike.
 func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
+	k.buffers = c.opts.Buffers
 	for _, o := range opts {
 		o(&k)
 	}
@@ -201,9 +233,15 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	spec, _ := c.Select(k.verb, k.dt.Bytes(count), k.spec)
+	choice, err := c.Select(Query{
+		Verb: k.verb, Bytes: k.dt.Bytes(count), Type: k.dt, Buffers: k.buffers,
+		Blocking: k.blocking, Library: c.HasLibrary() && k.deadline == 0,
+	}, k.spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	bind := nbc.Binding{
-		Name: name, Call: k.describe(count, spec), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Name: name, Call: k.describe(count, choice.text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
 		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
 	}
 	if k.op == mem.Avg {
@@ -212,27 +250,51 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 			bind.Divide = c.Size()
 		}
 	}
-	if spec.IsLibrary() {
+	if choice.Spec.IsLibrary() {
 		return c.library(bind, k, count)
 	}
 	plan, err := c.plan(Call{
 		Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root,
 		Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
-	}, spec)
+	}, choice.Spec, choice.text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return c.engine.Prepare(plan, bind)
 }
 
+// Select returns what serves a call, and why. asked is what the call itself
+// asks for; it has no levels where it leaves the choice. What all asked for
+// before is kept.
+func (c *Comm) Select(q Query, asked Spec) (*Choice, error) {
+	if len(asked.Levels) > 0 {
+		choice, err := c.selector.Select(c.layout, q, asked)
+		return &choice, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept := c.choices[q]; kept != nil {
+		return kept, nil
+	}
+	choice, err := c.selector.Select(c.layout, q, asked)
+	if err == nil {
+		c.choices[q] = &choice
+	}
+	return &choice, err
+}
+
+// Selector returns what selects for this communicator.
+func (c *Comm) Selector() *Selector { return c.selector }
+
+// Layout returns how many ranks the communicator has on how many nodes.
+func (c *Comm) Layout() Layout { return c.layout }
+
+// HasLibrary reports whether the MPI library's own collectives (spec mpi) may
+// serve this communicator: that of the world, under mpirun.
+func (c *Comm) HasLibrary() bool { return c.id == 0 && c.engine.HasLibrary() }
+
 // library prepares a call of the MPI library's own collective.
 func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
-	switch {
-	case c.id != 0:
-		return nil, fmt.Errorf("%s: spec %s serves the world's communicator alone: use another spec on this one", b.Name, Library)
-	case !c.engine.HasLibrary():
-		return nil, fmt.Errorf("%s: spec %s needs a program started by mpirun: there is no MPI library here", b.Name, Library)
-	}
 	return c.engine.PrepareLibrary(nbc.LibraryCall{
 		Collective: map[Verb]nbc.LibraryCollective{Reduce: nbc.LibraryReduce, Bcast: nbc.LibraryBcast, Allreduce: nbc.LibraryAllreduce}[k.verb],
 		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
@@ -241,8 +303,12 @@ func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
 }
 
 // describe returns the call in words, equal on all ranks that call alike.
-func (k *call) describe(count int, s Spec) string {
-	return fmt.Sprintf("%v of %d elements, root %d, spec %v", k.verb, count, k.root, s)
+func (k *call) describe(count int, spec string) string {
+	verb := k.verb.String()
+	if k.op == mem.Avg {
+		verb = "averaging " + verb // its op is Sum to the engine
+	}
+	return fmt.Sprintf("%s of %d elements, root %d, spec %v", verb, count, k.root, spec)
 }
 
 // count returns the number of elements of a call whose buffers fit it.
@@ -271,8 +337,8 @@ func (k *call) count(size int) (int, error) {
 }
 
 // plan returns the compiled schedule of a call, built at its first use.
-func (c *Comm) plan(k Call, s Spec) (*nbc.Plan, error) {
-	key := planKey{k.Verb, k.Root, k.Count, k.ElemSize, s.String()}
+func (c *Comm) plan(k Call, s Spec, text string) (*nbc.Plan, error) {
+	key := planKey{k.Verb, k.Root, k.Count, k.ElemSize, text}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.plans[key]; p != nil {

@@ -132,6 +132,9 @@ func (e *estimate) level(v Verb, p place, i int, last bool) {
 	if p.algorithm == "ring" {
 		rest = 1 // it counts its own
 	}
+	if p.near > 1 {
+		e.fill += e.m.Intra.Latency // the last sender learns that it was read
+	}
 	e.worst = max(e.worst, e.leader.plus(leaf.scale(rest)).most())
 	if p.members > 2 {
 		e.worst = max(e.worst, e.leader.plus(inner.scale(rest)).most())
@@ -190,14 +193,17 @@ func (e *estimate) ports(p place, tx, rx float64) (float64, float64) {
 func (e *estimate) reduce(p place, i int) (fill float64, root, inner, leaf load) {
 	s, n, o, c := e.bytes, p.chunks, e.m.Op, p.chunk
 	first, mid := 3.0, 2.0
-	if i > 0 {
-		first = 2 // the leader's sum so far is what it adds to
+	if i > 0 { // the root adds to its sum so far; others' sums are too big for the cache
+		first, mid = 1, 3
+		if s+times(4, c) <= e.m.Cache {
+			mid = 1
+		}
 	}
 	memory := func(passes float64) float64 { return times(times(passes, s), p.groups) / e.m.Memory.Bandwidth }
 	leaf.thread = times(n, o)
 	switch p.algorithm {
 	case "chain":
-		fill = e.steps(p.members-p.nodes, p.nodes-1, c, e.combine(c, mid, false), e.combine(c, mid, false))
+		fill = e.steps(p.members-p.nodes, p.nodes-1, c, e.combine(c, mid, false), e.combine(c, mid, false)) + e.combine(c, max(0, first-mid), false)
 		root.thread = times(n, 2*o) + e.combine(s, first, false)
 		inner.thread = times(n, 3*o) + e.combine(s, mid, false)
 		sum := leaf.thread + root.thread + times(p.near-2, inner.thread)
@@ -211,9 +217,9 @@ func (e *estimate) reduce(p place, i int) (fill float64, root, inner, leaf load)
 	case "binomial":
 		rounds, far := log2(p.members), log2(p.nodes)
 		work := e.combine(c, mid, true)
-		fill = e.tree(p, work, e.combine(c, mid, false))
-		root.thread = times(n, 2*times(o, rounds)) + times(rounds, e.combine(s, mid, true))
-		inner.thread = root.thread - times(n, o) - e.combine(s, mid, true)
+		fill = e.tree(p, work, e.combine(c, mid, false)) + e.combine(c, max(0, first-mid), false)
+		root.thread = times(n, 2*times(o, rounds)) + times(rounds-1, e.combine(s, 1, true)) + e.combine(s, first, true)
+		inner.thread = times(n, 2*times(o, rounds)) + times(rounds-2, e.combine(s, 1, true)) + e.combine(s, mid, true)
 		sum := times(p.near, times(n, 3*o)+e.combine(s, mid, true))
 		cores, mem := e.nodeWork(p, sum), memory(times(mid, p.near))
 		root.cores, inner.cores, leaf.cores = cores, cores, cores
@@ -284,10 +290,11 @@ func (e *estimate) direct(p place, memory func(float64) float64) (fill float64, 
 	}
 	gather := times(n, times(others, 2*o)) + times(times(2, s), others)/p.members/e.m.Core.Bandwidth
 	leaf.thread = each(s, n) + times(n, o)
-	root.thread = each(s, n) + gather
+	root.thread = each(s, n) + e.combine(s/p.members, 1, false) + gather // its sums go to Out
 	cores := e.nodeWork(p, times(p.near, each(s, n))+gather)
 	mem := memory(passes + 2)
 	root.cores, leaf.cores, root.memory, leaf.memory = cores, cores, mem, mem
+	root.wait = max(cores, mem) + gather/2 // while the root gathers it does not sum
 	fill = max(cores, mem) / n
 	fill = max(fill, each(c, 1)+gather/n) + 2*e.m.Intra.Latency
 	if p.nodes > 1 { // over a network: every part to everyone
@@ -301,7 +308,7 @@ func (e *estimate) direct(p place, memory func(float64) float64) (fill float64, 
 
 // directPasses is how often a part goes through memory until it is summed.
 func (e *estimate) directPasses(p place) float64 {
-	passes := p.members + 1
+	passes := p.members
 	if p.chunk/p.members > e.m.Cache {
 		passes += times(2, p.members-2)
 	}
@@ -378,26 +385,35 @@ func (e *estimate) bcast(p place) (fill float64, root, inner, leaf load) {
 // ring is 2(P-1) steps, each of a P-th of the buffer in chunks; a step takes as
 // long as its bytes, or as one chunk's way to the next rank, which it waits for.
 func (e *estimate) ring(p place) (fill float64, root, inner, leaf load) {
-	segment := e.bytes / p.members
-	c := min(p.chunk, segment)
-	per := float64(int(segment+c-1) / int(max(c, 1))) // chunks a segment
-	if per < 1 {
-		per = 1
-	}
+	part := max(1, (int(e.bytes)+int(p.members)-1)/int(p.members))
+	chunk := min(int(p.chunk), part)
+	per := float64((part + chunk - 1) / chunk) // chunks a segment
+	segment, c := float64(part), float64(chunk)
 	steps := times(2, p.members-1)
-	work := e.combine(c, 3, false)
-	near := e.m.Intra.Latency + 2*e.m.Op + work
-	hop := near
-	rate := max(times(p.busy, 3*e.m.Op+work), work)
-	if p.nodes > 1 {
-		far := e.m.Inter.Latency + 2*e.m.Op + work + e.wire(c)
-		hop = (times(far, p.nodes) + times(near, p.members-p.nodes)) / p.members
-		rate = max(rate, e.wire(c))
+	hop, rate := 0.0, 0.0 // of both halves together
+	for _, work := range []float64{e.combine(c, 3, false), e.gathered(p, c)} {
+		near := e.m.Intra.Latency + 2*e.m.Op + work
+		thread := times(p.busy, 3*e.m.Op+work)
+		switch {
+		case p.nodes > 1 && p.members == 2: // the halves overlap
+			rate = max(rate, 2*e.wire(c), thread)
+		case p.nodes > 1:
+			rate += max(thread, e.wire(c))
+		default:
+			rate += thread
+		}
+		if p.nodes > 1 {
+			far := e.m.Inter.Latency + 2*e.m.Op + work + e.wire(c)
+			hop += (times(far, p.nodes) + times(near, p.members-p.nodes)) / p.members
+		} else {
+			hop += near
+		}
 	}
+	hop, rate = hop/2, rate/2
 	root.wait = max(times(times(steps, per)-1, rate), times(steps-1, hop))
 	moved := times(steps, segment)
 	root.tx, root.rx = e.ports(p, moved/e.bytes, moved/e.bytes)
-	root.thread = times(times(steps, per), 3*e.m.Op) + e.combine(moved/2, 5, false)
+	root.thread = times(times(steps, per), 3*e.m.Op) + e.combine(moved/2, 3, false) + e.gathered(p, moved/2)
 	root.cores = e.nodeWork(p, times(p.near, root.thread))
 	if p.near > 1 {
 		root.memory = times(times(moved/2, 5), p.near) / e.m.Memory.Bandwidth
@@ -405,11 +421,20 @@ func (e *estimate) ring(p place) (fill float64, root, inner, leaf load) {
 	return hop, root, root, root
 }
 
+// gathered is what taking b bytes costs a ring's rank: nothing where the network
+// brings them.
+func (e *estimate) gathered(p place, b float64) float64 {
+	if p.near > 1 {
+		return e.take(b)
+	}
+	return 0
+}
+
 // library is the MPI library's collective of few bytes: a tree, or for
 // allreduce recursive doubling, of whole messages.
 func (e *estimate) library(Verb) float64 {
-	far := log2(float64(e.l.Nodes))
-	near := log2(float64(e.l.Ranks)) - far
+	far := depth(float64(e.l.Nodes))
+	near := depth(float64(e.l.Ranks)) - far
 	copies := 2 * e.bytes / e.m.Core.Bandwidth
 	return times(near, e.m.Intra.Latency+2*e.m.Library.Op+2*copies) +
 		times(far, e.m.Inter.Latency+2*e.m.Library.Op+copies+e.wire(e.bytes))
@@ -420,3 +445,24 @@ func depth(n float64) float64 { return float64(bits.Len(uint(n)) - 1) }
 
 // log2 returns the number of rounds of a tree of n.
 func log2(n float64) float64 { return float64(bits.Len(uint(n) - 1)) }
+
+// Limit returns in seconds what no algorithm can beat under the model: the
+// bytes that must pass a node's port, or memory, over their bandwidth.
+func Limit(v Verb, bytes int, l Layout, m sim.Model) float64 {
+	b, ranks, nodes := float64(bytes), float64(l.PPN), float64(l.Nodes)
+	// Passes through a node's memory: every contribution is read, every result
+	// written; a broadcast reads what it writes.
+	passes := map[Verb]float64{Reduce: ranks + 1, Bcast: 2 * (ranks - 1), Allreduce: 2 * ranks}[v]
+	limit := 0.0
+	if l.PPN > 1 {
+		limit = times(b, passes) / m.Memory.Bandwidth
+	}
+	if l.Nodes > 1 {
+		wire := b / m.Inter.Bandwidth
+		if v == Allreduce {
+			wire = times(2*wire, (nodes-1)/nodes)
+		}
+		limit = max(limit, wire)
+	}
+	return limit
+}

@@ -1,35 +1,149 @@
 package collectives
 
-import "fmt"
+import (
+	"fmt"
+	"time"
 
-// Sizes of the built-in rule. S-Caffe section 5 found chains of eight best,
-// and the chunked chain ahead of the binomial tree for large buffers.
-const (
-	smallBytes = 32 << 10
-	chainSize  = 8
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/sim"
 )
 
-// Select returns the spec that serves a call of the given number of bytes,
-// and in words what decided it. What the call asks for (a spec with levels)
-// comes before the communicator's own, that before the built-in rule.
-func (c *Comm) Select(v Verb, bytes int, asked Spec) (s Spec, why string) {
-	switch {
-	case len(asked.Levels) > 0:
-		return asked, "the call asks for it"
-	case len(c.opts.Spec.Levels) > 0:
-		return c.opts.Spec, "the communicator's option"
-	}
-	return builtin(c.Size(), bytes)
+// LibraryBytes is up to how many bytes the built-in rule may give a blocking
+// call to the MPI library. Beyond, the library's algorithm is unknown to the
+// model, and measuring decides (scaffe tune).
+const LibraryBytes = 16 << 10
+
+// Query is what a selection depends on, beside the layout of the ranks. It is
+// equal on all ranks of a call.
+type Query struct {
+	Verb    Verb
+	Bytes   int
+	Type    mem.Datatype
+	Buffers BufferKind
+	// Blocking says that the caller waits at once: Reduce rather than Ireduce.
+	Blocking bool
+	// Library says that there is an MPI library that may serve the call: the
+	// communicator is the world's, and the call has no deadline of its own,
+	// which the library could not keep.
+	Library bool
 }
 
-// builtin is the rule for where nothing was asked for and nothing was tuned.
-func builtin(size, bytes int) (Spec, string) {
-	switch {
-	case bytes <= smallBytes:
-		return Spec{[]Level{{Algorithm: "binomial"}}}, fmt.Sprintf("built-in rule: up to %s the fewest steps win", FormatBytes(smallBytes))
-	case size <= chainSize:
-		return Spec{[]Level{{Algorithm: "chain"}}}, fmt.Sprintf("built-in rule: one chunked chain for up to %d ranks", chainSize)
+// libraryServes reports whether a rule or a model may give the call to the
+// library. It takes blocking calls alone, of types that MPI has.
+func (q Query) libraryServes() bool {
+	return q.Library && q.Blocking && q.Type != mem.Float16 && q.Type != mem.BFloat16
+}
+
+// Choice is the spec that serves a call, and how it was found.
+type Choice struct {
+	Spec Spec
+	// Source says in a word what decided: "call", "--algorithm",
+	// "SCAFFE_ALGORITHM", FILE:LINE, or "model".
+	Source string
+	// Why says it in a sentence.
+	Why string
+	// Predicted is how long the model thinks that it takes. RunnerUp is the
+	// model's best candidate of other algorithms; it has no levels where there is none.
+	Predicted         time.Duration
+	RunnerUp          Spec
+	RunnerUpPredicted time.Duration
+
+	text string // of Spec
+}
+
+// Source is something that may decide: a spec for all calls, or a table.
+type Source struct {
+	Name  string // --algorithm, SCAFFE_ALGORITHM; of a table, the file
+	Spec  Spec   // no levels where it is a table
+	Table *Table
+}
+
+// Selector selects. It is immutable, and ranks whose Selectors are equal select
+// alike.
+type Selector struct {
+	// Sources are asked in this order; the model decides where none does.
+	Sources []Source
+	// Model is the cost model, From where it comes from, in words.
+	Model sim.Model
+	From  string
+}
+
+// defaultSelector serves where nothing was configured.
+var defaultSelector = &Selector{Model: sim.Default(), From: "default parameters"}
+
+// serves reports whether a spec can do a verb.
+func (s Spec) serves(v Verb) error {
+	if s.IsLibrary() || v == Allreduce {
+		return nil
 	}
-	return Spec{[]Level{{Algorithm: "chain", Size: chainSize}, {Algorithm: "binomial"}}},
-		fmt.Sprintf("built-in rule: chains of %d below a binomial tree for more ranks", chainSize)
+	if last := s.Levels[len(s.Levels)-1].Algorithm; algorithms[last].reduce == nil {
+		return fmt.Errorf("spec %v is for allreduce alone, since %s is: use another one for %v", s, last, v)
+	}
+	return nil
+}
+
+// satisfies reports why a spec that somebody asked for cannot serve a call.
+func (s Spec) satisfies(q Query) error {
+	if s.IsLibrary() && !q.Library {
+		return fmt.Errorf("spec %s: the MPI library's own needs a program started by mpirun, the communicator of all ranks, and a call without a deadline of its own", s)
+	}
+	return s.serves(q.Verb)
+}
+
+// Select returns what serves a call. asked is what the call itself asks for; it
+// has no levels where it leaves the choice. What somebody asked for and cannot
+// be had is an error, never passed over.
+func (s *Selector) Select(l Layout, q Query, asked Spec) (Choice, error) {
+	if len(asked.Levels) > 0 {
+		return s.asked("call", "the call asks for it", asked, q)
+	}
+	for _, src := range s.Sources {
+		if src.Table == nil {
+			return s.asked(src.Name, src.Name+" asks for it", src.Spec, q)
+		}
+		if r := src.Table.Find(l, q); r != nil {
+			at := fmt.Sprintf("%s:%d", src.Table.Name, r.Line)
+			return Choice{Spec: r.Spec, Source: at, Why: fmt.Sprintf("%s: %v", at, r), text: r.Spec.String()}, nil
+		}
+	}
+	best := s.Candidates(l, q)[0]
+	return Choice{
+		Spec: best.Spec, Source: "model", text: best.Spec.String(),
+		Why: fmt.Sprintf("the built-in cost model (%s) finds it the fastest for %v", s.From, l),
+	}, nil
+}
+
+func (s *Selector) asked(source, why string, spec Spec, q Query) (Choice, error) {
+	if err := spec.satisfies(q); err != nil {
+		return Choice{}, fmt.Errorf("%s: %w", source, err)
+	}
+	return Choice{Spec: spec, Source: source, Why: why, text: spec.String()}, nil
+}
+
+// Explain is Select with the predictions filled in.
+func (s *Selector) Explain(l Layout, q Query, asked Spec) (Choice, error) {
+	c, err := s.Select(l, q, asked)
+	if err != nil {
+		return c, err
+	}
+	c.Predicted = seconds(Predict(q.Verb, q.Bytes, c.Spec, l, s.Model, q.Buffers == Heap))
+	for _, o := range s.Candidates(l, q) {
+		if !sameShape(o.Spec, c.Spec) {
+			c.RunnerUp, c.RunnerUpPredicted = o.Spec, seconds(o.Seconds)
+			break
+		}
+	}
+	return c, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Find returns the first rule for a call, nil where there is none.
+func (t *Table) Find(l Layout, q Query) *Rule {
+	for i := range t.Rules {
+		if t.Rules[i].matches(l, q) {
+			return &t.Rules[i]
+		}
+	}
+	return nil
 }

@@ -31,7 +31,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	table[c.rank] = c.ids.last
 	c.ids.mu.Unlock()
 	table[n+c.rank], table[2*n+c.rank] = int64(color), int64(key)
-	if err := c.Allreduce(ctx, mem.Of(table), mem.Of(table), mem.Int64, mem.Sum); err != nil {
+	if err := c.Allreduce(ctx, mem.Of(table), mem.Of(table), mem.Int64, mem.Sum, control); err != nil {
 		return nil, err
 	}
 	id := slices.Max(table[:n]) + 1
@@ -61,5 +61,5 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	for i, r := range members {
 		ranks[i] = c.ranks[r]
 	}
-	return newComm(c.engine, c.opts, uint32(id), slices.Index(members, c.rank), ranks, c.ids), nil
+	return newComm(c.engine, c.opts, c.selector, uint32(id), slices.Index(members, c.rank), ranks, c.ids), nil
 }

@@ -130,8 +130,12 @@ func overMPI() (nbc.Transport, error) {
 
 // one runs f on one rank and sees to it that the others learn how it ended.
 func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, *collectives.Comm) error) error {
+	o.Collectives.Machine = Machine(o.Local)
 	comm := collectives.World(e, o.Collectives)
 	stop, err := watch(ctx, e, comm)
+	if err == nil {
+		err = configure(ctx, comm, o.Log)
+	}
 	if err == nil {
 		err = f(ctx, comm)
 	}
@@ -164,6 +168,17 @@ func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, 
 		return ErrReported
 	}
 	return spoken(0, comm.Size(), me, err)
+}
+
+// configure makes the ranks select alike, and says what people should know.
+func configure(ctx context.Context, comm *collectives.Comm, log io.Writer) error {
+	warnings, err := comm.Configure(ctx)
+	if comm.Rank() == 0 {
+		for _, w := range warnings {
+			fmt.Fprintf(log, "scaffe: warning: %s\n", w)
+		}
+	}
+	return err
 }
 
 // spoken returns err as rank `of` says it where this rank, me, speaks.

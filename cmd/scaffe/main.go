@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,11 +25,11 @@ func main() {
 		Usage: "data-parallel training of Caffe nets over MPI, and the collectives below it",
 		Description: "Logs and progress go to stderr, results to stdout. Started by mpirun, a process is one rank;\n" +
 			"started alone, it is a world of one, or of --local N in one process.",
-		Commands:        []*cli.Command{trainCommand(), dataCommand(), doctorCommand(), scheduleCommand()},
+		Commands:        []*cli.Command{trainCommand(), dataCommand(), doctorCommand(), scheduleCommand(), explainCommand()},
 		HideHelpCommand: true,
 		ExitErrHandler:  func(*cli.Context, error) {}, // below
 	}
-	err := app.RunContext(context.Background(), os.Args)
+	err := app.RunContext(context.Background(), flagsFirst(app, os.Args))
 	switch {
 	case err == nil:
 		return
@@ -43,4 +45,38 @@ func noArguments(c *cli.Context) error {
 		return fmt.Errorf("%s takes no argument %q: see scaffe %s --help", c.Command.Name, c.Args().First(), c.Command.Name)
 	}
 	return nil
+}
+
+// flagsFirst puts a command's flags before its arguments, where cli wants them:
+// people write "explain reduce 64M --nodes 4".
+func flagsFirst(app *cli.App, args []string) []string {
+	if len(args) < 2 {
+		return args
+	}
+	command := app.Command(args[1])
+	if command == nil || len(command.Subcommands) > 0 {
+		return args
+	}
+	alone := func(name string) bool { // a flag without a value
+		return !slices.ContainsFunc(command.Flags, func(f cli.Flag) bool {
+			_, isBool := f.(*cli.BoolFlag)
+			return slices.Contains(f.Names(), name) && !isBool
+		})
+	}
+	var flags, rest []string
+	for i := 2; i < len(args); i++ {
+		a := args[i]
+		switch name := strings.TrimLeft(a, "-"); {
+		case a == "--":
+			return slices.Concat(args[:2], flags, []string{a}, rest, args[i+1:])
+		case name == a || name == "":
+			rest = append(rest, a)
+		case strings.Contains(a, "=") || alone(name) || i+1 == len(args):
+			flags = append(flags, a)
+		default:
+			flags = append(flags, a, args[i+1])
+			i++
+		}
+	}
+	return slices.Concat(args[:2], flags, rest)
 }

@@ -25,6 +25,7 @@ func trainCommand() *cli.Command {
 			&cli.IntFlag{Name: "local", Usage: "run `N` ranks in this process instead of mpirun's"},
 			&cli.StringFlag{Name: "scal", Value: "strong", Usage: "strong: batch_size divided by the ranks; weak: batch_size per rank"},
 			&cli.StringFlag{Name: "algorithm", Usage: "how parameters and gradients move, a `SPEC` such as chain:8/binomial or CB-8 (default: by size)"},
+			&cli.StringFlag{Name: "table", Usage: "tuning table that says so by size, a `FILE` made by scaffe tune"},
 			&cli.StringFlag{Name: "snapshot-format", Usage: "`FORMAT` of snapshots instead of the solver file's: binaryproto"},
 			&cli.DurationFlag{Name: "deadline", Value: nbc.DefaultDeadline, Usage: "give up on a collective after this `TIME`, naming who is missing"},
 			&cli.StringFlag{Name: "progress", Value: "auto", Usage: "progress bar: auto (on a terminal), always or never"},
@@ -67,6 +68,7 @@ func trainConfig(c *cli.Context) (cfg train.Config, opts launch.Options, err err
 			return cfg, opts, err
 		}
 	}
+	opts.Collectives.Table, opts.Collectives.Measure = c.String("table"), true
 	cfg.Snapshot, cfg.Weights = c.String("snapshot"), c.StringSlice("weights")
 	return cfg, opts, nil
 }

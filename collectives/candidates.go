@@ -1,0 +1,148 @@
+package collectives
+
+import "slices"
+
+// Candidate is a spec with the time that the model predicts.
+type Candidate struct {
+	Spec    Spec
+	Seconds float64
+}
+
+// doubt is how much faster than another a spec must be predicted to be chosen
+// in its place: no model is better than that.
+const doubt = 1.05
+
+// Candidates returns the specs that are worth a thought for a call: first the
+// one to choose, which is the fastest that the model knows or, of those that it
+// cannot tell from that, the one that asks the least of the model; then the
+// others, the fastest first. There is always one.
+func (s *Selector) Candidates(l Layout, q Query) []Candidate {
+	specs := shapes(l, q.Verb)
+	var all []Candidate
+	add := func(spec Spec) {
+		all = append(all, Candidate{spec, Predict(q.Verb, q.Bytes, spec, l, s.Model, q.Buffers == Heap)})
+	}
+	if q.libraryServes() && q.Bytes <= LibraryBytes {
+		add(Spec{[]Level{{Algorithm: Library}}})
+	}
+	for _, spec := range specs {
+		for _, sized := range chunked(spec, q.Bytes) {
+			add(sized)
+		}
+	}
+	first := preferred(all)
+	rest := slices.Delete(slices.Clone(all), first, first+1)
+	slices.SortStableFunc(rest, func(a, b Candidate) int {
+		switch {
+		case a.Seconds < b.Seconds:
+			return -1
+		case a.Seconds > b.Seconds:
+			return 1
+		}
+		return 0
+	})
+	return slices.Insert(rest, 0, all[first])
+}
+
+// preferred returns the index of the first candidate that is not slower than
+// the fastest beyond doubt.
+func preferred(all []Candidate) int {
+	best := all[0].Seconds
+	for _, c := range all {
+		best = min(best, c.Seconds)
+	}
+	return slices.IndexFunc(all, func(c Candidate) bool { return c.Seconds <= times(best, doubt) })
+}
+
+// sameShape reports whether two specs differ in chunks alone.
+func sameShape(a, b Spec) bool {
+	return slices.EqualFunc(a.Levels, b.Levels, func(x, y Level) bool {
+		return x.Algorithm == y.Algorithm && x.Size == y.Size
+	})
+}
+
+// shapes returns the specs that make sense for a layout, without chunks. What
+// comes first wins where the model sees no difference.
+func shapes(l Layout, v Verb) []Spec {
+	one := func(names ...string) Spec {
+		var s Spec
+		for i, n := range names {
+			level := Level{Algorithm: n}
+			if i < len(names)-1 {
+				level.Size = Node
+			}
+			s.Levels = append(s.Levels, level)
+		}
+		return s
+	}
+	switch {
+	case l.Ranks == 1:
+		return []Spec{one("linear")}
+	case l.Nodes == 1:
+		return []Spec{one("direct"), one("linear"), one("binomial")}
+	}
+	tops := []string{"chain", "binomial"}
+	if v == Allreduce {
+		tops = []string{"ring", "chain", "binomial"}
+	}
+	if l.Nodes == 2 {
+		tops = append(tops, "linear")
+	}
+	var all []Spec
+	for _, top := range tops {
+		if l.PPN == 1 {
+			all = append(all, one(top))
+			continue
+		}
+		all = append(all, one("direct", top), one("binomial", top))
+	}
+	if l.Nodes > 8 { // chains of 8, their heads in a tree: S-Caffe's CB-8
+		for _, top := range []string{"chain", "binomial"} {
+			s := Spec{[]Level{{Algorithm: "chain", Size: 8}, {Algorithm: top}}}
+			if l.PPN > 1 {
+				s.Levels = slices.Insert(s.Levels, 0, Level{Algorithm: "direct", Size: Node})
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Chunks that are tried, the usual one first: below 64K a message costs more
+// than its bytes, above 1M the pipeline takes too long to fill, but for memory
+// that is read in place.
+var (
+	netChunks  = []int{256 << 10, 512 << 10, 128 << 10, 1 << 20, 64 << 10}
+	nodeChunks = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
+)
+
+// leastChunk is the smallest of them.
+const leastChunk = 64 << 10
+
+// chunked returns a spec with its last level's chunk in all sizes that differ
+// for the given bytes. The levels below have the same: a chunk climbs as one.
+func chunked(s Spec, bytes int) []Spec {
+	if bytes <= leastChunk {
+		return []Spec{s}
+	}
+	chunks := netChunks
+	if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
+		chunks = nodeChunks
+	}
+	var all []Spec
+	whole := false // there is one with a single chunk
+	for _, c := range chunks {
+		if c >= bytes {
+			if whole {
+				continue
+			}
+			whole = true
+		}
+		sized := Spec{slices.Clone(s.Levels)}
+		for k := range sized.Levels {
+			sized.Levels[k].Chunk = c
+		}
+		all = append(all, sized)
+	}
+	return all
+}

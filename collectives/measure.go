@@ -1,0 +1,94 @@
+package collectives
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/sim"
+)
+
+// What measure sends: enough that a token bucket's burst (a shaped link lets a
+// megabyte or so through at once) does not pass for the link's rate.
+const (
+	pings      = 9
+	probeBytes = 8 << 20
+)
+
+// measure is a collective that measures the network between the first ranks of
+// two nodes, for some milliseconds to some dozens of them, and returns m with
+// what it found. Results are rounded to one of five values a decade, so that
+// run after run comes to the same choices.
+func (c *Comm) measure(ctx context.Context, m sim.Model) (sim.Model, error) {
+	other := slices.IndexFunc(c.nodes, func(n int) bool { return n != c.nodes[0] })
+	color := -1
+	if c.rank == 0 || c.rank == other {
+		color = 0
+	}
+	pair, err := c.Split(ctx, color, 0)
+	if err != nil || pair == nil {
+		return m, err
+	}
+	latency, err := pair.pingPong(ctx)
+	if err != nil {
+		return m, err
+	}
+	took, err := pair.probe(ctx)
+	if err != nil {
+		return m, err
+	}
+	m.Inter.Latency = rounded(max(latency, 1e-7))
+	m.Inter.Bandwidth = rounded(probeBytes / max(took-latency, 1e-6))
+	return m, nil
+}
+
+// pingPong returns the median time of a few bytes one way.
+func (c *Comm) pingPong(ctx context.Context) (float64, error) {
+	b := mem.Of(make([]byte, 8))
+	var times []float64
+	for range pings {
+		from := time.Now()
+		for root := range 2 {
+			if err := c.Bcast(ctx, b, mem.Uint8, root, control); err != nil {
+				return 0, err
+			}
+		}
+		times = append(times, time.Since(from).Seconds()/2)
+	}
+	slices.Sort(times)
+	return times[len(times)/2], nil
+}
+
+// probe returns the time of probeBytes one way and an answer.
+func (c *Comm) probe(ctx context.Context) (float64, error) {
+	b, err := c.Alloc(probeBytes)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Free(b)
+	if err := c.Bcast(ctx, b.Slice(0, probeBytes/8), mem.Uint8, 0, control); err != nil { // the first touch of the memory
+		return 0, err
+	}
+	answer := mem.Of(make([]byte, 1))
+	from := time.Now()
+	if err := c.Bcast(ctx, b, mem.Uint8, 0, control); err != nil {
+		return 0, err
+	}
+	err = c.Bcast(ctx, answer, mem.Uint8, 1, control)
+	return time.Since(from).Seconds(), err
+}
+
+// rounded returns the nearest of 1, 1.6, 2.5, 4 and 6.3 times a power of ten.
+func rounded(v float64) float64 {
+	exp := math.Floor(math.Log10(v))
+	power := math.Pow(10, exp)
+	best := 10 * power
+	for _, step := range []float64{1, 1.6, 2.5, 4, 6.3} {
+		if math.Abs(math.Log(v/(step*power))) < math.Abs(math.Log(v/best)) {
+			best = step * power
+		}
+	}
+	return best
+}

@@ -1,0 +1,358 @@
+package collectives
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/sim"
+)
+
+// Table is a tuning table: which spec serves which call. docs/tuning.md has
+// its text form:
+//
+//	scaffe-table 1
+//	host AMD EPYC, 2 cores
+//	layout nodes=4 ppn=2 ranks=8
+//	model inter.latency=6e-05 inter.bandwidth=1.25e+08
+//	collective=reduce nodes=2-8 ppn=1-2 bytes=256K-64M type=f32 spec=direct/chain,chunk=512K
+//
+// A line begins with what it is for; # begins a comment. The first rule that
+// matches a call decides.
+type Table struct {
+	Name  string // of the file
+	Made  Provenance
+	Model *sim.Model // nil: it has none
+	Rules []Rule
+}
+
+// Provenance says where a table comes from.
+type Provenance struct {
+	Machine    Machine
+	Layout     Layout
+	Date       string // RFC 3339
+	Iterations int    // most repetitions of one measurement
+	Spread     string // of the measurements, such as 3%
+}
+
+// Machine is the fingerprint of what a table depends on beside the layout.
+type Machine struct {
+	Host string // processor and number of cores
+	MPI  string // library and version; or "none"
+}
+
+// Rule is one line of a Table. It matches a call where all that it names fits.
+type Rule struct {
+	Line       int // in the file, from 1
+	Verb       Verb
+	Nodes, PPN Span // both ends belong to it
+	Bytes      Span // its end does not belong to it
+	Type       mem.Datatype
+	AnyType    bool
+	Buffers    BufferKind
+	AnyBuffers bool
+	Spec       Spec
+}
+
+// Span is a range of numbers.
+type Span struct{ From, To int }
+
+// Endless, as the To of a Span, is no end.
+const Endless = math.MaxInt
+
+// BufferKind says what kind of memory the buffers of a call lie in, on all
+// ranks. It is the caller's word: ranks that looked for themselves could
+// differ, and then their collectives would not match.
+type BufferKind uint8
+
+const (
+	// Registered is memory from Comm.Alloc.
+	Registered BufferKind = iota
+	// Heap is any other memory. Between ranks of a node it is copied by the
+	// kernel, or through a staging buffer, where registered memory is read in
+	// place.
+	Heap
+)
+
+// String returns registered or heap.
+func (k BufferKind) String() string {
+	if k == Heap {
+		return "heap"
+	}
+	return "registered"
+}
+
+// ParseBufferKind is the inverse of String.
+func ParseBufferKind(s string) (BufferKind, error) {
+	switch s {
+	case "registered":
+		return Registered, nil
+	case "heap":
+		return Heap, nil
+	}
+	return 0, fmt.Errorf("unknown kind of buffers %q: use registered or heap", s)
+}
+
+// LineError is what is wrong with a line of a table.
+type LineError struct {
+	Name string
+	Line int
+	Err  error
+}
+
+// Error names file and line.
+func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Name, e.Line, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// tableHeader is a table's first line.
+const tableHeader = "scaffe-table 1"
+
+// ParseTable reads a table; name is the file's, for messages. The error names
+// every line that is wrong (errors.Join of *LineError).
+func ParseTable(name, text string) (*Table, error) {
+	t := &Table{Name: name}
+	var errs []error
+	first, number := true, 0
+	for line := range strings.Lines(text) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		var err error
+		if first {
+			if first = false; line != tableHeader {
+				return nil, &LineError{name, number, fmt.Errorf("a tuning table begins with the line %q, not with %q", tableHeader, abridged(line))}
+			}
+			continue
+		}
+		if err = t.line(line, number); err != nil {
+			errs = append(errs, &LineError{name, number, err})
+		}
+	}
+	if first {
+		return nil, &LineError{name, 1, fmt.Errorf("the file is empty: a tuning table begins with the line %q", tableHeader)}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func abridged(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}
+
+// line reads a line that is neither empty nor the first.
+func (t *Table) line(text string, number int) (err error) {
+	word, rest, _ := strings.Cut(text, " ")
+	rest = strings.TrimSpace(rest)
+	switch word {
+	case "host":
+		t.Made.Machine.Host = rest
+	case "mpi":
+		t.Made.Machine.MPI = rest
+	case "date":
+		t.Made.Date = rest
+	case "spread":
+		t.Made.Spread = rest
+	case "iterations":
+		t.Made.Iterations, err = positive(rest)
+	case "layout":
+		t.Made.Layout, err = parseLayout(rest)
+	case "model":
+		m, e := sim.ParseModel(rest)
+		t.Model, err = &m, e
+	default:
+		var r Rule
+		if r, err = parseRule(text); err == nil {
+			r.Line = number
+			t.Rules = append(t.Rules, r)
+		}
+	}
+	return err
+}
+
+func positive(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > 1<<30 {
+		return 0, fmt.Errorf("%q is not a number from 1 on", s)
+	}
+	return n, nil
+}
+
+func parseLayout(s string) (l Layout, err error) {
+	at := map[string]*int{"ranks": &l.Ranks, "nodes": &l.Nodes, "ppn": &l.PPN}
+	for _, w := range strings.Fields(s) {
+		key, value, _ := strings.Cut(w, "=")
+		if at[key] == nil {
+			return l, fmt.Errorf("layout: unknown key %q: use nodes, ppn and ranks", key)
+		}
+		if *at[key], err = positive(value); err != nil {
+			return l, fmt.Errorf("layout: %s: %w", key, err)
+		}
+	}
+	return l, nil
+}
+
+// ruleKeys are the keys of a rule, in the order in which it is written.
+var ruleKeys = []string{"collective", "nodes", "ppn", "bytes", "type", "buffer", "spec"}
+
+func parseRule(text string) (Rule, error) {
+	r := Rule{AnyType: true, AnyBuffers: true, Nodes: Span{1, Endless}, PPN: Span{1, Endless}, Bytes: Span{0, Endless}}
+	given := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		key, value, has := strings.Cut(w, "=")
+		if !has {
+			return r, fmt.Errorf("%q is neither key=value nor one of host, mpi, layout, date, iterations, spread, model at the beginning of a line", w)
+		}
+		if given[key] {
+			return r, fmt.Errorf("%s is given twice", key)
+		}
+		given[key] = true
+		if err := r.set(key, value); err != nil {
+			return r, err
+		}
+	}
+	for _, key := range []string{"collective", "spec"} {
+		if !given[key] {
+			return r, fmt.Errorf("a rule needs %s=", key)
+		}
+	}
+	return r, r.Spec.serves(r.Verb)
+}
+
+func (r *Rule) set(key, value string) (err error) {
+	switch key {
+	case "collective":
+		r.Verb, err = ParseVerb(value)
+	case "nodes":
+		r.Nodes, err = parseSpan(value, 1, positive)
+	case "ppn":
+		r.PPN, err = parseSpan(value, 1, positive)
+	case "bytes":
+		if r.Bytes, err = parseSpan(value, 0, ParseBytes); err == nil && r.Bytes.From == r.Bytes.To {
+			if strings.Contains(value, "-") {
+				return fmt.Errorf("bytes=%s: the end does not belong to the range, so nothing does", value)
+			}
+			r.Bytes.To++
+		}
+	case "type":
+		r.AnyType = false
+		r.Type, err = mem.ParseDatatype(value)
+	case "buffer":
+		r.AnyBuffers = false
+		r.Buffers, err = ParseBufferKind(value)
+	case "spec":
+		r.Spec, err = ParseSpec(value)
+	default:
+		return fmt.Errorf("unknown key %q: use %s", key, strings.Join(ruleKeys, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return nil
+}
+
+// parseSpan reads N, FROM-TO, FROM- or -TO.
+func parseSpan(s string, least int, number func(string) (int, error)) (Span, error) {
+	from, to, isRange := strings.Cut(s, "-")
+	span := Span{least, Endless}
+	var err error
+	if from != "" || !isRange {
+		if span.From, err = number(from); err != nil {
+			return span, err
+		}
+	}
+	switch {
+	case !isRange:
+		span.To = span.From
+	case to != "":
+		if span.To, err = number(to); err != nil {
+			return span, err
+		}
+	}
+	if span.To < span.From {
+		return span, fmt.Errorf("%s ends before it begins", s)
+	}
+	return span, nil
+}
+
+// has reports whether n is in s, both ends of which belong to it.
+func (s Span) has(n int) bool { return s.From <= n && n <= s.To }
+
+// matches reports whether the rule is for a call.
+func (r *Rule) matches(l Layout, q Query) bool {
+	return r.Verb == q.Verb && r.Nodes.has(l.Nodes) && r.PPN.has(l.PPN) &&
+		r.Bytes.From <= q.Bytes && q.Bytes < r.Bytes.To &&
+		(r.AnyType || r.Type == q.Type) && (r.AnyBuffers || r.Buffers == q.Buffers) &&
+		(!r.Spec.IsLibrary() || q.libraryServes())
+}
+
+// String returns the rule as a line of a table.
+func (r Rule) String() string {
+	words := []string{"collective=" + r.Verb.String()}
+	add := func(key, value string) { words = append(words, key+"="+value) }
+	number := strconv.Itoa
+	if r.Nodes != (Span{1, Endless}) {
+		add("nodes", r.Nodes.text(number, r.Nodes.From == r.Nodes.To))
+	}
+	if r.PPN != (Span{1, Endless}) {
+		add("ppn", r.PPN.text(number, r.PPN.From == r.PPN.To))
+	}
+	if r.Bytes != (Span{0, Endless}) {
+		add("bytes", r.Bytes.text(FormatBytes, r.Bytes.From+1 == r.Bytes.To))
+	}
+	if !r.AnyType {
+		add("type", r.Type.String())
+	}
+	if !r.AnyBuffers {
+		add("buffer", r.Buffers.String())
+	}
+	add("spec", r.Spec.String())
+	return strings.Join(words, " ")
+}
+
+func (s Span) text(number func(int) string, one bool) string {
+	switch {
+	case one:
+		return number(s.From)
+	case s.To == Endless:
+		return number(s.From) + "-"
+	}
+	return number(s.From) + "-" + number(s.To)
+}
+
+// String returns the table's text form, which ParseTable reads back.
+func (t *Table) String() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line(tableHeader)
+	m := t.Made
+	for _, h := range [][2]string{{"host", m.Machine.Host}, {"mpi", m.Machine.MPI}, {"date", m.Date}, {"spread", m.Spread}} {
+		if h[1] != "" {
+			line("%s %s", h[0], h[1])
+		}
+	}
+	if m.Layout.Ranks > 0 {
+		line("layout nodes=%d ppn=%d ranks=%d", m.Layout.Nodes, m.Layout.PPN, m.Layout.Ranks)
+	}
+	if m.Iterations > 0 {
+		line("iterations %d", m.Iterations)
+	}
+	if t.Model != nil {
+		line("model %v", t.Model)
+	}
+	for _, r := range t.Rules {
+		line("%v", r)
+	}
+	return b.String()
+}
