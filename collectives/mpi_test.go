@@ -1,0 +1,172 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/overmpi"
+	"github.com/scaffe/scaffe/nbc/shm"
+)
+
+// The tests of this file start mpirun with this very program, whose ranks are
+// then processes. They run where scripts/with-mpi says where mpirun is.
+
+// stuckIn names the environment variable that makes this program a rank: it
+// holds the folder for reports, the transport and what goes wrong.
+const stuckIn = "SCAFFE_TEST_STUCK"
+
+const (
+	mpiRanks = 4
+	mpiOdd   = 2 // the rank that does otherwise
+)
+
+func TestMain(m *testing.M) {
+	if how := strings.Split(os.Getenv(stuckIn), ","); len(how) == 3 {
+		stuckRank(how[0], how[1], how[2])
+	}
+	os.Exit(m.Run())
+}
+
+// stuckRank is a rank of TestMPI. It writes how it ended to a file of its own
+// and waits until the others have.
+func stuckRank(dir, transport, wrong string) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		panic(err)
+	}
+	open := overmpi.Open(overmpi.Options{CloseWait: 5 * time.Second})
+	if transport == "shm" {
+		open = shm.Over(open, shm.Options{})
+	}
+	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: 3 * time.Second})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	file := func(rank int) string { return filepath.Join(dir, fmt.Sprint("rank", rank)) }
+	err = stuckCalls(e, wrong, func() { _ = os.WriteFile(file(e.Rank())+".pid", fmt.Append(nil, os.Getpid()), 0o666) })
+	if e := os.WriteFile(file(e.Rank()), fmt.Append(nil, err), 0o666); e != nil {
+		fmt.Fprintln(os.Stderr, e)
+	}
+	for range 100 { // mpirun ends all with the first that ends badly
+		left := 0
+		for r := range mpiRanks {
+			if _, err := os.Stat(file(r)); err != nil && (r != mpiOdd || wrong != "stop") {
+				left++
+			}
+		}
+		if left == 0 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	_ = e.Close()
+	os.Exit(1)
+}
+
+// stuckCalls is what the ranks call, some of which goes wrong.
+func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
+	ctx := context.Background()
+	c := collectives.World(e, collectives.Options{})
+	s, err := collectives.ParseSpec("chain,chunk=64K")
+	if err != nil {
+		return err
+	}
+	buf := mem.Alloc(1 << 20)
+	op := mem.Sum
+	if err := c.Allreduce(ctx, buf, buf, mem.Float32, op, collectives.With(s)); err != nil {
+		return fmt.Errorf("the first allreduce, which nothing disturbs: %w", err)
+	}
+	if c.Rank() == mpiOdd {
+		switch wrong {
+		case "stop":
+			stopped()
+			return unix.Kill(os.Getpid(), unix.SIGSTOP)
+		case "never":
+			for e.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return e.Err()
+		case "op":
+			op = mem.Max
+		case "count":
+			buf = buf.Slice(0, 1<<19)
+		}
+	}
+	return c.Allreduce(ctx, buf, buf, mem.Float32, op, collectives.With(s))
+}
+
+// TestMPI: a rank is stopped by SIGSTOP, never calls, or calls something else.
+// Every other rank ends by itself and says which rank it was.
+func TestMPI(t *testing.T) {
+	dir := os.Getenv("SCAFFE_MPI_DIR")
+	if dir == "" {
+		t.Skip("no MPI: run `make test-mpi`")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sides := func(odd string) []string {
+		return []string{
+			"called allreduce of 262144 elements, root 0, spec chain,chunk=64K, f32 sum",
+			fmt.Sprintf("rank %d called allreduce of %s", mpiOdd, odd),
+		}
+	}
+	for _, transport := range []string{"mpi", "shm"} {
+		for wrong, says := range map[string][]string{
+			"stop":  {fmt.Sprintf("rank %d has not answered", mpiOdd), "of allreduce#2"},
+			"never": {fmt.Sprintf("rank %d has not entered allreduce#2", mpiOdd)},
+			"op":    sides("262144 elements, root 0, spec chain,chunk=64K, f32 max"),
+			"count": sides("131072 elements, root 0, spec chain,chunk=64K, f32 sum"),
+		} {
+			t.Run(transport+"/"+wrong, func(t *testing.T) {
+				reports := t.TempDir()
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin", "mpirun"), "-np", fmt.Sprint(mpiRanks), program)
+				cmd.Env = append(os.Environ(), stuckIn+"="+strings.Join([]string{reports, transport, wrong}, ","))
+				cmd.WaitDelay = 5 * time.Second
+				said, err := cmd.CombinedOutput()
+				revive(reports)
+				if ctx.Err() != nil || err == nil {
+					t.Fatalf("mpirun ended with %v (%v)\n%s", err, ctx.Err(), said)
+				}
+				for r := range mpiRanks {
+					report, err := os.ReadFile(filepath.Join(reports, fmt.Sprint("rank", r)))
+					if err != nil && (r != mpiOdd || wrong != "stop") {
+						t.Errorf("rank %d did not come to its end: %v\n%s", r, err, said)
+					}
+					for _, want := range says {
+						if err == nil && !strings.Contains(string(report), want) && (r != mpiOdd || wrong == "op" || wrong == "count") {
+							t.Errorf("rank %d does not say %q but: %s", r, want, report)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// revive ends a stopped rank that mpirun has left behind.
+func revive(reports string) {
+	var pid int
+	b, err := os.ReadFile(filepath.Join(reports, fmt.Sprint("rank", mpiOdd, ".pid")))
+	if _, e := fmt.Sscan(string(b), &pid); errors.Join(err, e) == nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
