@@ -22,8 +22,8 @@ install-deps: ## install what is missing (apt on Debian and Ubuntu)
 	@scripts/install-deps
 
 .PHONY: build
-build: install-deps ## build bin/scaffe with the chosen MPI
-	$(WITH) go build -o bin/ ./cmd/scaffe
+build: install-deps ## build bin/scaffe and bin/osu_* with the chosen MPI
+	$(WITH) go build -o bin/ ./cmd/scaffe ./osu-bench/...
 
 # The data set is made once; `make clean` removes it.
 glyphs := examples/glyphs
@@ -34,6 +34,10 @@ $(glyphs)/mean.binaryproto: | build
 .PHONY: demo
 demo: build $(glyphs)/mean.binaryproto ## train CIFAR-10 quick on drawn digits with two ranks, a minute or two
 	$(WITH) mpirun -np 2 bin/scaffe train --solver $(glyphs)/cifar10_quick_solver.prototxt
+
+.PHONY: bench
+bench: build ## compare the collectives with the MPI library's own here, a minute
+	$(WITH) scripts/bench
 
 .PHONY: lint
 lint: install-deps ## gofumpt, go vet and staticcheck, with and without MPI
@@ -47,10 +51,31 @@ test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	$(MAKE) --no-print-directory test-mpi MPI=openmpi
 	$(MAKE) --no-print-directory test-mpi MPI=mpich
 	scripts/test-wrong-mpirun
+	scripts/test-lab
 
 .PHONY: test-mpi
 test-mpi: install-deps ## tests that need several processes, under the chosen MPI
 	$(WITH) scripts/test-mpi
+
+# docs/lab.md tells about the lab. NODES, RATE and PPN shape it.
+NODES ?= 4
+RATE ?= 1gbit
+PPN ?= 1
+LAB := --nodes $(NODES) --rate $(RATE) --ppn $(PPN)
+
+.PHONY: lab
+lab: install-deps ## a cluster on this machine (as root): up, a short comparison, down
+	$(WITH) go build -o bin/ ./osu-bench/osu_reduce
+	$(WITH) hostfiles/lab with $(LAB) -- hostfiles/lab run -- \
+		bin/osu_reduce -T mpi_float -m 1M:16M -i 7 -x 1 --algorithm mpi,tuned,chain,binomial
+
+.PHONY: lab-up
+lab-up: ## bring the cluster up (NODES=4 RATE=1gbit PPN=1); then hostfiles/lab run -- ...
+	hostfiles/lab up $(LAB)
+
+.PHONY: lab-down
+lab-down: ## take the cluster down
+	hostfiles/lab down
 
 .PHONY: clean
 clean: ## remove what was built here
