@@ -33,8 +33,10 @@ func (c *Comm) ReduceLocal(_, _ unsafe.Pointer, count int, dt mem.Datatype, op m
 	if err := c.check(reduceLocal, false, count, dt, op, 0); err != nil {
 		return err
 	}
-	return &Error{Op: "MPI_Reduce_local", Class: "UNSUPPORTED_OPERATION", Text: "the program was built without MPI"}
+	return errLone
 }
+
+var errLone error = &Error{Op: "MPI_Reduce_local", Class: "UNSUPPORTED_OPERATION", Text: "the program was built without MPI"}
 
 // Ireduce begins a Reduce.
 func (c *Comm) Ireduce(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {

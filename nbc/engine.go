@@ -144,10 +144,14 @@ func (e *Engine) Free(b mem.Buffer) {
 	b.Free()
 }
 
-// Do runs f on the engine's thread, between messages, and returns what it
-// returns. Set-up code that must talk to MPI itself uses it; nothing
-// progresses meanwhile.
+// Do runs f on the thread that the transport belongs to, between messages, and
+// returns what it returns. Set-up code that must talk to MPI itself uses it;
+// nothing progresses meanwhile. Like Request.Run it takes the engine over where
+// nothing else is under way: then that is the caller's thread.
 func (e *Engine) Do(f func() error) error {
+	if done, err := e.doHere(f); done {
+		return err
+	}
 	c := call{f, make(chan error, 1)}
 	e.mu.Lock()
 	if e.closing {
@@ -233,12 +237,12 @@ func (e *Engine) submit(r *Request) error {
 
 // loop is the progress loop.
 func (e *Engine) loop() {
-	for on := true; on; {
+	for n, on := 0, true; on; n++ {
 		e.own.Lock()
 		if e.lent {
 			e.lent = !e.mover.Move()
 		}
-		on = e.turn(0)
+		on = e.turn(n)
 		idle := on && e.mover != nil && e.inUse == 0 && e.failed == nil
 		if !on {
 			e.end()
@@ -320,6 +324,29 @@ func (e *Engine) drive(ctx context.Context, r *Request) bool {
 		e.stirLoop()
 	}
 	return true
+}
+
+// doHere runs f on the calling goroutine, if nothing is under way, and reports
+// whether it has.
+func (e *Engine) doHere(f func() error) (done bool, err error) {
+	if e.mover == nil || !e.own.TryLock() {
+		return false, nil
+	}
+	defer e.own.Unlock()
+	if e.inUse > 0 || e.failed != nil || e.pending.Load() {
+		return false, nil
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if !e.mover.Move() {
+		return false, nil
+	}
+	e.lent = true
+	err = f()
+	if e.pending.Load() {
+		e.stirLoop()
+	}
+	return true, err
 }
 
 // takeNew takes what was submitted since the last call, and reports whether

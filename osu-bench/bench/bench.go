@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
 )
 
@@ -35,37 +35,37 @@ func Main(name string) {
 // to stderr. The error is the one message for people, or launch.ErrReported.
 func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer) error {
 	o, err := Parse(p, args)
-	if err != nil {
-		o = &Options{} // the ranks meet, and one of them says it
+	if err == nil && !o.Help && !o.Version {
+		return run(ctx, p, o, stdout, stderr)
 	}
-	return run(ctx, p, o, err, stdout, stderr)
+	// All ranks know, so one of them says it: no rank waits for another.
+	switch {
+	case mpi.DetectLauncher().Rank > 0:
+		return nil
+	case err == nil && o.Help:
+		fmt.Fprint(stdout, p.help())
+	case err == nil:
+		fmt.Fprintln(stdout, p.title())
+	}
+	return err
 }
 
-func run(ctx context.Context, p Program, o *Options, wrong error, stdout, stderr io.Writer) error {
-	lo := launch.Options{Local: o.Local, Log: stderr, Engine: nbc.Options{Deadline: o.Deadline}}
+func run(ctx context.Context, p Program, o *Options, stdout, stderr io.Writer) error {
+	lo := launch.Options{
+		Local: o.Local, Log: stderr, Engine: nbc.Options{Deadline: o.Deadline},
+		Collectives: collectives.Options{Table: o.Table, Measure: true},
+	}
 	return launch.Run(ctx, lo, func(ctx context.Context, comm *collectives.Comm) error {
 		if comm.Rank() != 0 {
-			stdout, stderr := io.Discard, io.Discard
-			return rankRun(ctx, comm, p, o, wrong, stdout, stderr)
+			return rankRun(ctx, comm, p, o, io.Discard, io.Discard)
 		}
-		return rankRun(ctx, comm, p, o, wrong, stdout, stderr)
+		return rankRun(ctx, comm, p, o, stdout, stderr)
 	})
 }
 
 // rankRun is one rank's run.
-func rankRun(ctx context.Context, comm *collectives.Comm, p Program, o *Options, wrong error, stdout, stderr io.Writer) error {
-	if wrong == nil && o.Help {
-		fmt.Fprint(stdout, p.help())
-		return nil
-	}
-	if wrong == nil && o.Version {
-		fmt.Fprintln(stdout, p.title())
-		return nil
-	}
-	if wrong == nil {
-		wrong = fits(p, o, comm.Size())
-	}
-	if err := comm.Agree(ctx, wrong); err != nil {
+func rankRun(ctx context.Context, comm *collectives.Comm, p Program, o *Options, stdout, stderr io.Writer) error {
+	if err := comm.Agree(ctx, fits(p, o, comm.Size())); err != nil {
 		return err
 	}
 	r, err := newRunner(ctx, comm, p, *o, stdout, stderr)
@@ -152,14 +152,11 @@ func (r *runner) meets() (bool, error) {
 	return most <= cores(), nil
 }
 
-// cores returns how many cores this machine's ranks have. A rank that mpirun
-// bound sees only its own, and has that to itself.
+// cores returns how many cores this machine has. What this process may use is
+// no answer: mpirun gives each rank a core of its own where they go round.
 func cores() int {
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(0, &set) == nil && set.Count() > 0 && set.Count() < runtime.NumCPU() {
-		return 1 << 20
-	}
-	return runtime.NumCPU()
+	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology")
+	return max(len(files), runtime.NumCPU())
 }
 
 // allocate makes the two buffers, on pages that are there.

@@ -160,6 +160,7 @@ func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under se
 		Program: c.program.Name, Asked: s.label(), Algorithm: s.ran(c), Size: c.bytes, Datatype: c.typ.Name,
 		Ranks: c.size, Buffers: r.opts.Buffers, Iterations: len(under.samples), validated: r.opts.Validate,
 	}
+	row.Nodes, row.MPI, row.Barrier = r.where()
 	times := make([]float64, len(under.samples))
 	for i, s := range under.samples {
 		times[i] = s.total

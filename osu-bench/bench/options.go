@@ -26,6 +26,7 @@ type Options struct {
 	Tests                       int // calls of Test under computation
 	Window                      int // messages of the bandwidth test
 
+	Table        string   // file of the tuning table that tuned selects by
 	Algorithms   []string // what to compare; one or none is OMB's table
 	Format       string   // text, json or csv
 	Buffers      string   // registered or heap
@@ -130,6 +131,7 @@ var allOptions = []option{
 	{'W', "window-size", required, bandwidth, "N", "messages before the receiver answers", func(o *Options, v string) (err error) { o.Window, err = number(v, 1); return err }},
 
 	{0, "algorithm", required, all, "SPEC,…", "compare these, interleaved; may be given again", addAlgorithms},
+	{0, "table", required, collective, "FILE", "the tuning table by which tuned selects", func(o *Options, v string) error { o.Table = v; return nil }},
 	{0, "format", required, all, "FORMAT", "text, json (a row is an object, a line) or csv", word(func(o *Options) *string { return &o.Format }, "text", "json", "csv")},
 	{0, "buffers", required, all, "WHERE", "registered (Comm.Alloc: the node's ranks may share it) or heap (this process's own)", word(func(o *Options) *string { return &o.Buffers }, "registered", "heap")},
 	{0, "barrier", required, collective, "WHOSE", "before every timed call: mpi's, scaffe's, or auto (mpi's where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},

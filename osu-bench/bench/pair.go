@@ -66,10 +66,7 @@ func (s *pairSubject) release() {
 func (s *pairSubject) run(ctx context.Context, c *testCase, _ int, _ *work, out []sample) error {
 	for i := range out {
 		start := time.Now()
-		if err := s.request.Start(); err != nil {
-			return err
-		}
-		if err := s.request.Wait(ctx); err != nil {
+		if err := s.request.Run(ctx); err != nil {
 			return err
 		}
 		out[i].total = pairTime(c, time.Since(start))

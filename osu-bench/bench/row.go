@@ -12,7 +12,10 @@ type Row struct {
 	Size       int    // bytes
 	Datatype   string
 	Ranks      int
+	Nodes      int
+	MPI        string // the library and its version
 	Buffers    string
+	Barrier    string // whose, before every timed call
 	Iterations int
 
 	// OMB's columns: each rank's mean over the iterations, then the mean, the

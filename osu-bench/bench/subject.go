@@ -75,15 +75,26 @@ type specSubject struct {
 	name     string
 	spec     collectives.Spec // no levels: what the communicator selects
 	comm     *collectives.Comm
+	buffers  collectives.BufferKind
 	requests map[int]*nbc.Request // by root, where they are persistent
 }
 
 func (s *specSubject) label() string { return s.name }
 
+// ran asks the communicator what it asks itself.
 func (s *specSubject) ran(c *testCase) string {
-	spec, _ := s.comm.Select(c.program.verb, c.bytes, s.spec)
-	return spec.String()
+	choice, err := s.comm.Select(collectives.Query{
+		Verb: c.program.verb, Bytes: c.bytes, Type: c.typ.Datatype, Buffers: s.buffers,
+		Blocking: s.verb(c), Library: s.comm.Engine().HasLibrary(),
+	}, s.spec)
+	if err != nil {
+		return err.Error() // the call itself failed before
+	}
+	return choice.Spec.String()
 }
+
+// verb reports whether a case is a call of the blocking verb.
+func (s *specSubject) verb(c *testCase) bool { return c.program.is(blocking) && !c.opts.Persistent }
 
 func (s *specSubject) prepare(c *testCase) error {
 	s.requests = map[int]*nbc.Request{}
@@ -107,55 +118,87 @@ func (s *specSubject) release() {
 	s.requests = nil
 }
 
-// create makes the request of a collective.
-func (s *specSubject) create(c *testCase, root int) (*nbc.Request, error) {
-	with := collectives.With(s.spec)
-	switch c.program.verb {
-	case collectives.Reduce:
-		recv := mem.Buffer{}
-		if c.rank == root {
-			recv = c.recv
-		}
-		return s.comm.ReduceInit(c.in(), recv, c.typ.Datatype, mem.Sum, root, with)
-	case collectives.Bcast:
-		return s.comm.BcastInit(c.recv, c.typ.Datatype, root, with)
-	}
-	return s.comm.AllreduceInit(c.in(), c.recv, c.typ.Datatype, mem.Sum, with)
+// options are those of every call.
+func (s *specSubject) options() []collectives.Option {
+	return []collectives.Option{collectives.With(s.spec), collectives.Buffers(s.buffers)}
 }
 
-// run calls the verb as a program does: a blocking call is its I-form, waited
-// for.
-func (s *specSubject) run(ctx context.Context, c *testCase, iteration int, w *work, out []sample) error {
-	for i := range out {
-		start := time.Now()
-		root := c.root(iteration)
-		r, kept := s.requests[root]
-		if !kept {
-			var err error
-			if r, err = s.create(c, root); err != nil {
+// out is where a reduction's result goes: nowhere on ranks but the root.
+func out(c *testCase, root int) mem.Buffer {
+	if c.rank == root {
+		return c.recv
+	}
+	return mem.Buffer{}
+}
+
+// call calls the blocking verb.
+func (s *specSubject) call(ctx context.Context, c *testCase, root int) error {
+	switch c.program.verb {
+	case collectives.Reduce:
+		return s.comm.Reduce(ctx, c.in(), out(c, root), c.typ.Datatype, mem.Sum, root, s.options()...)
+	case collectives.Bcast:
+		return s.comm.Bcast(ctx, c.recv, c.typ.Datatype, root, s.options()...)
+	}
+	return s.comm.Allreduce(ctx, c.in(), c.recv, c.typ.Datatype, mem.Sum, s.options()...)
+}
+
+// create makes the request of a collective.
+func (s *specSubject) create(c *testCase, root int) (*nbc.Request, error) {
+	switch c.program.verb {
+	case collectives.Reduce:
+		return s.comm.ReduceInit(c.in(), out(c, root), c.typ.Datatype, mem.Sum, root, s.options()...)
+	case collectives.Bcast:
+		return s.comm.BcastInit(c.recv, c.typ.Datatype, root, s.options()...)
+	}
+	return s.comm.AllreduceInit(c.in(), c.recv, c.typ.Datatype, mem.Sum, s.options()...)
+}
+
+func (s *specSubject) run(ctx context.Context, c *testCase, iteration int, w *work, samples []sample) error {
+	for i := range samples {
+		if !s.verb(c) {
+			if err := s.request(ctx, c, c.root(iteration), w, &samples[i]); err != nil {
 				return err
 			}
+			continue
 		}
-		if err := r.Start(); err != nil {
+		start := time.Now()
+		if err := s.call(ctx, c, c.root(iteration)); err != nil {
 			return err
 		}
-		o := &out[i]
-		o.begin = micros(time.Since(start))
-		if w != nil {
-			o.compute, o.test = w.do(func() error { _, err := r.Test(); return err })
-		}
-		waits := time.Now()
-		err := r.Wait(ctx)
-		end := time.Now()
-		o.wait, o.total = micros(end.Sub(waits)), micros(end.Sub(start))
-		if !kept {
-			r.Close()
-		}
-		if err != nil {
-			return err
-		}
+		samples[i].total = micros(time.Since(start))
 	}
 	return nil
+}
+
+// request is a request made, started and waited for, or a persistent one
+// started and waited for.
+func (s *specSubject) request(ctx context.Context, c *testCase, root int, w *work, o *sample) error {
+	start := time.Now()
+	r, kept := s.requests[root]
+	if !kept {
+		var err error
+		if r, err = s.create(c, root); err != nil {
+			return err
+		}
+		defer r.Close()
+	}
+	if c.program.is(blocking) {
+		err := r.Run(ctx)
+		o.total = micros(time.Since(start))
+		return err
+	}
+	if err := r.Start(); err != nil {
+		return err
+	}
+	o.begin = micros(time.Since(start))
+	if w != nil {
+		o.compute, o.test = w.do(func() error { _, err := r.Test(); return err })
+	}
+	waits := time.Now()
+	err := r.Wait(ctx)
+	end := time.Now()
+	o.wait, o.total = micros(end.Sub(waits)), micros(end.Sub(start))
+	return err
 }
 
 // mpiWorld is the MPI library below an engine, for calls that a program of
@@ -317,7 +360,7 @@ func subjects(p Program, o *Options, comm *collectives.Comm, m *mpiWorld, meets 
 	}
 	var all []subject
 	for _, name := range names {
-		s, err := newSubject(p, name, comm, m, meets)
+		s, err := newSubject(p, o, name, comm, m, meets)
 		if err != nil {
 			return nil, fmt.Errorf("%s: option --algorithm %s: %w", p.Name, name, err)
 		}
@@ -337,9 +380,13 @@ func (p Program) usual() string {
 	return "tuned"
 }
 
-func newSubject(p Program, name string, comm *collectives.Comm, m *mpiWorld, meets bool) (subject, error) {
+func newSubject(p Program, o *Options, name string, comm *collectives.Comm, m *mpiWorld, meets bool) (subject, error) {
 	if name == collectives.Library && m == nil {
 		return nil, errNoMPI
+	}
+	kind, err := collectives.ParseBufferKind(o.Buffers)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case p.is(local):
@@ -349,11 +396,11 @@ func newSubject(p Program, name string, comm *collectives.Comm, m *mpiWorld, mee
 	case name == collectives.Library:
 		return &mpiSubject{m, meets}, nil
 	case name == "tuned":
-		return &specSubject{name: name, comm: comm}, nil
+		return &specSubject{name: name, comm: comm, buffers: kind}, nil
 	}
 	spec, err := collectives.ParseSpec(name)
 	if err != nil {
 		return nil, err
 	}
-	return &specSubject{name: name, spec: spec, comm: comm}, nil
+	return &specSubject{name: name, spec: spec, comm: comm, buffers: kind}, nil
 }

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // work is a computation that a communication is to hide behind.
@@ -36,12 +38,16 @@ func (w *work) do(test func() error) (compute, tests float64) {
 // part computes for d, or lets the time go by as a CPU does whose accelerator
 // computes.
 func (w *work) part(d time.Duration) {
-	if w.idle {
-		time.Sleep(d)
-		return
-	}
-	for start := time.Now(); time.Since(start) < d; {
-		dummy()
+	start := time.Now()
+	for left := d; left > 0; left = d - time.Since(start) {
+		if !w.idle {
+			dummy()
+			continue
+		}
+		// Not time.Sleep, whose milliseconds would be too long for many parts.
+		// Signals end it early.
+		t := unix.NsecToTimespec(int64(left))
+		_ = unix.Nanosleep(&t, nil)
 	}
 }
 

@@ -255,21 +255,22 @@ func (w *compareWriter) rows(rows []Row) {
 
 func (w *compareWriter) failed(row Row) { failedLine(w.to, row) }
 
-// describe says what the rows are of.
-func (r *runner) describe() string {
-	nodes := 0
-	for _, n := range r.comm.Nodes() {
-		nodes = max(nodes, n+1)
-	}
-	library := "no MPI"
+// where says what a row's numbers depend on beside itself.
+func (r *runner) where() (nodes int, library, barrier string) {
+	library, barrier = "none", "scaffe"
 	if r.mpi != nil {
 		library = r.mpi.info
 	}
-	barrier := "scaffe"
 	if r.meetsMPI {
 		barrier = "mpi"
 	}
-	return fmt.Sprintf("ranks: %d, nodes: %d, %s, buffers: %s, barrier: %s", r.comm.Size(), nodes, library, r.opts.Buffers, barrier)
+	return r.comm.Layout().Nodes, library, barrier
+}
+
+// describe is where in a line.
+func (r *runner) describe() string {
+	nodes, library, barrier := r.where()
+	return fmt.Sprintf("ranks: %d, nodes: %d, MPI: %s, buffers: %s, barrier: %s", r.comm.Size(), nodes, library, r.opts.Buffers, barrier)
 }
 
 // fields are the names and values of a row, in order, for json and csv. A
@@ -287,7 +288,10 @@ func (row *Row) fields() (names []string, values []any) {
 	add("asked", row.Asked)
 	add("algorithm", row.Algorithm)
 	add("ranks", row.Ranks)
+	add("nodes", row.Nodes)
+	add("mpi", row.MPI)
 	add("buffers", row.Buffers)
+	add("barrier", row.Barrier)
 	add("iterations", row.Iterations)
 	add("time_us", row.Time.Median)
 	low, high := any(nil), any(nil)
