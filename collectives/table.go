@@ -165,7 +165,9 @@ func (t *Table) line(text string, number int) (err error) {
 	case "spread":
 		t.Made.Spread = rest
 	case "iterations":
-		t.Made.Iterations, err = positive(rest)
+		if t.Made.Iterations, err = positive(rest); err != nil {
+			err = fmt.Errorf("iterations: %w", err)
+		}
 	case "layout":
 		t.Made.Layout, err = parseLayout(rest)
 	case "model":
@@ -199,6 +201,9 @@ func parseLayout(s string) (l Layout, err error) {
 		if *at[key], err = positive(value); err != nil {
 			return l, fmt.Errorf("layout: %s: %w", key, err)
 		}
+	}
+	if l.Nodes == 0 || l.PPN == 0 || l.Ranks == 0 {
+		return l, fmt.Errorf("layout: it needs all of nodes=, ppn= and ranks=")
 	}
 	return l, nil
 }
