@@ -8,7 +8,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/caffe/proto/atomicfile"
+	"github.com/scaffe/scaffe/atomicfile"
 	pb "google.golang.org/protobuf/proto"
 )
 

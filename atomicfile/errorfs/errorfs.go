@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/scaffe/scaffe/caffe/proto/atomicfile"
+	"github.com/scaffe/scaffe/atomicfile"
 )
 
 // Op is an operation that can fail.

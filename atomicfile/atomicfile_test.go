@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/scaffe/scaffe/caffe/proto/atomicfile"
-	"github.com/scaffe/scaffe/caffe/proto/atomicfile/errorfs"
+	"github.com/scaffe/scaffe/atomicfile"
+	"github.com/scaffe/scaffe/atomicfile/errorfs"
 )
 
 func names(t *testing.T, dir string) string {
