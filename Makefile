@@ -64,8 +64,7 @@ PPN ?= 1
 LAB := --nodes $(NODES) --rate $(RATE) --ppn $(PPN)
 
 .PHONY: lab
-lab: install-deps ## a cluster on this machine (as root): up, a short comparison, down
-	$(WITH) go build -o bin/ ./osu-bench/osu_reduce
+lab: build ## a cluster on this machine (as root): up, a short comparison, down
 	$(WITH) hostfiles/lab with $(LAB) -- hostfiles/lab run -- \
 		bin/osu_reduce -T mpi_float -m 1M:16M -i 7 -x 1 --algorithm mpi,tuned,chain,binomial
 

@@ -3,8 +3,9 @@
 // In MPI_Finalize they close their connections, each of which waits until its
 // peer has answered, and then wait for each other in a barrier of the process
 // manager: a read, in which nothing is answered any more. Over TCP a rank that
-// is early there leaves the others waiting for ever, in about every second run
-// of four ranks. (MPICH 4.2 has no such barrier: pmodels/mpich#6596.)
+// is early there leaves the others waiting for ever, in a third to a half of
+// the runs of four ranks. (Later versions have no such barrier:
+// pmodels/mpich#6596.)
 //
 // So this read goes on answering until it has something to read.
 #define _GNU_SOURCE
