@@ -350,31 +350,39 @@ func TestMismatches(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	chain, binomial := spec(t, "chain,chunk=64"), spec(t, "binomial,chunk=64")
 	usual := ct.Case{Spec: chain, Verb: collectives.Reduce, Datatype: mem.Float32, Op: mem.Sum, Count: 100}
-	for name, change := range map[string]func(k *ct.Case){
-		"count": func(k *ct.Case) { k.Count = 101 },
-		"none":  func(k *ct.Case) { k.Count = 0 },
-		"type":  func(k *ct.Case) { k.Datatype = mem.Int32 }, // as long
-		"op":    func(k *ct.Case) { k.Op = mem.Max },
-		"avg":   func(k *ct.Case) { k.Op = mem.Avg }, // a sum until the end
-		"root":  func(k *ct.Case) { k.Root = 1 },
-		"verb":  func(k *ct.Case) { k.Verb = collectives.Allreduce },
-		"spec":  func(k *ct.Case) { k.Spec = binomial },
-	} {
-		t.Run(name, func(t *testing.T) {
-			other := usual
-			change(&other)
-			const n, odd = 3, 1
-			errs := ct.World(n, under(n, nil, 1, none), nbc.Options{Deadline: time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
-				k := usual
-				if c.Rank() == odd {
-					k = other
-				}
-				err := ct.Run(c, []ct.Case{k})
-				if err == nil && name == "none" && c.Rank() == odd {
-					err = c.Barrier(context.Background()) // which had nothing to wait for
-				}
-				return err
-			})
+	changes := []struct {
+		name   string
+		change func(k *ct.Case)
+	}{
+		{"count", func(k *ct.Case) { k.Count = 101 }},
+		{"none", func(k *ct.Case) { k.Count = 0 }},
+		{"type", func(k *ct.Case) { k.Datatype = mem.Int32 }}, // as long
+		{"op", func(k *ct.Case) { k.Op = mem.Max }},
+		{"avg", func(k *ct.Case) { k.Op = mem.Avg }}, // a sum until the end
+		{"root", func(k *ct.Case) { k.Root = 1 }},
+		{"verb", func(k *ct.Case) { k.Verb = collectives.Allreduce }},
+		{"spec", func(k *ct.Case) { k.Spec = binomial }},
+	}
+	const n, odd = 3, 1
+	others, ends := make([]ct.Case, len(changes)), make([][]error, len(changes))
+	sideBySide(len(changes), func(i int) {
+		others[i] = usual
+		changes[i].change(&others[i])
+		ends[i] = ct.World(n, under(n, nil, 1, none), nbc.Options{Deadline: time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
+			k := usual
+			if c.Rank() == odd {
+				k = others[i]
+			}
+			err := ct.Run(c, []ct.Case{k})
+			if err == nil && c.Rank() == odd {
+				err = c.Barrier(context.Background()) // it had nothing to wait for
+			}
+			return err
+		})
+	})
+	for i, errs := range ends {
+		t.Run(changes[i].name, func(t *testing.T) {
+			other := others[i]
 			for rank, err := range errs {
 				for _, k := range []ct.Case{usual, other} {
 					averaging, op := "", k.Op
