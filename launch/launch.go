@@ -120,7 +120,7 @@ func overMPI() (nbc.Transport, error) {
 	open := overmpi.Open(overmpi.Options{})
 	switch v := os.Getenv("SCAFFE_SHM"); v {
 	case "", "on":
-		return shm.Over(open, shm.Options{})()
+		return shm.Over(open, shm.Options{Warn: func(s string) { fmt.Fprintf(os.Stderr, "scaffe: warning: %s\n", s) }})()
 	case "off":
 		return open()
 	default:

@@ -4,7 +4,6 @@ package shm
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -101,29 +100,18 @@ func (t *Transport) inform() {
 
 // dismantle gives the memory back.
 func (t *Transport) dismantle() {
+	if t.heap == nil {
+		return
+	}
 	atomic.StoreUint32(&t.own.left, 1)
 	for _, o := range t.lent {
 		if o.staged {
 			t.heap.unstage(o.buf)
 		}
 	}
+	clear(t.lent)
 	for _, p := range t.peers {
 		p.close()
 	}
 	t.heap.close()
-}
-
-// String says which ranks share memory with this one, and how.
-func (t *Transport) String() string {
-	vm := 0
-	for _, p := range t.peers {
-		if p.vm {
-			vm++
-		}
-	}
-	s := fmt.Sprintf("memory shared with %d of the %d other ranks of this node", len(t.peers), len(t.local)-1)
-	if vm < len(t.peers) {
-		s += fmt.Sprintf("; %d may not read this rank's private memory: unregistered buffers are copied twice", len(t.peers)-vm)
-	}
-	return s
 }

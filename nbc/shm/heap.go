@@ -3,6 +3,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -37,7 +38,10 @@ type heap struct {
 }
 
 // openHeap makes a memfd of the layout given and maps it.
-func openHeap(a area) (*heap, error) {
+func openHeap(a area, opts Options) (*heap, error) {
+	if opts.forbidHeap {
+		return nil, errors.New("shm: forbidden by a test")
+	}
 	fd, err := unix.MemfdCreate("scaffe", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("shm: memfd_create: %w", err)

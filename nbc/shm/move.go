@@ -2,15 +2,17 @@
 
 package shm
 
-import "golang.org/x/sys/unix"
+import (
+	"github.com/scaffe/scaffe/nbc"
+	"golang.org/x/sys/unix"
+)
 
-// mover is nbc.Mover.
-type mover interface{ Move() bool }
+var _ nbc.Mover = (*Transport)(nil)
 
 // Move makes the calling thread the one that makes all calls from now on, where
 // inner can do that: shared memory does not mind.
 func (t *Transport) Move() bool {
-	m, ok := t.inner.(mover)
+	m, ok := t.inner.(nbc.Mover)
 	if !ok || !m.Move() {
 		return false
 	}

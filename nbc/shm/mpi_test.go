@@ -121,7 +121,14 @@ func TestRanksOfANodeShareMemory(t *testing.T) {
 	}))
 }
 
-func TestAbortOverMPI(t *testing.T) { on(t, with(Options{}, transporttest.Abort)) }
+func TestAbortOverMPI(t *testing.T) {
+	on(t, with(Options{}, func(t nbc.Transport) error {
+		if err := mpiWorld.Barrier(); err != nil { // all have set up
+			return err
+		}
+		return transporttest.Abort(t)
+	}))
+}
 
 // TestAPeerThatDiedHoldsNothingUp needs an mpirun that does not end the other
 // ranks itself; scripts/test-mpi starts it so.

@@ -15,10 +15,13 @@ type Options struct {
 	// SetupWait bounds how long New waits for the node's other ranks; 0 means
 	// a minute.
 	SetupWait time.Duration
+	// Warn, unless nil, is told on the first rank of a node why messages
+	// there are slower than they might be.
+	Warn func(string)
 
-	// For tests: as if the system forbade process_vm_readv, or to map another
-	// rank's memory.
-	forbidVM, forbidMap bool
+	// For tests: as if the system forbade process_vm_readv, to map another
+	// rank's memory, to have some to share.
+	forbidVM, forbidMap, forbidHeap bool
 }
 
 // ErrClosed is what calls after Close return.

@@ -48,6 +48,12 @@ func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
 	if err := t.setUp(); err != nil {
 		return nil, err
 	}
+	if what := t.lacking(); what != "" && opts.Warn != nil && inner.Rank() == t.local[0] {
+		opts.Warn(what)
+	}
+	if t.heap == nil {
+		return inner, nil
+	}
 	return t.complete(), nil
 }
 
@@ -92,17 +98,35 @@ func (t *Transport) setUp() error {
 	// So that the node's other ranks may read this one's memory under Yama.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
 	t.area = layout(len(t.local), room(t.opts.Room, len(t.local)))
-	h, err := openHeap(t.area)
-	if err != nil {
-		return fmt.Errorf("%w (no shared memory between the ranks of this node: switch it off)", err)
+	if t.heap, t.why = openHeap(t.area, t.opts); t.heap != nil { // otherwise it says hello all the same, for the others to know
+		t.own = headerAt(t.heap.base())
+		t.own.magic, t.own.nonce = magic, rand.Uint64()
 	}
-	t.heap, t.own = h, headerAt(h.base())
-	t.own.magic, t.own.nonce = magic, rand.Uint64()
 	if err := t.acquaint(); err != nil {
 		t.dismantle()
 		return err
 	}
 	return nil
+}
+
+// lacking says what this rank cannot do with the others of its node; nothing
+// where it can do all.
+func (t *Transport) lacking() string {
+	private := 0
+	for _, p := range t.peers {
+		if p.vm {
+			private++
+		}
+	}
+	switch others := len(t.local) - 1; {
+	case t.heap == nil:
+		return fmt.Sprintf("rank %d has no memory to share with the others of its node, so messages between them go another, slower way: %v", t.Rank(), t.why)
+	case len(t.peers) < others:
+		return fmt.Sprintf("rank %d shares memory with %d of the %d other ranks of its node; messages to the rest go another, slower way: %v", t.Rank(), len(t.peers), others, t.why)
+	case private < others:
+		return fmt.Sprintf("rank %d and %d of the %d other ranks of its node may not read each other's private memory (process_vm_readv), so buffers that are not registered are copied twice: see kernel.yama.ptrace_scope, or the container's seccomp profile", t.Rank(), others-private, others)
+	}
+	return ""
 }
 
 // room returns the address space for a rank's registered memory.
@@ -131,10 +155,12 @@ func (t *Transport) acquaint() error {
 			me = i
 		}
 	}
-	mine := hello{
-		magic: magic, nonce: t.own.nonce, pid: uint64(os.Getpid()), fd: uint64(t.heap.fd),
-		heap: uint64(t.area.heap), size: uint64(t.area.size),
-		address: uint64(uintptr(t.heap.base())), local: uint64(me), cores: allowed(),
+	mine := hello{local: uint64(me), cores: allowed()}
+	if t.heap != nil {
+		mine.magic, mine.nonce = magic, t.own.nonce
+		mine.pid, mine.fd = uint64(os.Getpid()), uint64(t.heap.fd)
+		mine.heap, mine.size = uint64(t.area.heap), uint64(t.area.size)
+		mine.address = uint64(uintptr(t.heap.base()))
 	}
 	hellos, err := t.gather(0, mine.bytes())
 	if err != nil {
@@ -204,11 +230,12 @@ func readHello(b []byte) hello {
 
 // open maps the area of a rank of this node; nil where that does not work.
 func (t *Transport) open(rank, local, me int, h hello) *peer {
-	if t.opts.forbidMap || h.magic != magic || h.local != uint64(local) {
+	if t.heap == nil {
 		return nil
 	}
-	b, err := mapPeer(h)
+	b, err := t.mapPeer(h)
 	if err != nil {
+		t.why = fmt.Errorf("the memory of rank %d: %w", rank, err)
 		return nil
 	}
 	p := &peer{
@@ -227,7 +254,10 @@ func (t *Transport) open(rank, local, me int, h hello) *peer {
 }
 
 // mapPeer maps the memfd that h names, after a look at whether it is the one.
-func mapPeer(h hello) ([]byte, error) {
+func (t *Transport) mapPeer(h hello) ([]byte, error) {
+	if h.magic != magic || t.opts.forbidMap {
+		return nil, errors.New("is not offered in this form")
+	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", h.pid, h.fd), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -238,7 +268,7 @@ func mapPeer(h hello) ([]byte, error) {
 		return nil, err
 	}
 	if s.Mode&unix.S_IFMT != unix.S_IFREG || uint64(s.Size) != h.size || h.heap >= h.size || h.heap < uint64(unsafe.Sizeof(header{})) {
-		return nil, errors.New("another file")
+		return nil, errors.New("is another file")
 	}
 	b, err := mapArea(fd, area{heap: int(h.heap), size: int(h.size)})
 	if err != nil {
@@ -246,7 +276,7 @@ func mapPeer(h hello) ([]byte, error) {
 	}
 	if g := headerAt(unsafe.Pointer(unsafe.SliceData(b))); g.magic != magic || g.nonce != h.nonce {
 		_ = unix.Munmap(b)
-		return nil, errors.New("another rank's file")
+		return nil, errors.New("is another rank's file")
 	}
 	return b, nil
 }

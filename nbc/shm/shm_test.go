@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,6 +138,26 @@ func drainInto(done []nbc.Completion, t nbc.Transport, n int) error {
 		}
 	}
 	return nil
+}
+
+// TestFallback: ranks that cannot share memory go on over the inner transport,
+// and say so.
+func TestFallback(t *testing.T) {
+	for want, opts := range map[string]Options{
+		"may not read each other's private memory": {forbidVM: true},
+		"shares memory with 0 of the 1 other":      {forbidMap: true},
+		"has no memory to share":                   {forbidHeap: true},
+	} {
+		var said []string
+		opts.Warn = func(s string) { said = append(said, s) }
+		ts := world(t, opts, 0, 0)
+		if len(said) != 1 || !strings.Contains(said[0], want) {
+			t.Errorf("rank 0 was to say that it %s; said: %q", want, said)
+		}
+		all(t, ts, transporttest.Cases()[0].Run)
+		all(t, ts, nbc.Transport.Close)
+	}
+	all(t, world(t, Options{Warn: func(s string) { t.Errorf("a warning with nothing amiss: %s", s) }}, 0, 0), nbc.Transport.Close)
 }
 
 func TestBorrowedIsTheSendersMemory(t *testing.T) {
@@ -297,7 +318,7 @@ func TestDeviceMemoryIsRefused(t *testing.T) {
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const room = 8 << 20
-		h, err := openHeap(layout(2, room))
+		h, err := openHeap(layout(2, room), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

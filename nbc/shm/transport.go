@@ -22,6 +22,7 @@ type Transport struct {
 	area  area
 	heap  *heap
 	own   *header
+	why   error // memory is not shared with all
 
 	peers  []*peer // of this node, which this rank reaches through shared memory
 	byRank []*peer // by rank; nil for those reached through inner
@@ -252,8 +253,14 @@ func (n notifier) Notify(to int, notice []byte) error {
 	return n.inner.Notify(to, notice)
 }
 
-// NextNotice returns the next notice that has arrived.
-func (n notifier) NextNotice(buf []byte) (from, length int) { return n.inner.NextNotice(buf) }
+// NextNotice returns the next notice that has arrived. An idle engine looks now
+// and then and does not park: its next Poll is to ask inner.
+func (n notifier) NextNotice(buf []byte) (from, length int) {
+	if n.t.active == 0 {
+		n.t.turns = turnsBetween
+	}
+	return n.inner.NextNotice(buf)
+}
 
 // complete returns t with what inner has besides.
 func (t *Transport) complete() nbc.Transport {
