@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/collectives"
+	ct "github.com/scaffe/scaffe/collectives/collectivestest"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stuckRank is a rank of TestMPI. It writes how it ended to a file of its own
+// stuckRank is a rank of these tests. It writes how it ended to a file of its own
 // and waits until the others have.
 func stuckRank(dir, transport, wrong string) {
 	k, err := kernels.NewCPU()
@@ -51,15 +52,30 @@ func stuckRank(dir, transport, wrong string) {
 	if transport == "shm" {
 		open = shm.Over(open, shm.Options{})
 	}
-	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: 3 * time.Second})
+	deadline := 3 * time.Second
+	if wrong == "nothing" {
+		deadline = time.Minute
+	}
+	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: deadline})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	file := func(rank int) string { return filepath.Join(dir, fmt.Sprint("rank", rank)) }
 	err = stuckCalls(e, wrong, func() { _ = os.WriteFile(file(e.Rank())+".pid", fmt.Append(nil, os.Getpid()), 0o666) })
-	if e := os.WriteFile(file(e.Rank()), fmt.Append(nil, err), 0o666); e != nil {
+	report := fmt.Sprint(err)
+	if err == nil {
+		report = fmt.Sprintf("%d cases on %d ranks", len(ct.Some(e.Size())), e.Size())
+	}
+	if e := os.WriteFile(file(e.Rank()), []byte(report), 0o666); e != nil {
 		fmt.Fprintln(os.Stderr, e)
+	}
+	if err == nil {
+		if err := e.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	for range 100 { // mpirun ends all with the first that ends badly
 		left := 0
@@ -81,6 +97,9 @@ func stuckRank(dir, transport, wrong string) {
 func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 	ctx := context.Background()
 	c := collectives.World(e, collectives.Options{})
+	if wrong == "nothing" {
+		return ct.Run(c, ct.Some(c.Size()))
+	}
 	s, err := collectives.ParseSpec("chain,chunk=64K")
 	if err != nil {
 		return err
@@ -109,9 +128,10 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 	return c.Allreduce(ctx, buf, buf, mem.Float32, op, collectives.With(s))
 }
 
-// TestMPI: a rank is stopped by SIGSTOP, never calls, or calls something else.
-// Every other rank ends by itself and says which rank it was.
-func TestMPI(t *testing.T) {
+// ranks runs this program under mpirun and returns each rank's report, "" where
+// it wrote none, what they printed, and how mpirun ended.
+func ranks(t *testing.T, transport, wrong string) (reports []string, said string, ended error) {
+	t.Helper()
 	dir := os.Getenv("SCAFFE_MPI_DIR")
 	if dir == "" {
 		t.Skip("no MPI: run `make test-mpi`")
@@ -120,13 +140,54 @@ func TestMPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	folder := t.TempDir()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin", "mpirun"), "-np", fmt.Sprint(mpiRanks), program)
+	cmd.Env = append(os.Environ(), stuckIn+"="+strings.Join([]string{folder, transport, wrong}, ","))
+	cmd.WaitDelay = 5 * time.Second
+	out, ended := cmd.CombinedOutput()
+	revive(folder)
+	if ctx.Err() != nil {
+		t.Fatalf("mpirun hung\n%s", out)
+	}
+	for r := range mpiRanks {
+		report, _ := os.ReadFile(filepath.Join(folder, fmt.Sprint("rank", r))) // a stopped rank has none
+		reports = append(reports, string(report))
+	}
+	return reports, string(out), ended
+}
+
+// transports are those that ranks of mpirun have.
+var transports = []string{"mpi", "shm"}
+
+// TestMPIConformance is the suite over MPI, and over shared memory.
+func TestMPIConformance(t *testing.T) {
+	for _, transport := range transports {
+		t.Run(transport, func(t *testing.T) {
+			reports, said, err := ranks(t, transport, "nothing")
+			if err != nil {
+				t.Errorf("mpirun: %v\n%s", err, said)
+			}
+			for r, report := range reports {
+				if report != fmt.Sprintf("%d cases on %d ranks", len(ct.Some(mpiRanks)), mpiRanks) {
+					t.Errorf("rank %d ended with %q", r, report)
+				}
+			}
+		})
+	}
+}
+
+// TestMPIStuck: a rank is stopped by SIGSTOP, never calls, or calls something
+// else. Every other rank ends by itself and says which rank it was.
+func TestMPIStuck(t *testing.T) {
 	sides := func(odd string) []string {
 		return []string{
 			"called allreduce of 262144 elements, root 0, spec chain,chunk=64K, f32 sum",
 			fmt.Sprintf("rank %d called allreduce of %s", mpiOdd, odd),
 		}
 	}
-	for _, transport := range []string{"mpi", "shm"} {
+	for _, transport := range transports {
 		for wrong, says := range map[string][]string{
 			"stop":  {fmt.Sprintf("rank %d has not answered", mpiOdd), "of allreduce#2"},
 			"never": {fmt.Sprintf("rank %d has not entered allreduce#2", mpiOdd)},
@@ -134,25 +195,18 @@ func TestMPI(t *testing.T) {
 			"count": sides("131072 elements, root 0, spec chain,chunk=64K, f32 sum"),
 		} {
 			t.Run(transport+"/"+wrong, func(t *testing.T) {
-				reports := t.TempDir()
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				defer cancel()
-				cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin", "mpirun"), "-np", fmt.Sprint(mpiRanks), program)
-				cmd.Env = append(os.Environ(), stuckIn+"="+strings.Join([]string{reports, transport, wrong}, ","))
-				cmd.WaitDelay = 5 * time.Second
-				said, err := cmd.CombinedOutput()
-				revive(reports)
-				if ctx.Err() != nil || err == nil {
-					t.Fatalf("mpirun ended with %v (%v)\n%s", err, ctx.Err(), said)
+				reports, said, err := ranks(t, transport, wrong)
+				if err == nil {
+					t.Errorf("mpirun ended well\n%s", said)
 				}
-				for r := range mpiRanks {
-					report, err := os.ReadFile(filepath.Join(reports, fmt.Sprint("rank", r)))
-					if err != nil && (r != mpiOdd || wrong != "stop") {
-						t.Errorf("rank %d did not come to its end: %v\n%s", r, err, said)
+				mismatch := wrong == "op" || wrong == "count"
+				for r, report := range reports {
+					if r == mpiOdd && !mismatch {
+						continue
 					}
 					for _, want := range says {
-						if err == nil && !strings.Contains(string(report), want) && (r != mpiOdd || wrong == "op" || wrong == "count") {
-							t.Errorf("rank %d does not say %q but: %s", r, want, report)
+						if !strings.Contains(report, want) {
+							t.Errorf("rank %d does not say %q but %q\n%s", r, want, report, said)
 						}
 					}
 				}
@@ -169,4 +223,3 @@ func revive(reports string) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
-
