@@ -46,6 +46,7 @@ type Comm struct {
 	selector *Selector
 
 	mu       sync.Mutex
+	recent   recent
 	plans    map[planKey]*nbc.Plan
 	choices  map[Query]*Choice
 	instance uint32
@@ -134,20 +135,32 @@ type call struct {
 	blocking  bool
 }
 
+func (c *Comm) reduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int) call {
+	return call{verb: Reduce, root: root, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: c.rank == root}
+}
+
+func (c *Comm) bcast(buf mem.Buffer, dt mem.Datatype, root int) call {
+	return call{verb: Bcast, root: root, recv: buf, dt: dt, needsRecv: true}
+}
+
+func (c *Comm) allreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op) call {
+	return call{verb: Allreduce, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: true}
+}
+
 // ReduceInit makes a persistent request for Reduce, to be started any number
 // of times and closed at the end.
 func (c *Comm) ReduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
-	return c.init(call{verb: Reduce, root: root, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: c.Rank() == root}, opts)
+	return c.init(c.reduce(send, recv, dt, op, root), opts)
 }
 
 // BcastInit makes a persistent request for Bcast.
 func (c *Comm) BcastInit(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
-	return c.init(call{verb: Bcast, root: root, recv: buf, dt: dt, needsRecv: true}, opts)
+	return c.init(c.bcast(buf, dt, root), opts)
 }
 
 // AllreduceInit makes a persistent request for Allreduce.
 func (c *Comm) AllreduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
-	return c.init(call{verb: Allreduce, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: true}, opts)
+	return c.init(c.allreduce(send, recv, dt, op), opts)
 }
 
 // Ireduce starts a Reduce. The request must be waited for, then closed.
@@ -169,18 +182,18 @@ func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opt
 // lengths of send must be equal on all ranks; recv counts at root only, is as
 // long, and may be the same buffer as send (in place).
 func (c *Comm) Reduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) error {
-	return run(ctx)(c.ReduceInit(send, recv, dt, op, root, append(opts[:len(opts):len(opts)], blocking)...))
+	return c.run(ctx, c.reduce(send, recv, dt, op, root), opts)
 }
 
 // Bcast copies root's buf to every other rank's buf, all equally long.
 func (c *Comm) Bcast(ctx context.Context, buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) error {
-	return run(ctx)(c.BcastInit(buf, dt, root, append(opts[:len(opts):len(opts)], blocking)...))
+	return c.run(ctx, c.bcast(buf, dt, root), opts)
 }
 
 // Allreduce combines every rank's send into every rank's recv, which may be
 // the same buffer (in place).
 func (c *Comm) Allreduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) error {
-	return run(ctx)(c.AllreduceInit(send, recv, dt, op, append(opts[:len(opts):len(opts)], blocking)...))
+	return c.run(ctx, c.allreduce(send, recv, dt, op), opts)
 }
 
 // Barrier returns when every rank has called it.
@@ -193,9 +206,6 @@ func (c *Comm) Barrier(ctx context.Context) error {
 // Agree: whatever was tuned or asked for, and within deadlines.
 func control(k *call) { k.spec = Spec{[]Level{{Algorithm: "binomial"}}} }
 
-// blocking marks a call whose caller waits at once.
-func blocking(k *call) { k.blocking = true }
-
 func started(r *nbc.Request, err error) (*nbc.Request, error) {
 	if err != nil {
 		return nil, err
@@ -207,16 +217,6 @@ func started(r *nbc.Request, err error) (*nbc.Request, error) {
 	return r, nil
 }
 
-func run(ctx context.Context) func(*nbc.Request, error) error {
-	return func(r *nbc.Request, err error) error {
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		return r.Run(ctx)
-	}
-}
-
 // init checks a call, finds its plan and binds it. Every call takes an
 // instance number, failed ones too, so that the ranks keep counting alike.
 func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
@@ -224,24 +224,21 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	for _, o := range opts {
 		o(&k)
 	}
-	c.mu.Lock()
-	c.instance++
-	instance := c.instance
-	c.mu.Unlock()
-	name := fmt.Sprintf("%v#%d", k.verb, instance)
+	instance := c.nextInstance()
+	fail := func(err error) (*nbc.Request, error) { return nil, fmt.Errorf("%v#%d: %w", k.verb, instance, err) }
 	count, err := k.count(c.Size())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fail(err)
 	}
 	choice, err := c.Select(Query{
 		Verb: k.verb, Bytes: k.dt.Bytes(count), Type: k.dt, Buffers: k.buffers,
 		Blocking: k.blocking, Library: c.HasLibrary() && k.deadline == 0,
 	}, k.spec)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fail(err)
 	}
 	bind := nbc.Binding{
-		Name: name, Call: k.describe(count, choice.text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Name: k.verb.String(), Call: k.describe(count, choice.text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
 		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
 	}
 	if k.op == mem.Avg {
@@ -258,7 +255,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
 	}, choice.Spec, choice.text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fail(err)
 	}
 	return c.engine.Prepare(plan, bind)
 }
@@ -292,6 +289,14 @@ func (c *Comm) Layout() Layout { return c.layout }
 // HasLibrary reports whether the MPI library's own collectives (spec mpi) may
 // serve this communicator: that of the world, under mpirun.
 func (c *Comm) HasLibrary() bool { return c.id == 0 && c.engine.HasLibrary() }
+
+// nextInstance numbers a collective.
+func (c *Comm) nextInstance() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instance++
+	return c.instance
+}
 
 // library prepares a call of the MPI library's own collective.
 func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {

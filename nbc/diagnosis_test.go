@@ -72,7 +72,7 @@ func TestTheChainLeadsToTheCulprit(t *testing.T) {
 			}
 			return e.Err()
 		}
-		return reduction(t, e, nbc.Binding{Name: "reduce#812", Instance: 812})
+		return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 812})
 	})
 	for r, err := range errs[:last] {
 		text := fmt.Sprint(err)
@@ -105,9 +105,9 @@ func TestWhereThePeerIsInstead(t *testing.T) {
 	errs := stuck(t, 3, 2*time.Second, asIs, func(e *nbc.Engine) error {
 		switch e.Rank() {
 		case 0:
-			return reduction(t, e, nbc.Binding{Name: "reduce#2", Instance: 2})
+			return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 2})
 		case 1: // in the first still, whose last rank never comes
-			return reduction(t, e, nbc.Binding{Name: "reduce#1", Instance: 1})
+			return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 1})
 		}
 		for e.Err() == nil {
 			time.Sleep(time.Millisecond)
@@ -129,7 +129,7 @@ func TestAnExecutionOfAPersistentRequest(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	errs := stuck(t, 2, time.Second, asIs, func(e *nbc.Engine) error {
 		buf := mem.Of(make([]float32, 40))
-		r, err := e.Prepare(chainReduce(t, e.Rank(), 2, 40, 10), nbc.Binding{Name: "reduce#3", Instance: 3, In: buf, Out: buf})
+		r, err := e.Prepare(chainReduce(t, e.Rank(), 2, 40, 10), nbc.Binding{Name: "reduce", Instance: 3, In: buf, Out: buf})
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func TestAnExecutionOfAPersistentRequest(t *testing.T) {
 func TestWithoutNotices(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	errs := stuck(t, 2, 300*time.Millisecond, func(t nbc.Transport) nbc.Transport { return mute{t} }, func(e *nbc.Engine) error {
-		return reduction(t, e, nbc.Binding{Name: "reduce#1", Op: mem.Ops[e.Rank()]})
+		return reduction(t, e, nbc.Binding{Name: "reduce", Op: mem.Ops[e.Rank()]})
 	})
 	var deadline *nbc.DeadlineError
 	if err := errors.Join(errs...); !errors.As(err, &deadline) || len(deadline.Peers) > 0 {
@@ -167,7 +167,7 @@ func TestWithoutNotices(t *testing.T) {
 func TestTypesAndOps(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	errs := stuck(t, 2, time.Minute, asIs, func(e *nbc.Engine) error {
-		b := nbc.Binding{Name: "reduce#1", Call: "reduce of 40 elements", Datatype: []mem.Datatype{mem.Float32, mem.Int32}[e.Rank()]}
+		b := nbc.Binding{Name: "reduce", Call: "reduce of 40 elements", Datatype: []mem.Datatype{mem.Float32, mem.Int32}[e.Rank()]}
 		return reduction(t, e, b)
 	})
 	for r, err := range errs {

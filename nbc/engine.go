@@ -227,7 +227,7 @@ func (e *Engine) submit(r *Request) error {
 	}
 	e.mu.Unlock()
 	if err != nil {
-		err = fmt.Errorf("%s cannot start: %w", r.bind.Name, err)
+		err = fmt.Errorf("%s cannot start: %w", r.bind.name(), err)
 		r.end(err)
 		return err
 	}
@@ -381,7 +381,7 @@ func (e *Engine) admit(r *Request) {
 	}
 	r.slot = uint32(slot)
 	r.reset(time.Now())
-	e.history.last = r.bind.Name
+	e.history.last = called{r.bind.Name, r.bind.Instance}
 	if r.left == 0 { // no elements
 		e.ended(r)
 		return
@@ -439,7 +439,7 @@ func (e *Engine) post(r *Request) {
 		r.state[i] = opPosted
 		if done, err := e.begin(r, i); err != nil {
 			op := &r.plan.schedule.Ops[i]
-			e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
+			e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, op, err))
 		} else if done {
 			e.complete(r, i)
 		}
@@ -485,7 +485,7 @@ func (e *Engine) received(c Completion) {
 		}
 	}
 	if err != nil {
-		e.suspect(r, r.peer(op.Peer), fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, op, err))
+		e.suspect(r, r.peer(op.Peer), fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, op, err))
 		return
 	}
 	if done {
@@ -504,7 +504,7 @@ func (e *Engine) combined(c Completion) {
 	}
 	switch {
 	case c.Err != nil:
-		e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.Name, i, &r.plan.schedule.Ops[i], c.Err))
+		e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, &r.plan.schedule.Ops[i], c.Err))
 	case r.divided:
 		e.finish(r)
 	default:
@@ -533,7 +533,7 @@ func (e *Engine) complete(r *Request, i int32) {
 		done, err = e.device.Divide(r.token(i), dt, r.bind.Out, r.bind.Divide)
 	}
 	if err != nil {
-		e.failAndTell(fmt.Errorf("%s: dividing the sum: %w", r.bind.Name, err))
+		e.failAndTell(fmt.Errorf("%s: dividing the sum: %w", r.bind.name(), err))
 	} else if done {
 		e.finish(r)
 	}

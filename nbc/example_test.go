@@ -38,7 +38,7 @@ func Example() {
 
 		in, out := []float32{0, 1, 2, 3, 4, 5}, make([]float32, count)
 		r, err := e.Prepare(plan, nbc.Binding{
-			Name: "reduce#1", In: mem.Of(in), Out: mem.Of(out),
+			Name: "reduce", In: mem.Of(in), Out: mem.Of(out),
 			Datatype: mem.Float32, Op: mem.Sum, Instance: 1,
 		})
 		if err != nil {

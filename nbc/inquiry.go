@@ -59,7 +59,7 @@ type past struct {
 type history struct {
 	ended [historyLen]past
 	next  int
-	last  string // what was started last
+	last  called // what was started last
 }
 
 func (h *history) add(r *Request) {
@@ -197,7 +197,7 @@ func (e *Engine) answer(from int, q *notice) {
 	case r != nil && r.round > q.About.Round:
 		a.Standing = Left
 	default:
-		a.Last, a.Edges = e.history.last, e.edges()
+		a.Last, a.Edges = e.history.last.String(), e.edges()
 	}
 	_ = e.notifier.Notify(from, a.encode())
 	switch {
@@ -239,7 +239,7 @@ func (e *Engine) hear(from int, n *notice) {
 }
 
 func (e *Engine) mismatch(r *Request, peer int, call string) {
-	e.failAndTell(&MismatchError{Request: r.bind.Name, Rank: e.rank, Call: r.bind.describe(), Peer: peer, PeerCall: call})
+	e.failAndTell(&MismatchError{Request: r.bind.name(), Rank: e.rank, Call: r.bind.describe(), Peer: peer, PeerCall: call})
 }
 
 // suspect takes the error of an op. Where a message had another length than
@@ -256,7 +256,7 @@ func (e *Engine) suspect(r *Request, peer int, err error) {
 	now := time.Now()
 	r.suspect, r.suspected, r.suspectUntil = err, peer, now.Add(lengthWait)
 	e.newRound(r)
-	e.ask(r, peer, Edge{Request: r.bind.Name, Execution: r.execution()}, now)
+	e.ask(r, peer, Edge{Request: r.bind.name(), Execution: r.execution()}, now)
 }
 
 // peers returns what r has heard of other ranks.
@@ -296,7 +296,7 @@ func (e *Engine) checkDeadlines() {
 			e.failAndTell(r.suspect)
 			return
 		case now.Sub(r.started) >= r.bind.Deadline:
-			e.failAndTell(&DeadlineError{Request: r.bind.Name, Deadline: r.bind.Deadline, Edges: r.edges(e.rank), Peers: r.peers(now)})
+			e.failAndTell(&DeadlineError{Request: r.bind.name(), Deadline: r.bind.Deadline, Edges: r.edges(e.rank), Peers: r.peers(now)})
 			return
 		default:
 			if e.stall(r, now); e.failed != nil {
@@ -311,7 +311,7 @@ func (e *Engine) checkDeadlines() {
 func (r *Request) failure(me int, cause error) error {
 	var abort *AbortError
 	if edges := r.edges(me); errors.As(cause, &abort) && abort.Rank != me && len(edges) > 0 {
-		return fmt.Errorf("%s failed: %w (here %s)", r.bind.Name, cause, diagnosis(edges, r.peers(time.Now())))
+		return fmt.Errorf("%s failed: %w (here %s)", r.bind.name(), cause, diagnosis(edges, r.peers(time.Now())))
 	}
-	return fmt.Errorf("%s failed: %w", r.bind.Name, cause)
+	return fmt.Errorf("%s failed: %w", r.bind.name(), cause)
 }

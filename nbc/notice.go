@@ -3,6 +3,7 @@ package nbc
 import (
 	"encoding/json"
 	"hash/fnv"
+	"strconv"
 	"strings"
 )
 
@@ -69,11 +70,28 @@ func (b *Binding) fingerprint() uint32 {
 	return h.Sum32() + uint32(b.Datatype) + uint32(b.Op)<<3
 }
 
+// called names a collective: put together where it is read, since nearly
+// none is.
+type called struct {
+	name     string
+	instance uint32
+}
+
+// String returns such as reduce#812.
+func (c called) String() string {
+	if c.instance == 0 {
+		return c.name
+	}
+	return c.name + "#" + strconv.FormatUint(uint64(c.instance), 10)
+}
+
+func (b *Binding) name() string { return called{b.Name, b.Instance}.String() }
+
 // describe returns the call in full, for a person.
 func (b *Binding) describe() string {
 	text := b.Call
 	if text == "" {
-		text = b.Name
+		text = b.name()
 	}
 	return text + ", " + b.Datatype.String() + " " + b.Op.String()
 }

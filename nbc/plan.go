@@ -18,6 +18,7 @@ type Plan struct {
 	waits    []int32 // per op: how many ops it waits for
 	first    []int32 // ops waiting for op i: next[first[i]:first[i+1]]
 	next     []int32
+	uses     [3]bool // by schedule.Buffer
 }
 
 // Compile makes s ready for execution. Beyond the schedule's own
@@ -36,6 +37,8 @@ func Compile(s *schedule.Schedule) (*Plan, error) {
 	edges := 0
 	for i := range s.Ops {
 		op := &s.Ops[i]
+		p.uses[op.Src.Buf] = p.uses[op.Src.Buf] || op.Reads()
+		p.uses[op.Dst.Buf] = p.uses[op.Dst.Buf] || op.Writes()
 		for _, d := range op.Deps {
 			if d < 0 || d >= i {
 				return nil, fmt.Errorf("nbc: op %d of the schedule of rank %d waits for op %d, which is not before it", i, s.Rank, d)

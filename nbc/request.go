@@ -12,7 +12,8 @@ import (
 
 // Binding says what a plan is executed on.
 type Binding struct {
-	// Name names the collective in errors, such as "reduce#812".
+	// Name says in errors what the collective is: "reduce", which becomes
+	// "reduce#812" with Instance.
 	Name string
 	// Call describes the collective as this rank called it, without type and
 	// op, such as "reduce of 100 elements to root 0 by chain:8/binomial". It
@@ -78,15 +79,9 @@ const (
 func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 	s := plan.schedule
 	need := b.Datatype.Bytes(s.Count)
-	uses := [3]bool{}
-	for i := range s.Ops {
-		op := &s.Ops[i]
-		uses[op.Src.Buf] = uses[op.Src.Buf] || op.Reads()
-		uses[op.Dst.Buf] = uses[op.Dst.Buf] || op.Writes()
-	}
-	for buf, given := range map[schedule.Buffer]mem.Buffer{schedule.In: b.In, schedule.Out: b.Out} {
-		if uses[buf] && given.Len() < need {
-			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.Name, buf, given.Len(), s.Count, b.Datatype, need)
+	for buf, given := range [2]mem.Buffer{schedule.In: b.In, schedule.Out: b.Out} {
+		if plan.uses[buf] && given.Len() < need {
+			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.name(), schedule.Buffer(buf), given.Len(), s.Count, b.Datatype, need)
 		}
 	}
 	if b.Deadline == 0 {
@@ -94,7 +89,7 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 	}
 	own, err := e.scratch.get(b.Datatype.Bytes(s.Scratch))
 	if err != nil {
-		return nil, fmt.Errorf("nbc: %s: scratch memory: %w", b.Name, err)
+		return nil, fmt.Errorf("nbc: %s: scratch memory: %w", b.name(), err)
 	}
 	r := &Request{
 		engine:  e,
@@ -135,10 +130,16 @@ func (r *Request) Start() error {
 	return r.engine.submit(r)
 }
 
+// Again makes the next execution one of another collective, of the same plan on
+// the same buffers. The last execution has ended.
+func (r *Request) Again(instance uint32) {
+	r.bind.Instance, r.round = instance, 0
+}
+
 // begin makes r active, and reports whether it has ended already.
 func (r *Request) begin() (ended bool, err error) {
 	if !r.active.CompareAndSwap(false, true) {
-		return false, fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.bind.Name)
+		return false, fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.bind.name())
 	}
 	<-r.done
 	r.err = nil
@@ -190,7 +191,7 @@ func (r *Request) Wait(ctx context.Context) error {
 		r.done <- struct{}{}
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("nbc: gave up waiting for %s: %w", r.bind.Name, context.Cause(ctx))
+		return fmt.Errorf("nbc: gave up waiting for %s: %w", r.bind.name(), context.Cause(ctx))
 	}
 }
 
@@ -269,7 +270,7 @@ func (r *Request) edges(me int) []Edge {
 	seen := map[key]bool{}
 	var edges []Edge
 	if r.library != nil {
-		return []Edge{{Rank: me, Request: r.bind.Name, Op: "the MPI library's own collective", Peer: -1, Execution: r.execution()}}
+		return []Edge{{Rank: me, Request: r.bind.name(), Op: "the MPI library's own collective", Peer: -1, Execution: r.execution()}}
 	}
 	for i, st := range r.state {
 		op := &r.plan.schedule.Ops[i]
@@ -279,7 +280,7 @@ func (r *Request) edges(me int) []Edge {
 		}
 		seen[k] = true
 		edges = append(edges, Edge{
-			Rank: me, Request: r.bind.Name, Op: fmt.Sprintf("chunk %d", op.Msg),
+			Rank: me, Request: r.bind.name(), Op: fmt.Sprintf("chunk %d", op.Msg),
 			Peer: r.peer(op.Peer), Sending: k.sending, Execution: r.execution(),
 		})
 	}
