@@ -121,7 +121,10 @@ func onThread(op string) error {
 	return failure(C.SCAFFE_WRONG_THREAD, "%s", op)
 }
 
-func moveThread() bool { return C.scaffe_move_thread() != 0 }
+func moveThread() (ok, other bool) {
+	moved := C.scaffe_move_thread()
+	return moved > 0, moved == 2
+}
 
 // Barrier blocks, busily, until every rank has called it. It is for set-up and
 // benchmarks; nothing bounds the wait.

@@ -30,7 +30,7 @@ func start() (*World, error) {
 
 func onThread(string) error { return nil }
 
-func moveThread() bool { return true }
+func moveThread() (ok, other bool) { return true, false }
 
 // Barrier blocks until every rank has called it: not at all.
 func (w *World) Barrier() error { return nil }

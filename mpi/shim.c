@@ -126,11 +126,13 @@ int scaffe_start(scaffe_world *w) {
   return lowest_on_node(comm, w->rank, &w->lowest);
 }
 
-// The caller makes sure that no other thread calls meanwhile.
+// 0: not possible; 1: it is this thread; 2: it was another. The caller makes
+// sure that no other thread calls meanwhile.
 int scaffe_move_thread(void) {
   if (!running || level < MPI_THREAD_SERIALIZED) return 0;
+  if (pthread_equal(thread, pthread_self())) return 1;
   thread = pthread_self();
-  return 1;
+  return 2;
 }
 
 int scaffe_on_thread(void) { return running && pthread_equal(thread, pthread_self()); }

@@ -112,9 +112,13 @@ func Start() (*World, error) { return start() }
 
 // Move makes the calling thread, which must be locked, the one that makes the
 // later calls, where the library lets calls come from one thread after another
-// (MPI_THREAD_SERIALIZED), and reports whether it does. The caller sees to it
-// that no two threads call at once.
-func (w *World) Move() bool { return moveThread() }
+// (MPI_THREAD_SERIALIZED). It reports whether it does, and whether another
+// thread made them before. The caller sees to it that no two threads call at
+// once.
+func (w *World) Move() (ok, other bool) { return moveThread() }
+
+// OnThread reports whether the calling thread is the one that makes the calls.
+func (w *World) OnThread() bool { return onThread("") == nil }
 
 // Rank returns this process's rank, 0 to Size-1.
 func (w *World) Rank() int { return w.rank }

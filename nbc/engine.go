@@ -50,6 +50,7 @@ type Engine struct {
 	mover Mover         // nil where the engine's goroutine alone may turn it
 	lent  bool          // a caller has moved the transport to its thread
 	stir  chan struct{} // ends the goroutine's sleep while nothing is under way
+	idle  *time.Timer   // of that sleep
 
 	// What follows belongs to whoever holds own.
 	active []*Request // by slot; nil where free
@@ -76,7 +77,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 	if opts.Deadline == 0 {
 		opts.Deadline = DefaultDeadline
 	}
-	e := &Engine{opts: opts, device: device, finished: make(chan struct{}), stir: make(chan struct{}, 1)}
+	e := &Engine{opts: opts, device: device, finished: make(chan struct{}), stir: make(chan struct{}, 1), idle: time.NewTimer(time.Hour)}
 	opened := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -260,11 +261,10 @@ const idleLook = 5 * time.Millisecond
 
 // sleep rests without holding own, so that a caller may take over at once.
 func (e *Engine) sleep() {
-	t := time.NewTimer(idleLook)
-	defer t.Stop()
+	e.idle.Reset(idleLook)
 	select {
 	case <-e.stir:
-	case <-t.C:
+	case <-e.idle.C:
 	}
 }
 
@@ -287,6 +287,7 @@ func (e *Engine) turn(n int) bool {
 
 // end gives everything back.
 func (e *Engine) end() {
+	e.idle.Stop()
 	e.fail(ErrClosed)
 	e.scratch.close()
 	_ = e.transport.Close()
@@ -405,6 +406,9 @@ func (e *Engine) progress() bool {
 			moved = true
 			e.post(r)
 		}
+	}
+	if moved && e.inUse == 0 {
+		return true // all has ended at once: a caller may be waiting for that
 	}
 	n, err := e.transport.Poll(e.done[:])
 	if err != nil {

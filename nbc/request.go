@@ -180,6 +180,9 @@ func (r *Request) Test() (bool, error) {
 // that when ctx does; the execution then still goes on, within its deadline,
 // and its buffers are still in use.
 func (r *Request) Wait(ctx context.Context) error {
+	if ended, err := r.Test(); ended {
+		return err
+	}
 	if r.library != nil && r.library.Blocking { // the loop itself is inside of it, and sees no deadline
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.bind.Deadline, fmt.Errorf("it did not end within %v", r.bind.Deadline))

@@ -12,7 +12,6 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
-	"golang.org/x/sys/unix"
 )
 
 // A notice is the reason in plain text, on the control communicator. A
@@ -92,7 +91,7 @@ func (t *Transport) giveUp(ctx context.Context, reason string) error {
 	a.pending.Store(true)
 	a.mu.Unlock()
 	t.Wake()
-	if int64(unix.Gettid()) == t.thread.Load() {
+	if t.world.OnThread() {
 		return t.giveUpHere(ctx)
 	}
 	select {

@@ -11,7 +11,6 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
-	"golang.org/x/sys/unix"
 )
 
 // Options of a transport; the zero value is good.
@@ -29,7 +28,6 @@ type Transport struct {
 	data    *mpi.Comm
 	control *mpi.Comm // notices and the meeting at the end
 	reqs    *mpi.Requests
-	thread  atomic.Int64 // the system's number of MPI's thread
 
 	bits    tagBits
 	guard   guard
@@ -109,7 +107,6 @@ func New(w *mpi.World, opts Options) (*Transport, error) {
 		opts: opts, world: w, bits: splitBits(w.TagUB()), guard: guard{},
 		lent: map[nbc.Token]mem.Buffer{},
 	}
-	t.thread.Store(int64(unix.Gettid()))
 	var err error
 	if t.data, err = w.Comm().Dup(); err != nil {
 		return nil, err
@@ -354,13 +351,11 @@ func (t *Transport) judge(o *op, d mpi.Done) error {
 
 // Move makes the calling thread the one that calls MPI.
 func (t *Transport) Move() bool {
-	if !t.world.Move() {
-		return false
-	}
-	if me := int64(unix.Gettid()); t.thread.Swap(me) != me {
+	ok, other := t.world.Move()
+	if other {
 		quickSleeps()
 	}
-	return true
+	return ok
 }
 
 // Park lets the thread rest; see the package comment.
