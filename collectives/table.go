@@ -55,6 +55,7 @@ type Rule struct {
 	Buffers    BufferKind
 	AnyBuffers bool
 	Spec       Spec
+	Note       string // written behind it as a comment; reading drops it
 }
 
 // Span is a range of numbers.
@@ -357,7 +358,11 @@ func (t *Table) String() string {
 		line("model %v", t.Model)
 	}
 	for _, r := range t.Rules {
-		line("%v", r)
+		text := r.String()
+		if r.Note != "" {
+			text += " # " + r.Note
+		}
+		line("%s", text)
 	}
 	return b.String()
 }

@@ -32,7 +32,9 @@ func Explain(w io.Writer, s *collectives.Selector, q Question) error {
 		blocking = "non-blocking"
 	}
 	fmt.Fprintf(w, "%v of %s of %v, %s, %v buffers, on %v\n", q.Query.Verb, collectives.FormatBytes(q.Query.Bytes), q.Query.Type, blocking, q.Query.Buffers, l)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, "  %-11s %s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %-11s %s\n", name, fmt.Sprintf(format, args...))
+	}
 	row("spec", "%v", c.Spec)
 	row("decided by", "%s", c.Why)
 	row("predicted", "%s%s", Duration(c.Predicted), rate(q.Query.Bytes, c.Predicted))

@@ -27,15 +27,9 @@ type reporter struct {
 
 func newReporter(comm *collectives.Comm, cfg train.Config, progress string) (*reporter, error) {
 	r := &reporter{comm: comm, max: int(cfg.Solver.Solver.GetMaxIter())}
-	show := false
-	switch progress {
-	case "auto":
-		show = onTerminal()
-	case "always":
-		show = true
-	case "never":
-	default:
-		return nil, fmt.Errorf("--progress %q is unknown: use auto, always or never", progress)
+	show, err := showProgress(progress)
+	if err != nil {
+		return nil, err
 	}
 	if show && comm.Rank() == 0 {
 		r.bar = progressbar.NewOptions(r.max,
@@ -43,6 +37,19 @@ func newReporter(comm *collectives.Comm, cfg train.Config, progress string) (*re
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
 	}
 	return r, nil
+}
+
+// showProgress reads --progress.
+func showProgress(word string) (bool, error) {
+	switch word {
+	case "auto":
+		return onTerminal(), nil
+	case "always":
+		return true, nil
+	case "never":
+		return false, nil
+	}
+	return false, fmt.Errorf("--progress %q is unknown: use auto, always or never", word)
 }
 
 // onTerminal reports whether a person watches stderr. Under mpirun stderr is

@@ -1,0 +1,131 @@
+package tune
+
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/collectives"
+)
+
+// What the model may leave out. It is wrong by less than hopeless, and chain
+// sizes, which are swept for their own sake, may be worse than that.
+const (
+	hopeless      = 2.5
+	hopelessChain = 8
+	mostSpecs     = 14 // measured for one size
+)
+
+// job is one collective at one size, with what is to be measured.
+type job struct {
+	verb  collectives.Verb
+	bytes int
+	specs []collectives.Spec
+}
+
+// specs returns what is worth measuring, likely winners first.
+func specs(s *collectives.Selector, l collectives.Layout, q collectives.Query, chains bool) []collectives.Spec {
+	candidates := s.Candidates(l, q)
+	best := candidates[0].Seconds
+	var out []collectives.Spec
+	seen := map[string]bool{}
+	add := func(spec collectives.Spec) {
+		if text := spec.String(); !seen[text] {
+			seen[text] = true
+			out = append(out, spec)
+		}
+	}
+	if q.Library {
+		add(parse(collectives.Library))
+	}
+	for _, c := range candidates {
+		if c.Seconds <= hopeless*best && len(out) < mostSpecs {
+			add(c.Spec)
+		}
+	}
+	for _, spec := range levels(l) {
+		if collectives.Predict(q.Verb, q.Bytes, spec, l, s.Model, q.Buffers == collectives.Heap) <= hopeless*best && len(out) < mostSpecs {
+			add(spec)
+		}
+	}
+	if chains {
+		for _, spec := range chainSizes(l) {
+			if collectives.Predict(q.Verb, q.Bytes, spec, l, s.Model, q.Buffers == collectives.Heap) <= hopelessChain*best {
+				add(spec)
+			}
+		}
+	}
+	return out
+}
+
+// levels returns specs of three levels, where there are nodes enough.
+func levels(l collectives.Layout) (out []collectives.Spec) {
+	for _, top := range []string{"chain:2/chain", "chain:4/binomial", "chain:4/chain"} {
+		if l.Nodes >= 8 && l.PPN > 1 {
+			out = append(out, parse("direct/"+top))
+		}
+	}
+	return out
+}
+
+// chainSizes returns the chains of all sizes below a binomial tree and below a
+// chain: S-Caffe's CB and CC, section 6.5, figure 11.
+func chainSizes(l collectives.Layout) (out []collectives.Spec) {
+	for size := 2; size < l.Ranks && size <= 64; size *= 2 {
+		for _, top := range []string{"binomial", "chain"} {
+			s := parse(top)
+			out = append(out, collectives.Spec{Levels: slices.Insert(s.Levels, 0, collectives.Level{Algorithm: "chain", Size: size})})
+		}
+	}
+	return out
+}
+
+// parse reads a spec that is in this program's text.
+func parse(text string) collectives.Spec {
+	s, err := collectives.ParseSpec(text)
+	if err != nil {
+		panic(err) // TestOwnSpecs
+	}
+	return s
+}
+
+// jobs returns all collectives and sizes, coarse to fine.
+func (c Config) jobs(s *collectives.Selector, l collectives.Layout, library bool) []job {
+	sizes := c.sizes()
+	var coarse, fine []int
+	for i, n := range sizes {
+		if i%2 == 0 || i == len(sizes)-1 {
+			coarse = append(coarse, n)
+		} else {
+			fine = append(fine, n)
+		}
+	}
+	// Chain sizes are swept at three sizes from 64K on.
+	large := slices.DeleteFunc(slices.Clone(coarse), func(n int) bool { return n < 64<<10 })
+	chains := map[int]bool{}
+	if n := len(large); n > 0 {
+		chains[large[0]], chains[large[n/2]], chains[large[n-1]] = true, true, true
+	}
+	var all []job
+	for _, part := range [][]int{coarse, fine} {
+		for _, bytes := range part {
+			for _, v := range c.Collectives {
+				q := collectives.Query{Verb: v, Bytes: bytes, Type: c.Type, Buffers: c.Buffers, Blocking: true, Library: library}
+				all = append(all, job{v, bytes, specs(s, l, q, chains[bytes] && v != collectives.Allreduce)})
+			}
+		}
+	}
+	return all
+}
+
+// sizes returns the powers of two from the least to the most size, and both.
+func (c Config) sizes() []int {
+	out := []int{c.Least}
+	for n := 1; n < c.Most; n *= 2 {
+		if n > c.Least {
+			out = append(out, n)
+		}
+	}
+	if c.Most > c.Least {
+		out = append(out, c.Most)
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package tune
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/scaffe/scaffe/atomicfile"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Partial returns the file that keeps what was measured until the table is
+// written.
+func (c Config) Partial() string { return c.Out + ".partial" }
+
+// kept is the contents of the partial file: points, and where they hold.
+type kept struct {
+	Machine collectives.Machine
+	Layout  collectives.Layout
+	Type    string
+	Buffers string
+	Points  []Point
+}
+
+func (s *sweep) fingerprint() kept {
+	return kept{Machine: s.Machine, Layout: s.comm.Layout(), Type: s.Type.String(), Buffers: s.Buffers.String()}
+}
+
+// resume returns, on all ranks, the points of an interrupted sweep, if there is
+// one of the same machine, layout and question.
+func (s *sweep) resume(ctx context.Context) ([]Point, error) {
+	var text []byte
+	var err error
+	if s.comm.Rank() == 0 {
+		if text, err = os.ReadFile(s.Partial()); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err := s.comm.Agree(ctx, err); err != nil {
+		return nil, err
+	}
+	if text, err = s.send(ctx, text); err != nil || len(text) == 0 {
+		return nil, err
+	}
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil {
+		return nil, fmt.Errorf("%s is not what a sweep left (%w): remove it to begin anew", s.Partial(), err)
+	}
+	points := k.Points
+	k.Points = nil
+	own := s.fingerprint()
+	if k.Machine != own.Machine || k.Layout != own.Layout || k.Type != own.Type || k.Buffers != own.Buffers {
+		return nil, fmt.Errorf("%s is of a sweep of %v by %s and %s (%s, %s buffers), this one is of %v by %s and %s (%s, %s buffers): remove it, or name another file", s.Partial(),
+			k.Layout, k.Machine.Host, k.Machine.MPI, k.Type, k.Buffers, own.Layout, own.Machine.Host, own.Machine.MPI, own.Type, own.Buffers)
+	}
+	return points, nil
+}
+
+// send broadcasts rank 0's text.
+func (s *sweep) send(ctx context.Context, text []byte) ([]byte, error) {
+	binomial := collectives.With(parse("binomial"))
+	n := []int64{int64(len(text))}
+	if err := s.comm.Bcast(ctx, mem.Of(n), mem.Int64, 0, binomial); err != nil {
+		return nil, err
+	}
+	if s.comm.Rank() != 0 {
+		text = make([]byte, n[0])
+	}
+	return text, s.comm.Bcast(ctx, mem.Of(text), mem.Uint8, 0, binomial)
+}
+
+// keep writes what was measured so far.
+func (s *sweep) keep(ctx context.Context, r *Result) error {
+	var err error
+	if s.comm.Rank() == 0 {
+		k := s.fingerprint()
+		k.Points = r.Points
+		var text []byte
+		if text, err = json.MarshalIndent(k, "", " "); err == nil {
+			err = atomicfile.Write(nil, s.Partial(), append(text, '\n'))
+		}
+	}
+	return s.comm.Agree(ctx, err)
+}

@@ -1,0 +1,246 @@
+package tune
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+
+	"github.com/scaffe/scaffe/collectives"
+)
+
+//go:embed report.html
+var page string
+
+var pageTemplate = template.Must(template.New("report").Parse(page))
+
+// Report returns the page: one HTML file with everything in it.
+func (r *Result) Report() []byte {
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, r.view()); err != nil {
+		return []byte(template.HTMLEscapeString(err.Error())) // a bytes.Buffer takes everything
+	}
+	return b.Bytes()
+}
+
+// view is what the page shows.
+type view struct {
+	Title, Incomplete string
+	Facts             [][2]string
+	Map               template.HTML
+	Charts            []chart
+	Rows              []row
+	Table             string
+}
+
+type chart struct {
+	ID, Title, Text string
+	SVG             template.HTML
+}
+
+type row struct{ Collective, Size, Spec, Time, Spread, Limit, Library string }
+
+func (r *Result) view() view {
+	t := r.Table()
+	v := view{Title: "Tuning of " + r.Layout.String(), Table: t.String(), Map: template.HTML(r.winnerMap())}
+	m := t.Made
+	v.Facts = [][2]string{
+		{"Host", m.Machine.Host},
+		{"MPI", m.Machine.MPI},
+		{"Layout", r.Layout.String()},
+		{"Date", m.Date},
+		{"Iterations", fmt.Sprintf("up to %d", m.Iterations)},
+		{"Spread", m.Spread + " between the quartiles, the median of the winners'"},
+		{"Buffers", fmt.Sprintf("%v, %v", r.Config.Buffers, r.Config.Type)},
+		{"Model", r.Selector.From},
+	}
+	if !r.Complete() {
+		v.Incomplete = fmt.Sprintf("%d of %d points were measured within the budget.", len(r.Points), r.Jobs)
+	}
+	for _, verb := range r.Config.Collectives {
+		points := r.of(verb)
+		if len(points) == 0 {
+			continue
+		}
+		v.Charts = append(v.Charts, chart{
+			ID: verb.String(), Title: "Time of " + verb.String(),
+			Text: "The last rank's time, the median of all executions; of each algorithm its best chunk. Dashed: the limit, what must pass " + r.bottleneck() + " over its bandwidth in the cost model.",
+			SVG:  template.HTML(r.timeChart(verb, points)),
+		})
+		if svg := r.chainChart(points); svg != "" {
+			v.Charts = append(v.Charts, chart{
+				ID: verb.String() + "-chains", Title: "Chain sizes, " + verb.String(),
+				Text: "Chains of that many ranks below a binomial tree (CB) or a chain (CC): S-Caffe’s figure 11.",
+				SVG:  template.HTML(svg),
+			})
+		}
+		for _, p := range points {
+			v.Rows = append(v.Rows, r.row(verb, p))
+		}
+	}
+	return v
+}
+
+func (r *Result) bottleneck() string {
+	if r.Layout.Nodes > 1 {
+		return "a node's port"
+	}
+	return "memory"
+}
+
+func (r *Result) row(verb collectives.Verb, p Point) row {
+	best := p.Specs[0]
+	out := row{
+		Collective: verb.String(), Size: collectives.FormatBytes(p.Bytes), Spec: best.Spec,
+		Time: Duration(seconds(best.Median)), Spread: fmt.Sprintf("%.0f %%", 100*best.Spread),
+		Limit: Duration(seconds(collectives.Limit(verb, p.Bytes, r.Layout, r.Selector.Model))),
+	}
+	if l := p.find(collectives.Library); l != nil {
+		out.Library = fmt.Sprintf("%s (%.2f ×)", Duration(seconds(l.Median)), l.Median/best.Median)
+	}
+	return out
+}
+
+func (p Point) find(spec string) *Measured {
+	for i := range p.Specs {
+		if p.Specs[i].Spec == spec {
+			return &p.Specs[i]
+		}
+	}
+	return nil
+}
+
+// shape returns a spec's text without its chunks.
+func shape(spec string) string {
+	s := parse(spec)
+	for i := range s.Levels {
+		s.Levels[i].Chunk = 0
+	}
+	return s.String()
+}
+
+// shapes returns all shapes that were measured: the library first, then those
+// that won most often.
+func (r *Result) shapes() []string {
+	wins := map[string]int{}
+	var names []string
+	for _, p := range r.Points {
+		for i, s := range p.Specs {
+			name := shape(s.Spec)
+			if _, seen := wins[name]; !seen {
+				names = append(names, name)
+				wins[name] = 0
+			}
+			if i == 0 {
+				wins[name]++
+			}
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		if lib := collectives.Library; (a == lib) != (b == lib) {
+			if a == lib {
+				return -1
+			}
+			return 1
+		}
+		if wins[a] != wins[b] {
+			return wins[b] - wins[a]
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// colours is how many the page has; what comes later is grey.
+const colours = 8
+
+// colour returns the class of a shape.
+func (r *Result) colour(name string) string {
+	if i := slices.Index(r.shapes(), name); i >= 0 && i < colours {
+		return fmt.Sprintf("c%d", i)
+	}
+	return "other"
+}
+
+// timeChart plots time against size, a line a shape.
+func (r *Result) timeChart(verb collectives.Verb, points []Point) string {
+	best := map[string]map[int]Measured{}
+	var names []string
+	for _, p := range points {
+		for _, s := range p.Specs {
+			name := shape(s.Spec)
+			if best[name] == nil {
+				best[name] = map[int]Measured{}
+				names = append(names, name)
+			}
+			if old, has := best[name][p.Bytes]; !has || s.Median < old.Median {
+				best[name][p.Bytes] = s
+			}
+		}
+	}
+	order := r.shapes()
+	slices.SortFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	var lines []line
+	for _, name := range names {
+		if r.colour(name) == "other" || len(best[name]) < 2 && len(points) > 2 {
+			continue
+		}
+		l := line{name: name, class: r.colour(name)}
+		for _, p := range points {
+			if m, has := best[name][p.Bytes]; has {
+				l.points = append(l.points, xy{float64(p.Bytes), m.Median, fmt.Sprintf("%s of %s: %s by %s, spread %.0f %%", verb, collectives.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec, 100*m.Spread)})
+			}
+		}
+		lines = append(lines, l)
+	}
+	limit := line{name: "limit", class: "limit"}
+	for _, p := range points {
+		if t := collectives.Limit(verb, p.Bytes, r.Layout, r.Selector.Model); t > 0 {
+			limit.points = append(limit.points, xy{float64(p.Bytes), t, ""})
+		}
+	}
+	low := points[0].Specs[0].Median
+	for _, p := range points {
+		low = min(low, p.Specs[0].Median)
+	}
+	return plot{xLabel: "size of the buffer", yLabel: "time", x: sizeTicks(points), floor: low / 4, lines: append(lines, limit)}.svg()
+}
+
+// chainChart plots time against chain size, a line for every size and kind.
+func (r *Result) chainChart(points []Point) string {
+	var lines []line
+	sizes := map[int]bool{}
+	for _, p := range points {
+		for kind, top := range []string{"binomial", "chain"} {
+			l := line{name: collectives.FormatBytes(p.Bytes) + " C" + strings.ToUpper(top[:1]), class: fmt.Sprintf("c%d", len(lines)%colours)}
+			for size := 2; size < r.Layout.Ranks; size *= 2 {
+				if m := p.find(fmt.Sprintf("chain:%d/%s", size, top)); m != nil {
+					sizes[size] = true
+					l.points = append(l.points, xy{float64(size), m.Median, fmt.Sprintf("%s: %s by %s", collectives.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec)})
+				}
+			}
+			l.dashed = kind == 1
+			if len(l.points) > 1 || r.Layout.Ranks <= 4 && len(l.points) > 0 {
+				lines = append(lines, l)
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	var ticks []tick
+	for size := range sizes {
+		ticks = append(ticks, tick{float64(size), fmt.Sprint(size)})
+	}
+	slices.SortFunc(ticks, func(a, b tick) int { return int(a.at - b.at) })
+	return plot{xLabel: "chain size", yLabel: "time", x: ticks, lines: lines}.svg()
+}
+
+func sizeTicks(points []Point) (ticks []tick) {
+	for _, p := range points {
+		ticks = append(ticks, tick{float64(p.Bytes), collectives.FormatBytes(p.Bytes)})
+	}
+	return ticks
+}

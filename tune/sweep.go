@@ -1,0 +1,358 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Config is what to tune; Defaults fills in what is 0.
+type Config struct {
+	Collectives []collectives.Verb
+	Least, Most int // sizes in bytes
+	Type        mem.Datatype
+	Buffers     collectives.BufferKind
+	// Budget is how long the sweep may take. Iterations is how often each spec
+	// runs at most.
+	Budget     time.Duration
+	Iterations int
+	// Out is the table's file. What is measured before it is written is kept in
+	// Partial().
+	Out string
+	// Machine goes into the table.
+	Machine collectives.Machine
+	// OnProgress, where it is not nil, is told on rank 0 how the sweep goes.
+	OnProgress func(Progress)
+	// Now is the time for the table; nil means time.Now.
+	Now func() time.Time
+}
+
+// Progress is how far a sweep has come.
+type Progress struct {
+	Done, Jobs int
+	Job        string        // such as "reduce of 64K"
+	Part       float64       // of the whole, from 0 to 1
+	Left       time.Duration // about
+}
+
+// Defaults returns c with what is 0 filled in.
+func (c Config) Defaults() Config {
+	if len(c.Collectives) == 0 {
+		c.Collectives = []collectives.Verb{collectives.Reduce, collectives.Bcast, collectives.Allreduce}
+	}
+	if c.Least == 0 {
+		c.Least = 4 << 10
+	}
+	if c.Most == 0 {
+		c.Most = 64 << 20
+	}
+	if c.Budget == 0 {
+		c.Budget = time.Minute
+	}
+	if c.Iterations == 0 {
+		c.Iterations = 30
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Validate reports what is wrong with c.
+func (c Config) Validate() error {
+	switch {
+	case c.Least < c.Type.Size() || c.Most < c.Least:
+		return fmt.Errorf("sizes from %s to %s: at least one element, and the larger one last", collectives.FormatBytes(c.Least), collectives.FormatBytes(c.Most))
+	case c.Least%c.Type.Size() != 0 || c.Most%c.Type.Size() != 0:
+		return fmt.Errorf("sizes from %d to %d bytes do not hold whole elements of %v", c.Least, c.Most, c.Type)
+	case c.Budget < 0 || c.Iterations < fewest:
+		return fmt.Errorf("a budget of %v and %d iterations: at least %d", c.Budget, c.Iterations, fewest)
+	case c.Out == "":
+		return fmt.Errorf("no file for the table")
+	}
+	return nil
+}
+
+// fewest is how often a spec is measured at least, unless it is dropped before.
+const fewest = 3
+
+// Measured is one spec at one size.
+type Measured struct {
+	Spec       string  `json:"spec"`
+	Median     float64 `json:"median"` // seconds, the last rank's
+	Spread     float64 `json:"spread"` // between the quartiles, of the median
+	Iterations int     `json:"iterations"`
+}
+
+// Point is everything that was measured for a collective at a size, the
+// fastest first.
+type Point struct {
+	Collective string     `json:"collective"`
+	Bytes      int        `json:"bytes"`
+	Specs      []Measured `json:"specs"`
+}
+
+// Result is what a sweep came to.
+type Result struct {
+	Config   Config
+	Layout   collectives.Layout
+	Selector *collectives.Selector
+	Points   []Point // by collective and size
+	Jobs     int     // how many there would be
+	Resumed  int     // points that an earlier sweep had measured
+	Took     time.Duration
+}
+
+// Complete reports whether all was measured within the budget.
+func (r *Result) Complete() bool { return len(r.Points) == r.Jobs }
+
+// Sweep measures. It is a collective: all ranks call it with equal configs, and
+// all get the result.
+func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error) {
+	c = c.Defaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &sweep{Config: c, comm: comm, from: time.Now()}
+	jobs := c.jobs(comm.Selector(), comm.Layout(), comm.HasLibrary())
+	r := &Result{Config: c, Layout: comm.Layout(), Selector: comm.Selector(), Jobs: len(jobs)}
+	kept, err := s.resume(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.buffers(ctx); err != nil {
+		return nil, err
+	}
+	defer s.free()
+	for i, j := range jobs {
+		if p := find(kept, j); p != nil {
+			r.Points = append(r.Points, *p)
+			r.Resumed++
+			continue
+		}
+		s.tell(i, jobs)
+		used, err := s.elapsed(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if used > c.Budget.Seconds() && len(r.Points) > 0 {
+			continue // what is kept of an earlier sweep still counts
+		}
+		p, err := s.point(ctx, j, share(c.Budget.Seconds()-used, jobs[i:]))
+		if err != nil {
+			return nil, err
+		}
+		r.Points = append(r.Points, p)
+		if err := s.keep(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	s.tell(len(jobs), jobs)
+	slices.SortStableFunc(r.Points, func(a, b Point) int {
+		va, _ := collectives.ParseVerb(a.Collective)
+		vb, _ := collectives.ParseVerb(b.Collective)
+		if va != vb {
+			return int(va) - int(vb)
+		}
+		return a.Bytes - b.Bytes
+	})
+	r.Took = time.Since(s.from)
+	return r, nil
+}
+
+func find(kept []Point, j job) *Point {
+	for i := range kept {
+		if kept[i].Collective == j.verb.String() && kept[i].Bytes == j.bytes {
+			return &kept[i]
+		}
+	}
+	return nil
+}
+
+// share returns how many seconds the first of jobs may take of those left: in
+// proportion to its bytes, above a fixed part for what each costs anyway.
+func share(left float64, jobs []job) float64 {
+	weight := func(j job) float64 { return float64(len(j.specs)) * (1<<20 + float64(j.bytes)) }
+	all := 0.0
+	for _, j := range jobs {
+		all += weight(j)
+	}
+	return left * weight(jobs[0]) / all
+}
+
+// sweep is a Sweep under way on one rank.
+type sweep struct {
+	Config
+	comm    *collectives.Comm
+	from    time.Time
+	in, out mem.Buffer
+}
+
+func (s *sweep) buffers(ctx context.Context) error {
+	alloc := s.comm.Alloc
+	if s.Buffers == collectives.Heap {
+		alloc = func(n int) (mem.Buffer, error) { return mem.Alloc(n), nil }
+	}
+	var err error
+	if s.in, err = alloc(s.Most); err == nil {
+		if s.out, err = alloc(s.Most); err != nil {
+			s.give(s.in)
+		}
+	}
+	return s.comm.Agree(ctx, err)
+}
+
+func (s *sweep) give(b mem.Buffer) {
+	if s.Buffers == collectives.Heap {
+		b.Free()
+		return
+	}
+	s.comm.Free(b)
+}
+
+func (s *sweep) free() {
+	s.give(s.in)
+	s.give(s.out)
+}
+
+// most returns, for every value, the largest of all ranks'.
+func (s *sweep) most(ctx context.Context, values []float64) error {
+	b := mem.Of(values)
+	return s.comm.Allreduce(ctx, b, b, mem.Float64, mem.Max, collectives.With(parse("binomial")))
+}
+
+// elapsed returns for how many seconds the sweep has run, equal on all ranks.
+func (s *sweep) elapsed(ctx context.Context) (float64, error) {
+	v := []float64{time.Since(s.from).Seconds()}
+	err := s.most(ctx, v)
+	return v[0], err
+}
+
+// point measures one job for about the given number of seconds.
+func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error) {
+	times := make([][]float64, len(j.specs))
+	left := make([]int, len(j.specs)) // still in the race
+	for i := range left {
+		left[i] = i
+	}
+	from := time.Now()
+	for round := 0; round <= s.Iterations; round++ {
+		took := make([]float64, len(left)+1)
+		for k, i := range left {
+			t, err := s.once(ctx, j, j.specs[i])
+			if err != nil {
+				return Point{}, fmt.Errorf("%v of %s by %v: %w", j.verb, collectives.FormatBytes(j.bytes), j.specs[i], err)
+			}
+			took[k] = t
+		}
+		took[len(left)] = time.Since(from).Seconds()
+		if err := s.most(ctx, took); err != nil {
+			return Point{}, err
+		}
+		if round > 0 { // the first one warms up
+			for k, i := range left {
+				times[i] = append(times[i], took[k])
+			}
+		}
+		left = race(times, left, round)
+		if took[len(took)-1] > seconds && round >= fewest {
+			break
+		}
+	}
+	return result(j, times), nil
+}
+
+// race returns who stays: after a first round those who take no more than four
+// times as long as the best, after a few no more than twice.
+func race(times [][]float64, left []int, round int) []int {
+	beyond := map[int]float64{1: 4, fewest: 2}[round]
+	if beyond == 0 {
+		return left
+	}
+	best := math.Inf(1)
+	for _, i := range left {
+		best = min(best, median(times[i]))
+	}
+	return slices.DeleteFunc(slices.Clone(left), func(i int) bool { return median(times[i]) > beyond*best })
+}
+
+func result(j job, times [][]float64) Point {
+	p := Point{Collective: j.verb.String(), Bytes: j.bytes}
+	for i, t := range times {
+		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Median: median(t), Spread: spread(t), Iterations: len(t)})
+	}
+	slices.SortStableFunc(p.Specs, func(a, b Measured) int {
+		switch {
+		case a.Median < b.Median:
+			return -1
+		case a.Median > b.Median:
+			return 1
+		}
+		return 0
+	})
+	return p
+}
+
+// once executes a spec once and returns this rank's seconds from the barrier.
+func (s *sweep) once(ctx context.Context, j job, spec collectives.Spec) (float64, error) {
+	in, out := s.in.Slice(0, j.bytes), s.out.Slice(0, j.bytes)
+	with := collectives.With(spec)
+	if err := s.comm.Barrier(ctx); err != nil {
+		return 0, err
+	}
+	from := time.Now()
+	var err error
+	switch j.verb {
+	case collectives.Reduce:
+		err = s.comm.Reduce(ctx, in, out, s.Type, mem.Sum, 0, with)
+	case collectives.Bcast:
+		err = s.comm.Bcast(ctx, out, s.Type, 0, with)
+	default:
+		err = s.comm.Allreduce(ctx, in, out, s.Type, mem.Sum, with)
+	}
+	return time.Since(from).Seconds(), err
+}
+
+// tell reports progress, before job i.
+func (s *sweep) tell(i int, jobs []job) {
+	if s.OnProgress == nil || s.comm.Rank() != 0 {
+		return
+	}
+	p := Progress{Done: i, Jobs: len(jobs), Part: 1}
+	if i < len(jobs) {
+		p.Job = fmt.Sprintf("%v of %s", jobs[i].verb, collectives.FormatBytes(jobs[i].bytes))
+		used := time.Since(s.from)
+		p.Part = min(max(float64(i)/float64(len(jobs)), used.Seconds()/s.Budget.Seconds()), 1)
+		p.Left = max(s.Budget-used, 0)
+	}
+	s.OnProgress(p)
+}
+
+// median returns the median of some values, infinity of none.
+func median(v []float64) float64 { return quantile(v, 0.5) }
+
+func quantile(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return math.Inf(1)
+	}
+	sorted := slices.Sorted(slices.Values(v))
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 == len(sorted) {
+		return sorted[i]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// spread is the distance of the quartiles as a part of the median.
+func spread(v []float64) float64 {
+	if m := median(v); m > 0 && len(v) > 1 {
+		return (quantile(v, 0.75) - quantile(v, 0.25)) / m
+	}
+	return 0
+}

@@ -1,0 +1,121 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/scaffe/scaffe/atomicfile"
+	"github.com/scaffe/scaffe/collectives"
+)
+
+// Table returns the rules that the measurements come to.
+//
+// A size that was measured stands for those around it, up to the middle
+// between it and the next one. The spec of the size before is kept where it is
+// as good as the winner within the spread of the two, so that noise makes no
+// lines. Where the MPI library wins, its line is followed by the best of the
+// others, for the calls that the library cannot serve.
+func (r *Result) Table() *collectives.Table {
+	m := r.Selector.Model
+	t := &collectives.Table{Name: r.Config.Out, Model: &m}
+	t.Made = collectives.Provenance{Machine: r.Config.Machine, Layout: r.Layout, Date: r.Config.Now().UTC().Format(time.RFC3339)}
+	var spreads []float64
+	for _, p := range r.Points {
+		for _, s := range p.Specs {
+			t.Made.Iterations = max(t.Made.Iterations, s.Iterations)
+		}
+		spreads = append(spreads, p.Specs[0].Spread)
+	}
+	t.Made.Spread = fmt.Sprintf("%.1f%%", 100*median(spreads))
+	for _, v := range r.Config.Collectives {
+		points := r.of(v)
+		if len(points) == 0 {
+			continue
+		}
+		all := r.rules(v, points, func(Measured) bool { return true })
+		own := r.rules(v, points, func(s Measured) bool { return s.Spec != collectives.Library })
+		for _, rule := range all {
+			if rule.Spec.IsLibrary() {
+				t.Rules = append(t.Rules, rule)
+			}
+		}
+		t.Rules = append(t.Rules, own...)
+	}
+	return t
+}
+
+// of returns the points of a collective, ordered by size.
+func (r *Result) of(v collectives.Verb) (points []Point) {
+	for _, p := range r.Points {
+		if p.Collective == v.String() {
+			points = append(points, p)
+		}
+	}
+	slices.SortFunc(points, func(a, b Point) int { return a.Bytes - b.Bytes })
+	return points
+}
+
+// rules makes rules of the best specs among those that may be.
+func (r *Result) rules(v collectives.Verb, points []Point, may func(Measured) bool) (rules []collectives.Rule) {
+	from, before := 0, ""
+	for i, p := range points {
+		best := winner(p, before, may)
+		end := collectives.Endless
+		if i+1 < len(points) {
+			end = (p.Bytes + points[i+1].Bytes) / 2
+		}
+		note := fmt.Sprintf("%s at %s", Duration(seconds(best.Median)), collectives.FormatBytes(p.Bytes))
+		if n := len(rules); n > 0 && best.Spec == before {
+			rules[n-1].Bytes.To = end
+			rules[n-1].Note += ", " + note
+		} else {
+			rules = append(rules, collectives.Rule{
+				Verb: v, Nodes: collectives.Span{From: r.Layout.Nodes, To: r.Layout.Nodes}, PPN: collectives.Span{From: r.Layout.PPN, To: r.Layout.PPN},
+				Bytes: collectives.Span{From: from, To: end}, AnyType: true, Buffers: r.Config.Buffers, Spec: parse(best.Spec), Note: note,
+			})
+		}
+		from, before = end, best.Spec
+	}
+	return rules
+}
+
+// winner returns the fastest of a point, or the spec of the size before where
+// that cannot be told from it.
+func winner(p Point, before string, may func(Measured) bool) Measured {
+	best := Measured{Median: math.Inf(1)}
+	for _, s := range p.Specs {
+		if may(s) && s.Median < best.Median {
+			best = s
+		}
+	}
+	for _, s := range p.Specs {
+		noise := 1 + min(max(0.02, (s.Spread+best.Spread)/2), 0.1)
+		if s.Spec == before && s.Median <= best.Median*noise {
+			return s
+		}
+	}
+	return best
+}
+
+// Write writes the table and, beside it, the report; then, where all was
+// measured, it removes the partial file. It returns the report's file.
+func (r *Result) Write() (report string, err error) {
+	report = r.Config.Out + ".html"
+	if err := atomicfile.Write(nil, r.Config.Out, []byte(r.Table().String())); err != nil {
+		return "", err
+	}
+	if err := atomicfile.Write(nil, report, r.Report()); err != nil {
+		return "", err
+	}
+	if r.Complete() {
+		if err := os.Remove(r.Config.Partial()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return report, nil
+}
