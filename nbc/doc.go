@@ -42,8 +42,8 @@
 //
 // # Windows
 //
-// Between a pair of ranks at most Window messages of one request and direction
-// are under way. Package schedule/check proves schedules free of deadlock
+// From one rank to another at most SendWindow messages of one request are being
+// sent and Window received. Package schedule/check proves schedules free of deadlock
 // under a window of one, the strictest.
 //
 // # Failure

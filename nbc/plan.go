@@ -11,6 +11,21 @@ import (
 // and matching stay cheap.
 const Window = 16
 
+// SendWindow is the same for sends: the next one may wait at the link, no more.
+// Large messages that are under way together share the link and arrive
+// together, late, which breaks a pipeline: with 16, a chain of four nodes at 1
+// Gbit/s took 1.7 times the wire's time over Open MPI's TCP, with 2 it takes
+// 1.01 times.
+const SendWindow = 2
+
+// window is how many operations of one stream are in flight at most.
+func window(receives bool) int {
+	if receives {
+		return Window
+	}
+	return SendWindow
+}
+
 // Plan is a schedule made ready for execution: who waits for whom, as flat
 // arrays. It is immutable, and one Plan serves any number of requests.
 type Plan struct {
@@ -22,8 +37,8 @@ type Plan struct {
 }
 
 // Compile makes s ready for execution. Beyond the schedule's own
-// dependencies, message n from or to a peer waits until message n-Window has
-// completed. Package schedule/check proves schedules free of deadlock under
+// dependencies, message n from or to a peer waits until the message that is a
+// window before it has completed. Package schedule/check proves schedules free of deadlock under
 // the strictest such order, a window of one.
 func Compile(s *schedule.Schedule) (*Plan, error) {
 	n := len(s.Ops)
@@ -53,7 +68,7 @@ func Compile(s *schedule.Schedule) (*Plan, error) {
 		key := stream{op.Peer, op.Receives()}
 		sent := append(streams[key], int32(i))
 		streams[key] = sent
-		if k := len(sent) - 1 - Window; k >= 0 {
+		if k := len(sent) - 1 - window(key.receives); k >= 0 {
 			windowed[i] = sent[k] + 1
 			p.first[sent[k]+1]++
 			p.waits[i]++
