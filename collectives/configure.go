@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/scaffe/scaffe/sim"
 )
@@ -137,9 +138,7 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 		return nil, err
 	}
 	if c.rank == 0 && sel.From == defaultSelector.From {
-		m := sel.Model
-		m.Cores = float64(runtime.NumCPU())
-		s.Model, s.From = m.String(), sel.From
+		s.Model, s.From = sel.Model.On(c.layout.PPN, Cores()).String(), sel.From
 	}
 	if sel, err = c.share(ctx, s); err != nil {
 		return nil, err
@@ -164,6 +163,17 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 		}
 	}
 	return warnings, nil
+}
+
+// Cores returns the number of cores of this machine; unlike runtime.NumCPU, of
+// all, not only of those that mpirun bound this rank to.
+func Cores() int {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	n := strings.Count("\n"+string(text), "\nprocessor\t")
+	if err != nil || n == 0 {
+		return runtime.NumCPU()
+	}
+	return n
 }
 
 // share sends rank 0's settings to all and makes a Selector of them.

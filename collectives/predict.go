@@ -451,8 +451,8 @@ func log2(n float64) float64 { return float64(bits.Len(uint(n) - 1)) }
 func Limit(v Verb, bytes int, l Layout, m sim.Model) float64 {
 	b, ranks, nodes := float64(bytes), float64(l.PPN), float64(l.Nodes)
 	// Passes through a node's memory: every contribution is read, every result
-	// written; a broadcast reads what it writes.
-	passes := map[Verb]float64{Reduce: ranks + 1, Bcast: 2 * (ranks - 1), Allreduce: 2 * ranks}[v]
+	// written; a broadcast's is read once.
+	passes := map[Verb]float64{Reduce: ranks + 1, Bcast: ranks, Allreduce: 2 * ranks}[v]
 	limit := 0.0
 	if l.PPN > 1 {
 		limit = times(b, passes) / m.Memory.Bandwidth

@@ -14,7 +14,7 @@ import (
 // Machine returns the fingerprint of this machine and, unless the ranks run in
 // one process, of the MPI library: what a tuning table depends on.
 func Machine(local int) collectives.Machine {
-	m := collectives.Machine{Host: fmt.Sprintf("%s, %d cores", processor(), runtime.NumCPU()), MPI: "none"}
+	m := collectives.Machine{Host: fmt.Sprintf("%s, %d cores", processor(), collectives.Cores()), MPI: "none"}
 	if built := mpi.Built(); built != "" && local == 0 {
 		m.MPI = built
 	}

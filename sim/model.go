@@ -38,10 +38,23 @@ func Default() Model {
 	m.Intra.Latency = 2e-6
 	m.Eager = 64 << 10
 	m.Op = 1e-6
-	m.Core.Bandwidth, m.Memory.Bandwidth = 12e9, 40e9
+	m.Core.Bandwidth, m.Memory.Bandwidth = 20e9, 40e9
 	m.Staging.Bandwidth = 5e9
 	m.Cache = 2 << 20
 	m.Library.Op = 0.5e-6
+	return m
+}
+
+// On returns the model for nodes of ppn ranks on the given number of cores.
+// Where ranks outnumber cores, they sleep and have to be woken: every message
+// and every op takes several times as long.
+func (m Model) On(ppn, cores int) Model {
+	m.Cores = float64(cores)
+	if ppn > cores {
+		m.Intra.Latency *= 10
+		m.Op *= 3
+		m.Library.Op *= 3
+	}
 	return m
 }
 

@@ -23,7 +23,9 @@ type job struct {
 
 // specs returns what is worth measuring, likely winners first.
 func specs(s *collectives.Selector, l collectives.Layout, q collectives.Query, chains bool) []collectives.Spec {
-	candidates := s.Candidates(l, q)
+	own := q
+	own.Library = false
+	candidates := s.Candidates(l, own)
 	best := candidates[0].Seconds
 	var out []collectives.Spec
 	seen := map[string]bool{}

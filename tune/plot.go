@@ -17,7 +17,6 @@ type plot struct {
 	xLabel, yLabel string
 	x              []tick
 	lines          []line
-	floor          float64 // the lowest y that must be seen; 0: all
 }
 
 type tick struct {
@@ -88,7 +87,7 @@ func (p plot) line(add func(string, ...any), l line, sx, sy scale) {
 	}
 	var path []string
 	for _, q := range l.points {
-		path = append(path, fmt.Sprintf("%.1f,%.1f", sx.at(q.x), sy.at(max(q.y, math.Exp(sy.low)))))
+		path = append(path, fmt.Sprintf("%.1f,%.1f", sx.at(q.x), sy.at(q.y)))
 	}
 	if len(path) > 1 {
 		add(`<polyline class="line %s" points="%s"/>`, class, strings.Join(path, " "))
@@ -111,7 +110,7 @@ func (p plot) labels(add func(string, ...any), sx, sy scale) {
 	for _, l := range p.lines {
 		if n := len(l.points); n > 0 {
 			end := l.points[n-1]
-			at := xy{x: sx.at(end.x), y: sy.at(max(end.y, math.Exp(sy.low)))}
+			at := xy{x: sx.at(end.x), y: sy.at(end.y)}
 			all = append(all, label{l, at, at.y})
 		}
 	}
@@ -144,7 +143,7 @@ func (p plot) bounds() (low, high float64) {
 			low, high = min(low, q.y), max(high, q.y)
 		}
 	}
-	return max(low, p.floor) / 1.25, high * 1.25
+	return low / 1.25, high * 1.25
 }
 
 // timeTicks returns round times.

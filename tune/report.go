@@ -72,7 +72,7 @@ func (r *Result) view() view {
 		if svg := r.chainChart(points); svg != "" {
 			v.Charts = append(v.Charts, chart{
 				ID: verb.String() + "-chains", Title: "Chain sizes, " + verb.String(),
-				Text: "Chains of that many ranks below a binomial tree (CB) or a chain (CC): S-Caffe’s figure 11.",
+				Text: "Chains of that many ranks below a binomial tree (CB) or, dashed, a chain (CC): S-Caffe’s figure 11.",
 				SVG:  template.HTML(svg),
 			})
 		}
@@ -153,13 +153,23 @@ func (r *Result) shapes() []string {
 	return names
 }
 
-// colours is how many the page has; what comes later is grey.
+// colours is how many the page has, the first of them for the library; what
+// comes later is grey.
 const colours = 8
 
 // colour returns the class of a shape.
 func (r *Result) colour(name string) string {
-	if i := slices.Index(r.shapes(), name); i >= 0 && i < colours {
-		return fmt.Sprintf("c%d", i)
+	if name == collectives.Library {
+		return "c0"
+	}
+	i := 1
+	for _, other := range r.shapes() {
+		switch {
+		case other == name && i < colours:
+			return fmt.Sprintf("c%d", i)
+		case other != collectives.Library:
+			i++
+		}
 	}
 	return "other"
 }
@@ -195,26 +205,28 @@ func (r *Result) timeChart(verb collectives.Verb, points []Point) string {
 		}
 		lines = append(lines, l)
 	}
-	limit := line{name: "limit", class: "limit"}
-	for _, p := range points {
-		if t := collectives.Limit(verb, p.Bytes, r.Layout, r.Selector.Model); t > 0 {
-			limit.points = append(limit.points, xy{float64(p.Bytes), t, ""})
-		}
-	}
 	low := points[0].Specs[0].Median
 	for _, p := range points {
 		low = min(low, p.Specs[0].Median)
 	}
-	return plot{xLabel: "size of the buffer", yLabel: "time", x: sizeTicks(points), floor: low / 4, lines: append(lines, limit)}.svg()
+	limit := line{name: "limit", class: "limit"}
+	for _, p := range points {
+		if t := collectives.Limit(verb, p.Bytes, r.Layout, r.Selector.Model); t > low/4 {
+			limit.points = append(limit.points, xy{float64(p.Bytes), t, ""})
+		}
+	}
+	return plot{xLabel: "size of the buffer", yLabel: "time", x: sizeTicks(points), lines: append(lines, limit)}.svg()
 }
 
 // chainChart plots time against chain size, a line for every size and kind.
 func (r *Result) chainChart(points []Point) string {
 	var lines []line
 	sizes := map[int]bool{}
+	count := 0 // of message sizes
 	for _, p := range points {
+		before := len(lines)
 		for kind, top := range []string{"binomial", "chain"} {
-			l := line{name: collectives.FormatBytes(p.Bytes) + " C" + strings.ToUpper(top[:1]), class: fmt.Sprintf("c%d", len(lines)%colours)}
+			l := line{name: collectives.FormatBytes(p.Bytes) + " C" + strings.ToUpper(top[:1]), class: fmt.Sprintf("c%d", 1+count%(colours-1))}
 			for size := 2; size < r.Layout.Ranks; size *= 2 {
 				if m := p.find(fmt.Sprintf("chain:%d/%s", size, top)); m != nil {
 					sizes[size] = true
@@ -222,9 +234,12 @@ func (r *Result) chainChart(points []Point) string {
 				}
 			}
 			l.dashed = kind == 1
-			if len(l.points) > 1 || r.Layout.Ranks <= 4 && len(l.points) > 0 {
+			if len(l.points) > 1 {
 				lines = append(lines, l)
 			}
+		}
+		if len(lines) > before {
+			count++
 		}
 	}
 	if len(lines) == 0 {

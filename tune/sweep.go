@@ -119,8 +119,6 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (*Result, erro
 		return nil, err
 	}
 	s := &sweep{Config: c, comm: comm, from: time.Now()}
-	jobs := c.jobs(comm.Selector(), comm.Layout(), comm.HasLibrary())
-	r := &Result{Config: c, Layout: comm.Layout(), Selector: comm.Selector(), Jobs: len(jobs)}
 	kept, err := s.resume(ctx)
 	if err != nil {
 		return nil, err
@@ -129,6 +127,12 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (*Result, erro
 		return nil, err
 	}
 	defer s.free()
+	selector, err := s.calibrate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs := c.jobs(selector, comm.Layout(), comm.HasLibrary())
+	r := &Result{Config: c, Layout: comm.Layout(), Selector: selector, Jobs: len(jobs)}
 	for i, j := range jobs {
 		if p := find(kept, j); p != nil {
 			r.Points = append(r.Points, *p)
@@ -136,6 +140,9 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (*Result, erro
 			continue
 		}
 		s.tell(i, jobs)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		used, err := s.elapsed(ctx)
 		if err != nil {
 			return nil, err
@@ -204,6 +211,12 @@ func (s *sweep) buffers(ctx context.Context) error {
 			s.give(s.in)
 		}
 	}
+	if err == nil { // memory that was never written is one page of zeros, and too fast
+		in, out := mem.Bytes(s.in), mem.Bytes(s.out)
+		for i := range in {
+			in[i], out[i] = 1, 1
+		}
+	}
 	return s.comm.Agree(ctx, err)
 }
 
@@ -259,7 +272,7 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 				times[i] = append(times[i], took[k])
 			}
 		}
-		left = race(times, left, round)
+		left = race(times, left, round, slices.IndexFunc(j.specs, collectives.Spec.IsLibrary))
 		if took[len(took)-1] > seconds && round >= fewest {
 			break
 		}
@@ -268,17 +281,24 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 }
 
 // race returns who stays: after a first round those who take no more than four
-// times as long as the best, after a few no more than twice.
-func race(times [][]float64, left []int, round int) []int {
+// times as long as the best, after a few no more than twice. The best of all
+// but the library's stays in any case: it serves where the library cannot.
+func race(times [][]float64, left []int, round, library int) []int {
 	beyond := map[int]float64{1: 4, fewest: 2}[round]
 	if beyond == 0 {
 		return left
 	}
-	best := math.Inf(1)
+	best, own := math.Inf(1), math.Inf(1)
 	for _, i := range left {
-		best = min(best, median(times[i]))
+		m := median(times[i])
+		if best = min(best, m); i != library {
+			own = min(own, m)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(left), func(i int) bool { return median(times[i]) > beyond*best })
+	return slices.DeleteFunc(slices.Clone(left), func(i int) bool {
+		m := median(times[i])
+		return m > beyond*best && (i == library || m > own)
+	})
 }
 
 func result(j job, times [][]float64) Point {
@@ -316,6 +336,41 @@ func (s *sweep) once(ctx context.Context, j job, spec collectives.Spec) (float64
 		err = s.comm.Allreduce(ctx, in, out, s.Type, mem.Sum, with)
 	}
 	return time.Since(from).Seconds(), err
+}
+
+// calibrate returns the communicator's selector with memory as fast as it is
+// measured to be: one rank alone, and all of a node together.
+func (s *sweep) calibrate(ctx context.Context) (*collectives.Selector, error) {
+	selector := *s.comm.Selector()
+	n := min(s.Most, 32<<20)
+	for _, all := range []bool{false, true} {
+		best := math.Inf(1)
+		for range 4 {
+			if err := s.comm.Barrier(ctx); err != nil {
+				return nil, err
+			}
+			from := time.Now()
+			if all || s.comm.Rank() == 0 {
+				copy(mem.Bytes(s.out)[:n], mem.Bytes(s.in)[:n])
+			}
+			if err := s.comm.Barrier(ctx); err != nil { // ranks that share a core begin late
+				return nil, err
+			}
+			took := []float64{time.Since(from).Seconds()}
+			if err := s.most(ctx, took); err != nil {
+				return nil, err
+			}
+			best = min(best, took[0])
+		}
+		if rate := 2 * float64(n) / best; all {
+			selector.Model.Memory.Bandwidth = rate * float64(s.comm.Layout().PPN)
+		} else {
+			selector.Model.Core.Bandwidth = rate
+		}
+	}
+	selector.Model.Memory.Bandwidth = max(selector.Model.Memory.Bandwidth, selector.Model.Core.Bandwidth)
+	selector.From += ", memory measured"
+	return &selector, nil
 }
 
 // tell reports progress, before job i.
