@@ -156,7 +156,12 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 	c.mu.Lock()
 	c.selector = sel
 	clear(c.choices)
+	kept := c.recent.request
+	c.recent = recent{}
 	c.mu.Unlock()
+	if kept != nil { // prepared as was chosen before
+		kept.Close()
+	}
 	for _, src := range sel.Sources {
 		if src.Table != nil {
 			warnings = append(warnings, src.Table.Warnings(c.opts.Machine, c.layout)...)

@@ -8,9 +8,12 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// Window is how many messages of one pair of ranks and direction are in flight
-// at most, as in package nbc.
-const Window = 16
+// Window is how many receives of one pair of ranks are in flight at most,
+// SendWindow how many sends, as in package nbc.
+const (
+	Window     = 16
+	SendWindow = 2
+)
 
 // Setup is what a simulation depends on beside the schedules.
 type Setup struct {
@@ -147,13 +150,13 @@ func (k *rank) link() {
 		if op.Kind == schedule.Copy {
 			continue
 		}
-		key := [2]int{op.Peer, 0}
+		key := [2]int{op.Peer, SendWindow}
 		if op.Receives() {
-			key[1] = 1
+			key[1] = Window
 		}
 		sent := append(streams[key], int32(i))
 		streams[key] = sent
-		if f := len(sent) - 1 - Window; f >= 0 {
+		if f := len(sent) - 1 - key[1]; f >= 0 {
 			k.next[sent[f]] = append(k.next[sent[f]], int32(i))
 			k.waits[i]++
 		}

@@ -120,10 +120,10 @@ func TestBadSchedules(t *testing.T) {
 	}
 }
 
-// The window is the engine's.
+// The windows are the engine's.
 func TestWindow(t *testing.T) {
-	if sim.Window != nbc.Window {
-		t.Errorf("the simulation has %d messages in flight, the engine %d", sim.Window, nbc.Window)
+	if sim.Window != nbc.Window || sim.SendWindow != nbc.SendWindow {
+		t.Errorf("the simulation has %d receives and %d sends in flight, the engine %d and %d", sim.Window, sim.SendWindow, nbc.Window, nbc.SendWindow)
 	}
 }
 
