@@ -22,7 +22,7 @@ func (s *Selector) Candidates(l Layout, q Query) []Candidate {
 	add := func(spec Spec) {
 		all = append(all, Candidate{spec, Predict(q.Verb, q.Bytes, spec, l, s.Model, q.Buffers == Heap)})
 	}
-	if q.libraryServes() && q.Bytes <= LibraryBytes {
+	if l.Nodes > 1 && q.libraryServes() && q.Bytes <= LibraryBytes {
 		add(Spec{[]Level{{Algorithm: Library}}})
 	}
 	for _, spec := range specs {

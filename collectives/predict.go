@@ -395,8 +395,9 @@ func (e *estimate) ring(p place) (fill float64, root, inner, leaf load) {
 		near := e.m.Intra.Latency + 2*e.m.Op + work
 		thread := times(p.busy, 3*e.m.Op+work)
 		switch {
-		case p.nodes > 1 && p.members == 2: // the halves overlap
-			rate = max(rate, 2*e.wire(c), thread)
+		case p.nodes > 1 && p.members == 2: // the halves overlap, for the most part
+			wire := 2 * e.wire(c)
+			rate = max(rate, max(wire, thread)+min(wire, thread)/4)
 		case p.nodes > 1:
 			rate += max(thread, e.wire(c))
 		default:

@@ -9,8 +9,9 @@ import (
 )
 
 // LibraryBytes is up to how many bytes the built-in rule may give a blocking
-// call to the MPI library. Beyond, the library's algorithm is unknown to the
-// model, and measuring decides (scaffe tune).
+// call between nodes to the MPI library. Beyond, the library's algorithm is
+// unknown to the model, and measuring decides (scaffe tune). Within a node the
+// shared memory of package nbc/shm is no slower.
 const LibraryBytes = 16 << 10
 
 // Query is what a selection depends on, beside the layout of the ranks. It is

@@ -25,8 +25,8 @@ type Model struct {
 	Cache float64
 	// Cores is the number of cores of a node; 0: as many as ranks.
 	Cores float64
-	// Library is what a message costs the MPI library on the CPU: less than
-	// twice Op, since it has no schedule to follow.
+	// Library is what a message costs the MPI library on the CPU: less than Op,
+	// since it has no schedule to follow.
 	Library struct{ Op float64 }
 }
 
@@ -35,13 +35,13 @@ type Model struct {
 func Default() Model {
 	var m Model
 	m.Inter.Latency, m.Inter.Bandwidth = 30e-6, 1.25e9
-	m.Intra.Latency = 2e-6
+	m.Intra.Latency = 1e-6
 	m.Eager = 64 << 10
-	m.Op = 1e-6
+	m.Op = 0.5e-6
 	m.Core.Bandwidth, m.Memory.Bandwidth = 20e9, 40e9
 	m.Staging.Bandwidth = 5e9
 	m.Cache = 2 << 20
-	m.Library.Op = 0.5e-6
+	m.Library.Op = 0.4e-6
 	return m
 }
 
@@ -51,7 +51,7 @@ func Default() Model {
 func (m Model) On(ppn, cores int) Model {
 	m.Cores = float64(cores)
 	if ppn > cores {
-		m.Intra.Latency *= 10
+		m.Intra.Latency = 10 * m.Intra.Latency
 		m.Op *= 3
 		m.Library.Op *= 3
 	}
