@@ -19,8 +19,8 @@ const (
 
 // measure is a collective that measures the network between the first ranks of
 // two nodes, for some milliseconds to some dozens of them, and returns m with
-// what it found. Results are rounded to one of five values a decade, so that
-// run after run comes to the same choices.
+// what it found. Results are rounded, so that run after run comes to the
+// same choices.
 func (c *Comm) measure(ctx context.Context, m sim.Model) (sim.Model, error) {
 	other := slices.IndexFunc(c.nodes, func(n int) bool { return n != c.nodes[0] })
 	color := -1
@@ -39,8 +39,8 @@ func (c *Comm) measure(ctx context.Context, m sim.Model) (sim.Model, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Inter.Latency = rounded(max(latency, 1e-7))
-	m.Inter.Bandwidth = rounded(probeBytes / max(took-latency, 1e-6))
+	m.Inter.Latency = rounded(max(latency, 1e-7), 1, 1.6, 2.5, 4, 6.3)
+	m.Inter.Bandwidth = rounded(probeBytes/max(took-latency, 1e-6), 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
 	return m, nil
 }
 
@@ -80,12 +80,11 @@ func (c *Comm) probe(ctx context.Context) (float64, error) {
 	return time.Since(from).Seconds(), err
 }
 
-// rounded returns the nearest of 1, 1.6, 2.5, 4 and 6.3 times a power of ten.
-func rounded(v float64) float64 {
-	exp := math.Floor(math.Log10(v))
-	power := math.Pow(10, exp)
+// rounded returns the one of steps, times a power of ten, that v is nearest to.
+func rounded(v float64, steps ...float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(v)))
 	best := 10 * power
-	for _, step := range []float64{1, 1.6, 2.5, 4, 6.3} {
+	for _, step := range steps {
 		if math.Abs(math.Log(v/(step*power))) < math.Abs(math.Log(v/best)) {
 			best = step * power
 		}
