@@ -10,7 +10,7 @@ type Candidate struct {
 
 // doubt is how much faster than another a spec must be predicted to be chosen
 // in its place: no model is better than that.
-const doubt = 1.05
+const doubt = 1.03
 
 // Candidates returns the specs that are worth a thought for a call: first the
 // one to choose, which is the fastest that the model knows or, of those that it
@@ -26,7 +26,7 @@ func (s *Selector) Candidates(l Layout, q Query) []Candidate {
 		add(Spec{[]Level{{Algorithm: Library}}})
 	}
 	for _, spec := range specs {
-		for _, sized := range chunked(spec, q.Bytes) {
+		for _, sized := range chunked(spec, l, q.Bytes) {
 			add(sized)
 		}
 	}
@@ -112,22 +112,26 @@ func shapes(l Layout, v Verb) []Spec {
 // than its bytes, above 1M the pipeline takes too long to fill, but for memory
 // that is read in place.
 var (
-	netChunks  = []int{256 << 10, 512 << 10, 128 << 10, 1 << 20, 64 << 10}
+	netChunks  = []int{128 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20}
 	nodeChunks = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
 )
 
-// leastChunk is the smallest of them.
-const leastChunk = 64 << 10
+// leastChunk is the smallest of them, mostPart the largest part of a chunk that
+// one rank sums: it is to stay in a core's cache.
+const (
+	leastChunk = 64 << 10
+	mostPart   = 512 << 10
+)
 
 // chunked returns a spec with its last level's chunk in all sizes that differ
 // for the given bytes. The levels below have the same: a chunk climbs as one.
-func chunked(s Spec, bytes int) []Spec {
+func chunked(s Spec, l Layout, bytes int) []Spec {
 	if bytes <= leastChunk {
 		return []Spec{s}
 	}
 	chunks := netChunks
 	if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
-		chunks = nodeChunks
+		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > mostPart*l.Ranks })
 	}
 	var all []Spec
 	whole := false // there is one with a single chunk
