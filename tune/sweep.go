@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -362,7 +363,12 @@ func (s *sweep) calibrate(ctx context.Context) (*collectives.Selector, error) {
 			}
 			best = min(best, took[0])
 		}
-		if rate := 2 * float64(n) / best; all {
+		// Three digits are more than it is good for.
+		rate, err := strconv.ParseFloat(strconv.FormatFloat(2*float64(n)/best, 'g', 3, 64), 64)
+		if err != nil {
+			return nil, err
+		}
+		if all {
 			selector.Model.Memory.Bandwidth = rate * float64(s.comm.Layout().PPN)
 		} else {
 			selector.Model.Core.Bandwidth = rate

@@ -37,8 +37,8 @@ func (r *Result) Table() *collectives.Table {
 		if len(points) == 0 {
 			continue
 		}
-		all := r.rules(v, points, func(Measured) bool { return true })
-		own := r.rules(v, points, func(s Measured) bool { return s.Spec != collectives.Library })
+		all := r.rules(v, points, true)
+		own := r.rules(v, points, false)
 		for _, rule := range all {
 			if rule.Spec.IsLibrary() {
 				t.Rules = append(t.Rules, rule)
@@ -60,11 +60,11 @@ func (r *Result) of(v collectives.Verb) (points []Point) {
 	return points
 }
 
-// rules makes rules of the best specs among those that may be.
-func (r *Result) rules(v collectives.Verb, points []Point, may func(Measured) bool) (rules []collectives.Rule) {
+// rules makes rules of the best specs, the library's among them or not.
+func (r *Result) rules(v collectives.Verb, points []Point, library bool) (rules []collectives.Rule) {
 	from, before := 0, ""
 	for i, p := range points {
-		best := winner(p, before, may)
+		best := winner(p, before, library)
 		end := collectives.Endless
 		if i+1 < len(points) {
 			end = (p.Bytes + points[i+1].Bytes) / 2
@@ -84,18 +84,28 @@ func (r *Result) rules(v collectives.Verb, points []Point, may func(Measured) bo
 	return rules
 }
 
-// winner returns the fastest of a point, or the spec of the size before where
-// that cannot be told from it.
-func winner(p Point, before string, may func(Measured) bool) Measured {
-	best := Measured{Median: math.Inf(1)}
+// winner returns the fastest of a point, or what cannot be told from it within
+// the spread of the two: the spec of the size before, or one of our own in place
+// of the library's, which has neither deadlines nor diagnosis.
+func winner(p Point, before string, library bool) Measured {
+	best, own := Measured{Median: math.Inf(1)}, Measured{Median: math.Inf(1)}
 	for _, s := range p.Specs {
-		if may(s) && s.Median < best.Median {
+		isLibrary := s.Spec == collectives.Library
+		if s.Median < best.Median && (library || !isLibrary) {
 			best = s
 		}
+		if s.Median < own.Median && !isLibrary {
+			own = s
+		}
+	}
+	alike := func(s Measured) bool {
+		return s.Median <= best.Median*(1+min(max(0.02, (s.Spread+best.Spread)/2), 0.1))
+	}
+	if best.Spec == collectives.Library && alike(own) {
+		best = own
 	}
 	for _, s := range p.Specs {
-		noise := 1 + min(max(0.02, (s.Spread+best.Spread)/2), 0.1)
-		if s.Spec == before && s.Median <= best.Median*noise {
+		if s.Spec == before && (library || s.Spec != collectives.Library) && alike(s) {
 			return s
 		}
 	}
