@@ -123,8 +123,13 @@ const (
 	mostPart   = 512 << 10
 )
 
+// belowRing is the chunk of the levels below a ring: its segments come from all
+// over the buffer, so that small chunks below it would help nothing.
+const belowRing = 1 << 20
+
 // chunked returns a spec with its last level's chunk in all sizes that differ
-// for the given bytes. The levels below have the same: a chunk climbs as one.
+// for the given bytes. The levels below have the same, so that a chunk climbs
+// as one, but below a ring.
 func chunked(s Spec, l Layout, bytes int) []Spec {
 	if bytes <= leastChunk {
 		return []Spec{s}
@@ -143,8 +148,12 @@ func chunked(s Spec, l Layout, bytes int) []Spec {
 			whole = true
 		}
 		sized := Spec{slices.Clone(s.Levels)}
+		top := len(sized.Levels) - 1
 		for k := range sized.Levels {
 			sized.Levels[k].Chunk = c
+			if k < top && sized.Levels[top].Algorithm == "ring" {
+				sized.Levels[k].Chunk = max(c, min(belowRing, bytes/8))
+			}
 		}
 		all = append(all, sized)
 	}
