@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 func built() string { return "" }
@@ -22,15 +25,25 @@ func start() (*World, error) {
 		return nil, ErrStarted
 	}
 	loneStarted = true
+	moveThread()
 	return &World{
 		size: 1, library: "none (built without MPI)", level: "single", tagUB: 1<<31 - 1, cuda: No,
 		nodes: newNodes([]int{0}, 0), launcher: l, comm: &Comm{box: &mailbox{}},
 	}, nil
 }
 
+// loneThread is the system's number of the thread that makes the calls; any
+// other could too.
+var loneThread atomic.Int64
+
 func onThread(string) error { return nil }
 
-func moveThread() (ok, other bool) { return true, false }
+func isThread() bool { return loneThread.Load() == int64(unix.Gettid()) }
+
+func moveThread() (ok, other bool) {
+	me := int64(unix.Gettid())
+	return true, loneThread.Swap(me) != me
+}
 
 // Barrier blocks until every rank has called it: not at all.
 func (w *World) Barrier() error { return nil }
