@@ -26,14 +26,13 @@ func libraryCalls(me, size int, blocking bool) (calls []nbc.LibraryCall, want []
 	if me == last {
 		toRoot = none()
 	}
-	return []nbc.LibraryCall{
+	calls = []nbc.LibraryCall{
 		call(nbc.LibraryAllreduce, own(), none(), 0),
 		call(nbc.LibraryAllreduce, inPlace, inPlace, 0),
 		call(nbc.LibraryReduce, own(), toRoot, last),
 		call(nbc.LibraryBcast, mem.Buffer{}, sent, last),
-	}, []float32{
-		sum, sum, sum, float32(size),
 	}
+	return calls, []float32{sum, sum, sum, float32(size)}
 }
 
 func TestLibraryCollectives(t *testing.T) {
