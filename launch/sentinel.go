@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -78,19 +79,37 @@ func sentinel(list string, in *os.File, log io.Writer) {
 			explained, told = strings.TrimSpace(string(b[:n])), n > 0
 			fds[0].Fd = -1 // without a word its own rank has ended, as will show
 		}
-		var gone []string
-		for i, entry := range watched {
-			rank, pid, _ := strings.Cut(entry, ":")
-			if rank != explained && (fds[i+1].Revents != 0 || dying(pid)) {
-				gone = append(gone, fmt.Sprintf("rank %s (process %s)", rank, pid))
-			}
-		}
-		if len(gone) > 0 {
-			host, _ := os.Hostname()
-			fmt.Fprintf(log, "scaffe: gone without a word on %s: %s\n", host, strings.Join(gone, ", "))
+		named := make([]bool, len(watched))
+		if name(log, watched, fds[1:], explained, named, "gone without a word") {
+			time.Sleep(afterwards)
+			_, _ = unix.Poll(fds, 0)
+			name(log, watched, fds[1:], explained, named, "and right after that")
 			return
 		}
 	}
+}
+
+// afterwards is how long the sentinel looks on: a process whose end took others
+// with it may be the last to be quite gone.
+const afterwards = 5 * time.Millisecond
+
+// name names the watched processes that are gone and were not named before, and
+// reports whether there are any.
+func name(log io.Writer, watched []string, fds []unix.PollFd, explained string, named []bool, how string) bool {
+	var gone []string
+	for i, entry := range watched {
+		rank, pid, _ := strings.Cut(entry, ":")
+		if !named[i] && rank != explained && (fds[i].Revents != 0 || dying(pid)) {
+			gone = append(gone, fmt.Sprintf("rank %s (process %s)", rank, pid))
+			named[i] = true
+		}
+	}
+	if len(gone) == 0 {
+		return false
+	}
+	host, _ := os.Hostname()
+	fmt.Fprintf(log, "scaffe: %s on %s: %s\n", how, host, strings.Join(gone, ", "))
+	return true
 }
 
 // dying reports whether a process has lost its memory: the first thing that

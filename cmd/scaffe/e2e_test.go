@@ -213,6 +213,11 @@ func TestKilledRank(t *testing.T) {
 	// Open MPI's mpirun may drop what the ranks say last; it names the rank too.
 	text, _ := os.ReadFile(log.Name())
 	said := fmt.Sprintf(`rank 1 \(process %d\)|process rank 1 .* exited on signal 9`, victim)
+	if filepath.Base(os.Getenv("SCAFFE_MPI_DIR")) == "mpich" {
+		// Its launcher kills the others within a millisecond; now and then one of
+		// them is gone first.
+		said += `|gone without a word on .*: rank \d`
+	}
 	if !regexp.MustCompile(said).Match(text) {
 		t.Errorf("nobody says %q:\n%s", said, text)
 	}
