@@ -80,7 +80,7 @@ func Build(c Call, s Spec) (*schedule.Schedule, error) {
 	case Bcast:
 		bcast(b, c, levels)
 	case Allreduce:
-		allreduce(b, c, levels, len(s.Levels))
+		allreduce(b, c, levels, s)
 	default:
 		return nil, fmt.Errorf("collectives: unknown verb %v", c.Verb)
 	}
@@ -224,35 +224,28 @@ func bcast(b *schedule.Builder, c Call, levels []group) {
 	}
 }
 
-// allreduce adds the way up to the last of n levels, that level's allreduce,
+// allreduce adds the way up to the last of the spec's levels, that level's allreduce,
 // and the way down. Levels and directions are joined by the ranges that they
 // touch: chunk 0 goes down while chunk 7 comes up. Sums lie in Out from the
 // start, since every rank has one.
-func allreduce(b *schedule.Builder, c Call, levels []group, n int) {
+func allreduce(b *schedule.Builder, c Call, levels []group, s Spec) {
 	out := schedule.Out.At(schedule.Range{Len: c.Count})
+	inOut := func() schedule.Ref { return out }
+	n := len(s.Levels)
+	own := algorithms[s.Levels[n-1].Algorithm].allreduce
+	if own == nil { // its reduce joined to its bcast
+		sum := climb(b, c, levels, inOut)
+		if len(levels) == n && levels[n-1].at == 0 {
+			finish(b, sum)
+		}
+		bcast(b, c, levels)
+		return
+	}
 	lower := levels[:min(len(levels), n-1)]
-	sum := climb(b, c, lower, func() schedule.Ref { return out })
+	sum := climb(b, c, lower, inOut)
 	if len(levels) == n {
 		top := levels[n-1]
-		a := algorithms[top.Algorithm]
-		lens := b.On(top.ranks, sum, out)
-		switch {
-		case len(top.ranks) == 1:
-			finish(b, sum)
-		case a.allreduce != nil:
-			a.allreduce(lens, top.params(c))
-		default:
-			a.reduce(b.On(top.ranks, sum, into(top, sum, out)), top.params(c))
-			a.bcast(b.On(top.ranks, out, out), top.params(c))
-		}
+		own(b.On(top.ranks, sum, out), top.params(c))
 	}
 	bcast(b, c, lower)
-}
-
-// into is where the top level's reduction puts its sum.
-func into(g group, sum, out schedule.Ref) schedule.Ref {
-	if g.at == 0 {
-		return out
-	}
-	return sum
 }

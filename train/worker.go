@@ -73,8 +73,7 @@ type Worker struct {
 		sum  *nbc.Request
 		part float64 // this rank's share of the global batch
 	}
-	buffers []mem.Buffer
-	ctx     context.Context // of Run
+	ctx context.Context // of Run
 }
 
 // New builds this rank's solver and joins it to the others'. It is a
@@ -99,11 +98,7 @@ func (w *Worker) build(c Config) (err error) {
 	o.Data.Part = data.Part{Index: rank, Of: size, Weak: c.Scaling == Weak}
 	o.TestShare = solver.TestShare{Index: rank, Of: size}
 	o.NoSnapshots = rank != root
-	o.Alloc = func(n int) (mem.Buffer, error) {
-		b, err := w.comm.Alloc(n)
-		w.buffers = append(w.buffers, b)
-		return b, err
-	}
+	o.Alloc = w.comm.Alloc // for good: after a failure, peers may still write there
 	if w.solver, err = solver.New(c.Solver, o); err != nil {
 		return err
 	}
@@ -200,7 +195,8 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	return w.summary(), err
 }
 
-// Close gives everything back. It may be called twice.
+// Close ends requests and nets; the parameters' memory stays until the process
+// ends. It may be called twice.
 func (w *Worker) Close() error {
 	for _, b := range w.buckets {
 		b.sync.Close()
