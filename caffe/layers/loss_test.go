@@ -156,12 +156,13 @@ func TestSoftmaxLossIsFinite(t *testing.T) {
 func TestSigmoidLossNormalization(t *testing.T) {
 	y := []float32{0, 1, 1, 0, 1, 0, 1, 1} // of 8, 5 are 1
 	for body, want := range map[string]float64{
-		"":                                                    math.Ln2 * 8 / 2,
-		"loss_param { normalize: true }":                      math.Ln2,
-		"loss_param { normalize: false }":                     math.Ln2 * 8 / 2,
-		"loss_param { normalization: FULL }":                  math.Ln2,
-		"loss_param { normalization: NONE }":                  math.Ln2 * 8,
-		"loss_param { ignore_label: 1 }":                      math.Ln2 * 3 / 2,
+		"":                                   math.Ln2 * 8 / 2,
+		"loss_param { normalize: true }":     math.Ln2,
+		"loss_param { normalize: false }":    math.Ln2 * 8 / 2,
+		"loss_param { normalization: FULL }": math.Ln2,
+		"loss_param { normalization: NONE }": math.Ln2 * 8,
+		"loss_param { ignore_label: 1 }":     math.Ln2 * 3 / 2,
+
 		"loss_param { ignore_label: 1 normalization: VALID }": math.Ln2,
 		"loss_param { ignore_label: 1 normalization: FULL }":  math.Ln2 * 3 / 8,
 	} {
