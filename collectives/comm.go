@@ -8,6 +8,7 @@ import (
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // Options of a communicator; the zero value is good.
@@ -128,6 +129,7 @@ type call struct {
 	dt        mem.Datatype
 	op        mem.Op
 	spec      Spec
+	cuts      []int // see Parts
 	deadline  time.Duration
 	buffers   BufferKind
 	needsSend bool
@@ -230,15 +232,12 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	if err != nil {
 		return fail(err)
 	}
-	choice, err := c.Select(Query{
-		Verb: k.verb, Bytes: k.dt.Bytes(count), Type: k.dt, Buffers: k.buffers,
-		Blocking: k.blocking, Library: c.HasLibrary() && k.deadline == 0,
-	}, k.spec)
+	plan, text, err := c.planned(&k, count)
 	if err != nil {
 		return fail(err)
 	}
 	bind := nbc.Binding{
-		Name: k.verb.String(), Call: k.describe(count, choice.text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Name: k.verb.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
 		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
 	}
 	if k.op == mem.Avg {
@@ -247,17 +246,24 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 			bind.Divide = c.Size()
 		}
 	}
-	if choice.Spec.IsLibrary() {
+	if plan == nil {
 		return c.library(bind, k, count)
 	}
-	plan, err := c.plan(Call{
-		Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root,
-		Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
-	}, choice.Spec, choice.text)
-	if err != nil {
-		return fail(err)
-	}
 	return c.engine.Prepare(plan, bind)
+}
+
+// planned finds how a call is done and says it in words. The plan is nil where
+// the MPI library does it.
+func (c *Comm) planned(k *call, count int) (*nbc.Plan, string, error) {
+	if len(k.cuts) > 0 {
+		return c.packed(k, count)
+	}
+	choice, err := c.Select(k.query(c, count), k.spec)
+	if err != nil || choice.Spec.IsLibrary() {
+		return nil, choice.text, err
+	}
+	plan, err := c.plan(k.at(c, count), choice.text, func(at Call) (*schedule.Schedule, error) { return Build(at, choice.Spec) })
+	return plan, choice.text, err
 }
 
 // Select returns what serves a call, and why. asked is what the call itself
@@ -341,15 +347,16 @@ func (k *call) count(size int) (int, error) {
 	return bytes / k.dt.Size(), nil
 }
 
-// plan returns the compiled schedule of a call, built at its first use.
-func (c *Comm) plan(k Call, s Spec, text string) (*nbc.Plan, error) {
+// plan returns the compiled schedule of a call, built at its first use. text
+// stands for all that build depends on besides the call.
+func (c *Comm) plan(k Call, text string, build func(Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
 	key := planKey{k.Verb, k.Root, k.Count, k.ElemSize, text}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.plans[key]; p != nil {
 		return p, nil
 	}
-	built, err := Build(k, s)
+	built, err := build(k)
 	if err != nil {
 		return nil, err
 	}

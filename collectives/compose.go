@@ -52,27 +52,35 @@ type Call struct {
 // Build returns the schedule of the calling rank. It is a pure function: all
 // ranks that agree on the call and the spec have schedules that fit together.
 func Build(c Call, s Spec) (*schedule.Schedule, error) {
+	b := schedule.NewBuilder(c.Rank, c.Size, c.Count)
+	if err := c.add(b, s); err != nil {
+		return nil, err
+	}
+	return b.Schedule(), nil
+}
+
+// add adds the call to b, done as s says.
+func (c Call) add(b *schedule.Builder, s Spec) error {
 	p := schedule.Params{Rank: c.Rank, Size: c.Size, Root: c.Root, Count: c.Count}
 	if err := p.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	if c.ElemSize < 1 {
-		return nil, fmt.Errorf("collectives: elements of %d bytes", c.ElemSize)
+		return fmt.Errorf("collectives: elements of %d bytes", c.ElemSize)
 	}
 	if c.Nodes != nil && len(c.Nodes) != c.Size {
-		return nil, fmt.Errorf("collectives: the nodes of %d ranks where there are %d", len(c.Nodes), c.Size)
+		return fmt.Errorf("collectives: the nodes of %d ranks where there are %d", len(c.Nodes), c.Size)
 	}
 	if err := s.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	last := s.Levels[len(s.Levels)-1].Algorithm
 	switch {
 	case s.IsLibrary():
-		return nil, fmt.Errorf("collectives: spec %s has no schedule: it is the MPI library's own", s)
+		return fmt.Errorf("collectives: spec %s has no schedule: it is the MPI library's own", s)
 	case c.Verb != Allreduce && algorithms[last].reduce == nil:
-		return nil, fmt.Errorf("collectives: spec %s: %s serves allreduce alone, not %v", s, last, c.Verb)
+		return fmt.Errorf("collectives: spec %s: %s serves allreduce alone, not %v", s, last, c.Verb)
 	}
-	b := schedule.NewBuilder(c.Rank, c.Size, c.Count)
 	levels := groups(c, p, s)
 	switch c.Verb {
 	case Reduce:
@@ -82,9 +90,9 @@ func Build(c Call, s Spec) (*schedule.Schedule, error) {
 	case Allreduce:
 		allreduce(b, c, levels, s)
 	default:
-		return nil, fmt.Errorf("collectives: unknown verb %v", c.Verb)
+		return fmt.Errorf("collectives: unknown verb %v", c.Verb)
 	}
-	return b.Schedule(), nil
+	return nil
 }
 
 // Check proves the schedules of all ranks of a collective right together.
