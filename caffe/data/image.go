@@ -12,6 +12,7 @@ import (
 // Image decodes an image file (JPEG or PNG) into s, resized where the decoder
 // has a Height and a Width. It leaves the label alone.
 func (d *Decoder) Image(file []byte, s *Sample) error {
+	s.Encoded, s.Stored = true, len(file)
 	if err := d.image(file, s); err != nil {
 		return err
 	}

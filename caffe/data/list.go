@@ -2,10 +2,13 @@ package data
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Listed is one line of an image list.
@@ -69,15 +72,28 @@ type ListOptions struct {
 	Seed    uint64
 }
 
-type listSource struct {
+// listing is a list of images and its orders, which forked sources share.
+type listing struct {
 	path string
 	o    ListOptions
 	list []Listed
-	dec  Decoder
-	last Listed
 
-	pass int64   // that order is for, -1 for none
-	perm []int32 // the order of that pass
+	mu     sync.Mutex
+	orders [2]order // of the passes asked for last: readers cross from one to the next
+}
+
+// order is the shuffled order of a pass. It is not changed once made.
+type order struct {
+	pass int64
+	perm []int32
+}
+
+type listSource struct {
+	*listing
+	dec   Decoder
+	last  Listed
+	order order
+	file  []byte // the last image file's bytes
 }
 
 // OpenList opens a list of image files. The files are opened when they are
@@ -90,11 +106,15 @@ func OpenList(path string, o ListOptions) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &listSource{
-		path: path, o: o, list: list, pass: -1,
-		dec: Decoder{Color: o.Color, Height: o.Height, Width: o.Width},
-	}, nil
+	return (&listing{path: path, o: o, list: list}).source(), nil
 }
+
+func (l *listing) source() *listSource {
+	return &listSource{listing: l, dec: Decoder{Color: l.o.Color, Height: l.o.Height, Width: l.o.Width}}
+}
+
+// Fork shares the list.
+func (s *listSource) Fork() (Source, error) { return s.source(), nil }
 
 func (s *listSource) Len() int64 { return int64(len(s.list)) }
 
@@ -104,32 +124,62 @@ func (s *listSource) Where() string {
 
 func (s *listSource) Read(pass, i int64, out *Sample) error {
 	if s.o.Shuffle {
-		s.shuffle(pass)
-		i = int64(s.perm[i])
+		if s.order.perm == nil || s.order.pass != pass {
+			s.order = s.shuffled(pass)
+		}
+		i = int64(s.order.perm[i])
 	}
 	s.last = s.list[i]
-	file, err := os.ReadFile(s.o.Root + s.last.Path)
-	if err != nil {
+	if err := s.read(s.o.Root + s.last.Path); err != nil {
 		return err
 	}
 	out.Label, out.HasLabel = s.last.Label, true
-	return s.dec.Image(file, out)
+	return s.dec.Image(s.file, out)
 }
 
-// shuffle makes the order of a pass.
-func (s *listSource) shuffle(pass int64) {
-	if s.pass == pass {
-		return
+// read reads a file into the buffer that the last one was in.
+func (s *listSource) read(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
 	}
-	if s.perm == nil {
-		s.perm = make([]int32, len(s.list))
+	defer f.Close()
+	s.file = s.file[:0]
+	if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() && fi.Size() < maxValues*4 {
+		s.file = slices.Grow(s.file, int(fi.Size())+1) // with room to see the end
 	}
-	for i := range s.perm {
-		s.perm[i] = int32(i)
+	for {
+		if len(s.file) == cap(s.file) {
+			s.file = slices.Grow(s.file, 64<<10)
+		}
+		n, err := f.Read(s.file[len(s.file):cap(s.file)])
+		s.file = s.file[:len(s.file)+n]
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	r := rand.New(rand.NewPCG(s.o.Seed, uint64(pass)))
-	r.Shuffle(len(s.perm), func(i, j int) { s.perm[i], s.perm[j] = s.perm[j], s.perm[i] })
-	s.pass = pass
+}
+
+// shuffled returns the order of a pass.
+func (l *listing) shuffled(pass int64) order {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.orders {
+		if o.perm != nil && o.pass == pass {
+			return o
+		}
+	}
+	o := order{pass, make([]int32, len(l.list))}
+	for i := range o.perm {
+		o.perm[i] = int32(i)
+	}
+	r := rand.New(rand.NewPCG(l.o.Seed, uint64(pass)))
+	r.Shuffle(len(o.perm), func(i, j int) { o.perm[i], o.perm[j] = o.perm[j], o.perm[i] })
+	l.orders[0], l.orders[1] = l.orders[1], o
+	return o
 }
 
 func (s *listSource) Close() error { return nil }

@@ -14,10 +14,9 @@ import (
 // start-up cost however many keys there are, and no memory.
 type lmdbSource struct {
 	path string
-	env  *lmdb.Env
+	env  *environment
 	txn  *lmdb.Txn
 	cur  *lmdb.Cursor
-	n    int64
 	at   int64 // the sample the cursor stands on, -1 before the first
 	key  []byte
 	val  []byte
@@ -28,50 +27,37 @@ type lmdbSource struct {
 // of readers in any number of processes can read it at once, also from a
 // read-only file system. path is the LMDB's directory or its data file. color
 // is what encoded images are decoded to.
+//
+// Sources of one file in one process share its descriptor and its mapping. The
+// file must not be written to while it is read; it may be replaced, which
+// readers that have it open do not see.
 func OpenLMDB(path string, color Color) (Source, error) {
-	file, size, err := lmdbFile(path)
+	file, fi, err := lmdbFile(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &lmdbSource{path: path, at: -1, dec: Decoder{Color: color}}
-	if err := s.open(file, size); err != nil {
-		return nil, errors.Join(fmt.Errorf("LMDB %s: %w", path, err), s.Close())
+	env, err := openEnvironment(file, fi)
+	if err != nil {
+		return nil, fmt.Errorf("LMDB %s: %w", path, err)
 	}
-	return s, nil
+	return newLMDBSource(path, env, color)
 }
 
-func (s *lmdbSource) open(file string, size int64) (err error) {
-	if s.env, err = lmdb.NewEnv(); err != nil {
-		return err
-	}
-	// Map what is there, not the terabyte that Caffe's tools reserve: many
-	// readers in one process would run out of addresses.
-	if err = s.env.SetMapSize(size); err != nil {
-		return err
-	}
-	if err = s.env.Open(file, lmdb.Readonly|lmdb.NoLock|lmdb.NoSubdir, 0o644); err != nil {
-		return err
-	}
-	if s.txn, err = s.env.BeginTxn(nil, lmdb.Readonly); err != nil {
-		return err
-	}
-	s.txn.RawRead = true // values are read where they lie in the mapped file
-	dbi, err := s.txn.OpenRoot(0)
+// newLMDBSource begins to read from env, of which it is a user.
+func newLMDBSource(path string, env *environment, color Color) (Source, error) {
+	txn, cur, err := env.cursor()
 	if err != nil {
-		return err
+		return nil, errors.Join(fmt.Errorf("LMDB %s: %w", path, err), env.release())
 	}
-	stat, err := s.txn.Stat(dbi)
-	if err != nil {
-		return err
-	}
-	if s.n = int64(stat.Entries); s.n == 0 {
-		return errors.New("holds no samples")
-	}
-	s.cur, err = s.txn.OpenCursor(dbi)
-	return err
+	return &lmdbSource{path: path, env: env, txn: txn, cur: cur, at: -1, dec: Decoder{Color: color}}, nil
 }
 
-func (s *lmdbSource) Len() int64 { return s.n }
+// Fork begins a transaction of its own on the same environment.
+func (s *lmdbSource) Fork() (Source, error) {
+	return newLMDBSource(s.path, s.env.share(), s.dec.Color)
+}
+
+func (s *lmdbSource) Len() int64 { return s.env.entries }
 
 func (s *lmdbSource) Where() string {
 	if s.key == nil {
@@ -101,7 +87,7 @@ func (s *lmdbSource) seek(i int64) error {
 		if err != nil {
 			at := s.at + 1
 			s.key, s.val, s.at = nil, nil, -1
-			return fmt.Errorf("the LMDB is damaged: cannot read sample %d of %d: %w", at, s.n, err)
+			return fmt.Errorf("the LMDB is damaged: cannot read sample %d of %d: %w", at, s.env.entries, err)
 		}
 		s.key, s.val = key, val
 		s.at++
@@ -111,18 +97,11 @@ func (s *lmdbSource) seek(i int64) error {
 
 func (s *lmdbSource) Close() error {
 	s.key, s.val = nil, nil
-	if s.cur != nil {
-		s.cur.Close()
-		s.cur = nil
-	}
-	if s.txn != nil {
-		s.txn.Abort()
-		s.txn = nil
-	}
-	if s.env == nil {
+	if s.txn == nil {
 		return nil
 	}
-	err := s.env.Close()
-	s.env = nil
-	return err
+	s.cur.Close()
+	s.txn.Abort()
+	s.cur, s.txn = nil, nil
+	return s.env.release()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -24,37 +25,37 @@ const (
 // lmdbFile resolves path, an LMDB's directory (Caffe's form) or its data file,
 // to the data file, and checks that the file is whole: LMDB maps the file into
 // memory and would be killed by SIGBUS at a page that is not there. It returns
-// the data file and its size in bytes.
-func lmdbFile(path string) (file string, size int64, err error) {
+// the data file and what it was then.
+func lmdbFile(path string) (file string, fi fs.FileInfo, err error) {
 	if path == "" {
-		return "", 0, errors.New("the source is empty: name the LMDB's directory")
+		return "", nil, errors.New("the source is empty: name the LMDB's directory")
 	}
-	fi, err := os.Stat(path)
+	fi, err = os.Stat(path)
 	if err != nil {
-		return "", 0, err
+		return "", nil, err
 	}
 	file = path
 	if fi.IsDir() {
 		file = filepath.Join(path, "data.mdb")
 		if fi, err = os.Stat(file); err != nil {
 			if _, lerr := os.Stat(filepath.Join(path, "CURRENT")); lerr == nil {
-				return "", 0, fmt.Errorf("%s is a LevelDB, which is not supported: convert it to LMDB", path)
+				return "", nil, fmt.Errorf("%s is a LevelDB, which is not supported: convert it to LMDB", path)
 			}
-			return "", 0, fmt.Errorf("%s is not an LMDB: %w", path, err)
+			return "", nil, fmt.Errorf("%s is not an LMDB: %w", path, err)
 		}
 	}
 	if !fi.Mode().IsRegular() {
-		return "", 0, fmt.Errorf("%s is not an LMDB: not a regular file", file)
+		return "", nil, fmt.Errorf("%s is not an LMDB: not a regular file", file)
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return "", 0, err
+		return "", nil, err
 	}
 	defer f.Close()
 	if err := checkWhole(f, fi.Size()); err != nil {
-		return "", 0, fmt.Errorf("%s: %w", file, err)
+		return "", nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return file, fi.Size(), nil
+	return file, fi, nil
 }
 
 var errTruncated = errors.New("the LMDB is truncated: copy or make it again")

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
-	"time"
 )
 
 // DefaultPrefetch is how many batches are decoded ahead where neither the net
@@ -36,9 +34,9 @@ type Config struct {
 	Options
 }
 
-// Loader gives this part's samples of each global batch in turn. One
-// goroutine, started by the first Next, decodes a bounded number of batches
-// ahead into buffers that are used again.
+// Loader gives this part's samples of each global batch in turn. Goroutines,
+// started by the first Next, read and decode a bounded number of batches ahead
+// into buffers that are used again.
 //
 // Next, SeekBatch and Close are for one goroutine; Stats is for any.
 type Loader struct {
@@ -48,35 +46,22 @@ type Loader struct {
 	skip  int64
 	next  int64 // the global batch that Next gives
 
-	run    *run // the prefetching, nil where it is not running
-	slots  []*slot
-	err    error // what ended the loader
-	closed bool
+	workers []*worker // each with a source of its own, the first with Config's
+	ahead   *ahead    // nil where it is not running
+	slots   []*slot
+	err     error // what ended the loader
+	closed  bool
 
-	read, waits, starved, queued atomic.Int64
-}
-
-// slot is one batch's buffers.
-type slot struct {
-	data, labels []float32
-	err          error
-}
-
-// run is the prefetching from one SeekBatch to the next.
-type run struct {
-	free, ready chan *slot
-	quit        chan struct{}
-	done        sync.WaitGroup
-	sample      Sample
+	counters counters
 }
 
 // NewLoader checks the configuration and reads the first sample, whose
 // transformed shape all samples must have. It closes the source where it
 // fails.
 func NewLoader(c Config) (*Loader, error) {
-	l := &Loader{c: c}
+	l := &Loader{c: c, workers: []*worker{{source: c.Source}}}
 	if err := l.init(); err != nil {
-		return nil, errors.Join(err, c.Source.Close())
+		return nil, errors.Join(err, l.closeSources())
 	}
 	return l, nil
 }
@@ -113,7 +98,34 @@ func (l *Loader) init() error {
 	if l.shape.Count() > math.MaxInt32/l.n {
 		return fmt.Errorf("a batch of %d samples of %v is larger than a blob may be (2^31 values): use a smaller batch_size", l.n, l.shape)
 	}
+	for range l.wanted(&s) - 1 {
+		src, err := c.Source.Fork()
+		if err != nil {
+			return err
+		}
+		l.workers = append(l.workers, &worker{source: src})
+	}
 	return nil
+}
+
+// encodedWorkers is how many goroutines decode images where the Options do not
+// say, if there are as many processors. A core decodes some 200 photographs a
+// second; more than four would take the cores that train.
+const encodedWorkers = 4
+
+// wanted returns how many goroutines read samples like s: for raw values one,
+// which copies as fast as memory allows. There is no use in more than there
+// are samples to be read ahead.
+func (l *Loader) wanted(s *Sample) int {
+	n := l.c.Workers
+	switch {
+	case n > 0:
+	case s.Encoded:
+		n = min(encodedWorkers, runtime.GOMAXPROCS(0))
+	default:
+		n = 1
+	}
+	return min(n, l.n*l.depth())
 }
 
 func (l *Loader) checkLabel(s *Sample) error {
@@ -160,37 +172,21 @@ func (l *Loader) Next(data, labels []float32) error {
 	if want := l.n * l.shape.Count(); len(data) != want || labels != nil && len(labels) != l.n {
 		return fmt.Errorf("data: batch buffers of %d values and %d labels, the batch has %d and %d", len(data), len(labels), want, l.n)
 	}
-	if l.run == nil {
-		l.start()
+	if l.ahead == nil {
+		l.ahead = l.startAhead(l.next)
 	}
-	b := l.take()
+	b := l.ahead.wait()
 	if b.err != nil {
-		l.stop()
 		l.err = b.err
+		l.stop()
 		return l.err
 	}
 	copy(data, b.data)
 	copy(labels, b.labels)
-	l.run.free <- b
+	l.ahead.free()
 	l.next++
-	l.read.Add(1)
+	l.counters.batches.Add(1)
 	return nil
-}
-
-// take waits for the next decoded batch, noting how long it took.
-func (l *Loader) take() *slot {
-	select {
-	case b := <-l.run.ready:
-		l.queued.Add(-1)
-		return b
-	default:
-	}
-	start := time.Now()
-	b := <-l.run.ready
-	l.queued.Add(-1)
-	l.waits.Add(1)
-	l.starved.Add(int64(time.Since(start)))
-	return b
 }
 
 // SeekBatch positions the loader: the next Next gives global batch k, counted from
@@ -218,27 +214,15 @@ func (l *Loader) Close() error {
 	l.closed = true
 	l.stop()
 	l.slots = nil
-	return l.c.Source.Close()
+	return l.closeSources()
 }
 
-// Stats says how well a loader kept up.
-type Stats struct {
-	Batches int64         // given by Next
-	Waits   int64         // how many of them were not decoded in time
-	Starved time.Duration // how long Next waited for them
-	Queued  int           // batches decoded and waiting now
-	Depth   int           // how many may wait
-}
-
-// Stats returns the loader's counts so far.
-func (l *Loader) Stats() Stats {
-	return Stats{
-		Batches: l.read.Load(),
-		Waits:   l.waits.Load(),
-		Starved: time.Duration(l.starved.Load()),
-		Queued:  int(l.queued.Load()),
-		Depth:   l.depth(),
+func (l *Loader) closeSources() error {
+	var errs []error
+	for _, w := range l.workers {
+		errs = append(errs, w.source.Close())
 	}
+	return errors.Join(errs...)
 }
 
 func (l *Loader) depth() int {
@@ -251,82 +235,41 @@ func (l *Loader) depth() int {
 	return DefaultPrefetch
 }
 
-// start starts the prefetching at the next batch.
-func (l *Loader) start() {
-	if l.slots == nil {
-		for range l.depth() {
-			l.slots = append(l.slots, &slot{data: make([]float32, l.n*l.shape.Count()), labels: make([]float32, l.n)})
-		}
-	}
-	r := &run{
-		free:  make(chan *slot, len(l.slots)),
-		ready: make(chan *slot, len(l.slots)),
-		quit:  make(chan struct{}),
-	}
-	for _, b := range l.slots {
-		b.err = nil
-		r.free <- b
-	}
-	l.run = r
-	l.queued.Store(0)
-	r.done.Add(1)
-	go l.prefetch(r, l.next)
-}
-
-// stop ends the prefetching and waits for its goroutine.
+// stop ends the reading ahead and waits for its goroutines.
 func (l *Loader) stop() {
-	if l.run == nil {
+	if l.ahead == nil {
 		return
 	}
-	close(l.run.quit)
-	l.run.done.Wait()
-	l.run = nil
-	l.queued.Store(0)
+	l.ahead.stop()
+	l.ahead = nil
+	l.counters.queued.Store(0)
 }
 
-// prefetch decodes batches from global batch k on, until quit or an error,
-// which it delivers in its batch's place.
-func (l *Loader) prefetch(r *run, k int64) {
-	defer r.done.Done()
-	for ; ; k++ {
-		select {
-		case <-r.quit:
-			return
-		case b := <-r.free:
-			b.err = guard(func() error { return l.load(r, b, k) })
-			l.queued.Add(1)
-			r.ready <- b // has room for every slot
-			if b.err != nil {
-				return
-			}
-		}
-	}
-}
-
-// load reads and transforms this part of global batch k.
-func (l *Loader) load(r *run, b *slot, k int64) error {
-	global := int64(l.GlobalBatch())
-	lo, hi := l.c.Part.Range(l.c.BatchSize)
-	n, size := l.c.Source.Len(), l.shape.Count()
-	s := &r.sample
-	for j := lo; j < hi; j++ {
-		select {
-		case <-r.quit:
+// load reads and transforms the samples of a piece, and says in at which one
+// it is at.
+func (l *Loader) load(a *ahead, w *worker, p piece, at *int) error {
+	first, _ := l.c.Part.Range(l.c.BatchSize)
+	counter := p.batch*int64(l.GlobalBatch()) + int64(first) + l.skip
+	n, size, s := w.source.Len(), l.shape.Count(), &w.sample
+	for j := p.lo; j < p.hi; j++ {
+		if a.stopped.Load() {
 			return ErrClosed
-		default:
 		}
-		at := k*global + int64(j) + l.skip
-		err := l.c.Source.Read(at/n, at%n, s)
+		*at = j
+		i := counter + int64(j)
+		s.Stored = 0
+		err := w.source.Read(i/n, i%n, s)
+		w.bytes += int64(s.Stored)
 		if err == nil {
 			err = l.checkSample(s)
 		}
 		if err == nil {
-			err = l.c.Transform.Apply(b.data[(j-lo)*size:(j-lo+1)*size], s, at)
+			err = l.c.Transform.Apply(p.slot.data[j*size:(j+1)*size], s, i)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", l.c.Source.Where(), err)
+			return fmt.Errorf("%s: %w", w.source.Where(), err)
 		}
-		b.labels[j-lo] = float32(s.Label)
+		p.slot.labels[j] = float32(s.Label)
 	}
 	return nil
 }

@@ -42,6 +42,12 @@ func (f *fakeSource) Len() int64    { return f.n }
 func (f *fakeSource) Where() string { return fmt.Sprintf("fake %d", f.last) }
 func (f *fakeSource) Close() error  { f.closed++; return nil }
 
+func (f *fakeSource) Fork() (Source, error) {
+	g := *f
+	g.s, g.closed = Sample{}, 0
+	return &g, nil
+}
+
 func (f *fakeSource) Read(_, i int64, s *Sample) error {
 	f.last = i
 	if f.bad > 0 && i == f.bad {
@@ -94,6 +100,7 @@ func TestLoader_PartsMakeUpTheGlobalBatch(t *testing.T) {
 		weak := rapid.Bool().Draw(t, "weak")
 		seed := rapid.Uint64().Draw(t, "seed")
 		images := rapid.Bool().Draw(t, "images")
+		workers := 1
 		open := func(p Part, batch int) *Loader {
 			var src Source = &fakeSource{n: n, shape: Shape{2, 4, 5}}
 			if images {
@@ -105,12 +112,13 @@ func TestLoader_PartsMakeUpTheGlobalBatch(t *testing.T) {
 			return mustLoader(t, Config{
 				Source: src, BatchSize: batch, RandSkip: 100, Labels: true,
 				Transform: &Transformer{scale: 1, mirror: true, crop: 3, train: true, seed: seed},
-				Options:   Options{Part: p, Seed: seed, Prefetch: 2},
+				Options:   Options{Part: p, Seed: seed, Prefetch: 1 + int(seed%3), Workers: workers},
 			})
 		}
 		global := (Part{Of: of, Weak: weak}).Global(batch)
 		one := open(Part{}, global)
 		defer one.Close()
+		workers = rapid.IntRange(0, 5).Draw(t, "workers")
 		var parts []*Loader
 		for i := range of {
 			parts = append(parts, open(Part{Index: i, Of: of, Weak: weak}, batch))
@@ -320,7 +328,7 @@ func TestLoader_SteadyStateAllocatesNothing(t *testing.T) {
 func TestLoader_PrefetchDepth(t *testing.T) {
 	for _, c := range []struct{ net, option, want int }{{0, 0, 4}, {2, 0, 2}, {2, 7, 7}} {
 		l := mustLoader(t, Config{Source: &fakeSource{n: 1, shape: Shape{1, 1, 1}}, Transform: plain(), BatchSize: 1, Prefetch: c.net, Options: Options{Prefetch: c.option}})
-		if _, _, err := nextBatch(l); err != nil || l.Stats().Depth != c.want || len(l.slots) != c.want {
+		if _, _, err := nextBatch(l); err != nil || l.Stats().Depth != int64(c.want) || len(l.slots) != c.want {
 			t.Errorf("%+v: depth %d, %d buffers, %v", c, l.Stats().Depth, len(l.slots), err)
 		}
 		if err := l.Close(); err != nil {

@@ -1,6 +1,9 @@
 package data
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Part says which part of each global batch a reader reads. The zero Part is
 // the whole batch.
@@ -75,4 +78,14 @@ type Options struct {
 	// Prefetch is how many batches are decoded ahead. 0 means what the net
 	// says (data_param.prefetch, 4 by default).
 	Prefetch int
+	// Workers is how many goroutines of each loader read and decode. 0 means
+	// one for raw values, and for encoded images as many as there are
+	// processors, at most four. More help where files lie on a slow file
+	// system: their reads overlap.
+	Workers int
+	// OnBatch, unless nil, is told of each batch that was decoded, before Next
+	// gives it: when its first sample was begun and its last one finished. It
+	// is called by the decoding goroutines, so maybe for several batches at
+	// once, and by all loaders that have these Options.
+	OnBatch func(batch int64, begin, end time.Time)
 }

@@ -45,6 +45,10 @@ type Sample struct {
 	// Label is the class; HasLabel says whether the source gave one.
 	Label    int32
 	HasLabel bool
+	// Encoded says that the values were decoded from an image file's bytes.
+	Encoded bool
+	// Stored is how many bytes the sample takes where it is stored.
+	Stored int
 }
 
 // Color says what an encoded image is decoded to.
@@ -89,7 +93,7 @@ func (d *Decoder) Datum(raw []byte, s *Sample) error {
 		return fmt.Errorf("not a Datum: %w", err)
 	}
 	d.floats = m.floats
-	s.Label, s.HasLabel = m.label, m.hasLabel
+	s.Label, s.HasLabel, s.Encoded, s.Stored = m.label, m.hasLabel, m.encoded, len(raw)
 	if m.encoded {
 		if len(m.data) == 0 {
 			return errors.New("the Datum says that it is encoded, and holds no image")

@@ -11,6 +11,9 @@ type Source interface {
 	Read(pass, i int64, s *Sample) error
 	// Where names the sample last asked for: its file and key or line.
 	Where() string
+	// Fork returns another source of the same data set, for another goroutine.
+	// Both are closed, in any order.
+	Fork() (Source, error)
 	// Close gives everything back.
 	Close() error
 }
