@@ -63,6 +63,15 @@ func (osFS) SyncDir(dir string) error {
 // sync of the directory, after the rename, leaves the new contents in place
 // though not surely durable; the error then says so.
 func Write(fs FS, path string, data []byte) error {
+	return Stream(fs, path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// Stream is Write for contents that are made piece by piece: write is called
+// with what to write to, and its error is one like any other.
+func Stream(fs FS, path string, write func(io.Writer) error) error {
 	if fs == nil {
 		fs = OS
 	}
@@ -71,7 +80,7 @@ func Write(fs FS, path string, data []byte) error {
 		dir = "."
 	}
 	temp := filepath.Join(dir, fmt.Sprintf(".%s.%016x.tmp", base, rand.Uint64()))
-	if err := fill(fs, temp, data); err != nil {
+	if err := fill(fs, temp, write); err != nil {
 		return fmt.Errorf("write %s: %w (what stood there before is untouched)", path, err)
 	}
 	if err := fs.Rename(temp, path); err != nil {
@@ -84,12 +93,12 @@ func Write(fs FS, path string, data []byte) error {
 }
 
 // fill makes the temporary file, and removes it if that fails.
-func fill(fs FS, temp string, data []byte) error {
+func fill(fs FS, temp string, write func(io.Writer) error) error {
 	f, err := fs.Create(temp)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	err = write(f)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -3,6 +3,7 @@ package atomicfile_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,25 @@ func TestSyncDirFaultSaysThatTheFileIsThere(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(path); string(got) != "new" {
 		t.Errorf("the file holds %q", got)
+	}
+}
+
+func TestStreamThatFailsLeavesTheOldFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	err := atomicfile.Stream(nil, path, func(w io.Writer) error {
+		_, err := io.WriteString(w, "new, but not whole")
+		return errors.Join(err, broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("got error %v", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "old" || names(t, dir) != "x" {
+		t.Errorf("the file holds %q beside %q", got, names(t, dir))
 	}
 }
 
