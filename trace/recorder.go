@@ -120,11 +120,15 @@ type Recorder struct {
 	buckets []Bucket
 	meta    map[string]string
 
+	alignment // Align and Gather, which are never concurrent
 }
 
 // New returns a recorder of the events of one rank.
 func New(rank int, opts Options) *Recorder {
-	r := &Recorder{rank: rank, host: opts.Host, clock: opts.Clock, span: opts.Iterations, events: opts.Events, meta: map[string]string{}}
+	r := &Recorder{
+		rank: rank, host: opts.Host, clock: opts.Clock, span: opts.Iterations, events: opts.Events,
+		meta: map[string]string{},
+	}
 	if r.clock == nil {
 		r.clock = time.Now
 	}

@@ -1,0 +1,174 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+)
+
+// ErrFormat is the error of Read for a file that Write did not make.
+var ErrFormat = errors.New("not a trace of scaffe")
+
+// Read reads a file that Write made.
+func Read(path string) (*Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t, err := Decode(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// fileEvent is an event as the file has it.
+type fileEvent struct {
+	Ph   string      `json:"ph"`
+	Pid  int         `json:"pid"`
+	Ts   json.Number `json:"ts"`
+	Dur  json.Number `json:"dur"`
+	Cat  string      `json:"cat"`
+	Name string      `json:"name"`
+	Args struct {
+		Iter   int32 `json:"iter"`
+		Layer  int32 `json:"layer"`
+		Bucket int32 `json:"bucket"`
+		Bytes  int64 `json:"bytes"`
+	} `json:"args"`
+}
+
+// Decode reads what Encode wrote.
+func Decode(r io.Reader) (*Trace, error) {
+	d := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
+	t, err := decodeHeader(d)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w; it is written by scaffe train --trace FILE", ErrFormat, err)
+	}
+	names := map[string]string{} // one copy of each
+	for n := 0; d.More(); n++ {
+		var f fileEvent
+		if err := d.Decode(&f); err != nil {
+			return nil, fmt.Errorf("event %d: %w", n, short(err))
+		}
+		if f.Ph != "X" {
+			continue
+		}
+		e, err := f.record(names)
+		if err == nil && (f.Pid < 0 || f.Pid >= len(t.Ranks)) {
+			err = fmt.Errorf("its rank is %d of %d", f.Pid, len(t.Ranks))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("event %d: %w", n, err)
+		}
+		t.Ranks[f.Pid].Events = append(t.Ranks[f.Pid].Events, e)
+	}
+	for _, want := range "]}" {
+		if tok, err := d.Token(); err != nil || tok != json.Delim(want) {
+			return nil, fmt.Errorf("the events do not end: %w", short(err))
+		}
+	}
+	for i := range t.Ranks {
+		sortRecords(t.Ranks[i].Events)
+	}
+	return t, nil
+}
+
+// short says of a file that ends too early that it is cut short.
+func short(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the file is cut short: %w", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// decodeHeader reads up to and including the bracket before the first event.
+func decodeHeader(d *json.Decoder) (*Trace, error) {
+	expect := func(want ...json.Token) error {
+		for _, w := range want {
+			if tok, err := d.Token(); err != nil {
+				return short(err)
+			} else if tok != w {
+				return fmt.Errorf("%v where %v should stand", tok, w)
+			}
+		}
+		return nil
+	}
+	if err := expect(json.Delim('{'), "displayTimeUnit", "ms", "otherData"); err != nil {
+		return nil, err
+	}
+	var h header
+	if err := d.Decode(&h); err != nil {
+		return nil, short(err)
+	}
+	if h.Format != format {
+		return nil, fmt.Errorf("its format is %q, not %q", h.Format, format)
+	}
+	t := &Trace{Start: h.Start, Meta: h.Meta}
+	for _, b := range h.Buckets {
+		t.Buckets = append(t.Buckets, Bucket(b))
+	}
+	for i, hr := range h.Ranks {
+		if hr.Rank != i {
+			return nil, fmt.Errorf("its ranks are not in order: %d at place %d", hr.Rank, i)
+		}
+		r := Rank{Rank: hr.Rank, Host: hr.Host, Outside: hr.Outside, Dropped: hr.Dropped}
+		for _, c := range hr.Clock {
+			r.Clock = append(r.Clock, Offset{c.AtNs, c.OffsetNs, c.BoundNs})
+		}
+		t.Ranks = append(t.Ranks, r)
+	}
+	return t, expect("traceEvents", json.Delim('['))
+}
+
+// farthest is more than any run takes; times beyond are no times.
+const farthest = 100 * 365 * 24 * time.Hour / 2
+
+func (f *fileEvent) record(names map[string]string) (Record, error) {
+	kind, err := ParseKind(f.Cat)
+	if err != nil {
+		return Record{}, err
+	}
+	begin, err := micros(f.Ts)
+	if err != nil {
+		return Record{}, err
+	}
+	dur, err := micros(f.Dur)
+	if err != nil {
+		return Record{}, err
+	}
+	if dur < 0 || f.Args.Bytes < 0 {
+		return Record{}, fmt.Errorf("it takes %v for %d bytes", dur, f.Args.Bytes)
+	}
+	name := strings.TrimPrefix(strings.TrimPrefix(f.Name, f.Cat), " ")
+	if one, known := names[name]; known {
+		name = one
+	} else {
+		names[name] = name
+	}
+	e := Record{
+		Kind: kind, Iter: f.Args.Iter, Layer: f.Args.Layer, Bucket: f.Args.Bucket, Name: name, Bytes: f.Args.Bytes,
+		Begin: begin, End: begin + dur,
+	}
+	e.normalize()
+	return e, nil
+}
+
+// micros reads a time in µs.
+func micros(n json.Number) (time.Duration, error) {
+	v, err := n.Float64()
+	if err != nil {
+		return 0, fmt.Errorf("%q is no time", n)
+	}
+	if ns := math.Round(v * 1000); math.Abs(ns) < float64(farthest) {
+		return time.Duration(ns), nil
+	}
+	return 0, fmt.Errorf("%s µs is no time", n)
+}
