@@ -13,7 +13,7 @@
 //	rec.Add(trace.Event{Kind: trace.Forward, Name: "conv1", Iter: 7, Layer: 2, Begin: begin, End: rec.Now()})
 //	...
 //	t, err := trace.Gather(ctx, comm, rec)      // all ranks; t is nil but on rank 0
-//	err = t.Write("out.json")
+//	err = t.Write("out.json")                 // and ReadFile reads it
 //	fmt.Print(trace.Analyze(t).Text())
 //
 // A nil *Recorder is a recorder that is off: every method does nothing, so what

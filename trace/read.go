@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// ErrFormat is the error of Read for a file that Write did not make.
+// ErrFormat is the error of ReadFile for a file that Write did not make.
 var ErrFormat = errors.New("not a trace of scaffe")
 
-// Read reads a file that Write made.
-func Read(path string) (*Trace, error) {
+// ReadFile reads a file that Write made.
+func ReadFile(path string) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
