@@ -22,9 +22,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -52,6 +50,8 @@ type Options struct {
 	Collectives collectives.Options
 	// Log takes what a rank says when it is told to stop; nil means os.Stderr.
 	Log io.Writer
+	// Requests, unless nil, notes signals that f acts on; see Run.
+	Requests *Requests
 }
 
 // Run runs f once on each rank of this process. It returns when all of them
@@ -59,8 +59,11 @@ type Options struct {
 // world. The error is the one message for people, or ErrReported.
 //
 // Where f fails on one rank, the others are told: their collectives end with
-// an *nbc.AbortError. Rank 0 is the one that speaks. SIGINT and SIGTERM cancel
-// f's context.
+// an *nbc.AbortError. Rank 0 is the one that speaks.
+//
+// SIGINT and SIGTERM cancel f's context. With Options.Requests the first one is
+// noted there instead, and the second one, some time later, cancels; a third
+// one ends the process.
 func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Comm) error) error {
 	engines, err := start(o)
 	if err != nil {
@@ -69,7 +72,7 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
-	ctx, stop := untilSignal(ctx, engines, o.Log)
+	ctx, stop := untilSignal(ctx, engines, o)
 	defer stop()
 	errs := make([]error, len(engines))
 	var wg sync.WaitGroup
@@ -190,32 +193,4 @@ func spoken(me, size, of int, err error) error {
 		return err
 	}
 	return fmt.Errorf("rank %d: %w", of, err)
-}
-
-// untilSignal returns a context that ends with SIGINT or SIGTERM. The launcher
-// sends the latter when another rank has died: then each rank says what it was
-// waiting for, which names the rank that is gone.
-func untilSignal(ctx context.Context, engines []*nbc.Engine, log io.Writer) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		select {
-		case s := <-signals:
-			if s == syscall.SIGTERM {
-				for _, e := range engines {
-					for _, edge := range e.Blocked() {
-						fmt.Fprintf(log, "scaffe: told to stop (%v) while %v\n", s, edge)
-					}
-				}
-			}
-			cancel(fmt.Errorf("stopped by %v", s))
-			signal.Stop(signals) // the next one ends the process at once
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
 }

@@ -1,0 +1,125 @@
+package launch_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// written is a log that may be read while it is written.
+type written struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+func send(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(syscall.Getpid(), s); err != nil {
+		t.Error(err)
+	}
+}
+
+// taken waits until something was asked for.
+func taken(ctx context.Context, r *launch.Requests) (snapshot, stop bool) {
+	for ctx.Err() == nil && !snapshot && !stop {
+		time.Sleep(time.Millisecond)
+		snapshot, stop = r.Take()
+	}
+	return snapshot, stop
+}
+
+// TestRequests: every signal is noted once, as what it asks for, and ends nothing.
+func TestRequests(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for s, stops := range map[syscall.Signal]bool{
+		syscall.SIGINT: true, syscall.SIGTERM: true, syscall.SIGUSR2: true,
+		syscall.SIGHUP: false, syscall.SIGUSR1: false,
+	} {
+		var r launch.Requests
+		var log written
+		opts := launch.Options{Local: 2, Requests: &r, Log: &log, Engine: nbc.Options{Deadline: 30 * time.Second}}
+		err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
+			if c.Rank() == 0 {
+				send(t, s)
+				if snapshot, stop := taken(ctx, &r); !snapshot || stop != stops {
+					t.Errorf("%v asks for snapshot %v, stop %v", s, snapshot, stop)
+				}
+				if snapshot, stop := r.Take(); snapshot || stop {
+					t.Errorf("%v is still asked for", s)
+				}
+			}
+			return c.Barrier(ctx)
+		})
+		if err != nil {
+			t.Errorf("%v ended the run: %v", s, err)
+		}
+		if said := strings.Contains(log.String(), "asked to stop ("+s.String()+")"); said != stops {
+			t.Errorf("after %v the log has %q", s, log.String())
+		}
+	}
+}
+
+// TestAskedAgain: who asks again, later, does not want to wait.
+func TestAskedAgain(t *testing.T) {
+	var r launch.Requests
+	opts := launch.Options{Local: 1, Requests: &r, Log: &written{}}
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, _ *collectives.Comm) error {
+		for ctx.Err() == nil { // the first ones count as one
+			send(t, syscall.SIGINT)
+			time.Sleep(200 * time.Millisecond)
+		}
+		return context.Cause(ctx)
+	})
+	if got, want := fmt.Sprint(err), "stopped by interrupt"; got != want {
+		t.Errorf("the run ended with %q, not %q", got, want)
+	}
+	if snapshot, stop := r.Take(); !snapshot || !stop {
+		t.Error("the first signal was not noted")
+	}
+}
+
+// TestNobodyCanStop: where the launcher sends SIGTERM because a rank has died,
+// the others cannot act on it; they say soon what they wait for.
+func TestNobodyCanStop(t *testing.T) {
+	var r launch.Requests
+	var log written
+	opts := launch.Options{Local: 2, Requests: &r, Log: &log, Engine: nbc.Options{Deadline: 30 * time.Second}}
+	want := regexp.MustCompile(`told to stop \(terminated\) while rank 0 waits for chunk 0 of allreduce#\d+ from rank 1`)
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
+		one := mem.Of([]float32{1})
+		if c.Rank() == 1 { // as good as dead: joins too late
+			send(t, syscall.SIGTERM)
+			for !want.MatchString(log.String()) && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		return c.Allreduce(ctx, one, one, mem.Float32, mem.Sum)
+	})
+	if err != nil || !want.MatchString(log.String()) {
+		t.Errorf("the run ended with %v; the log has %q", err, log.String())
+	}
+}
