@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/dnn"
 )
 
 func init() {
@@ -38,6 +40,9 @@ type convolution struct {
 	groups  int
 	in, out int // channels
 
+	fast     *dnn.Conv // nil: plain, as below
+	fastFor  dnn.Shape
+	plain    bool // for tests: never fast
 	forward  *correlation
 	mirrored *correlation // for stride 1, else nil
 	ones     []float32    // one a column of the output plane
@@ -179,15 +184,52 @@ func (l *convolution) Reshape(bottom, top []*blob.Blob) error {
 	for _, t := range top {
 		t.Reshape(shape...)
 	}
-	if l.forward == nil || w != l.win {
-		l.win = w
+	return l.prepare(w, b.CountFrom(0, l.axis))
+}
+
+// prepare makes what depends on the spatial shape w and the n images of a
+// batch: package dnn's convolution where it has one, else the tiles.
+func (l *convolution) prepare(w window, n int) error {
+	same := w == l.win
+	l.win = w
+	if err := l.prepareFast(n); err != nil || l.fast != nil {
+		return err
+	}
+	if l.forward == nil || !same {
 		l.plan()
 	}
-	l.forward.size(b.CountFrom(0, l.axis))
+	l.forward.size(n)
 	if l.mirrored != nil {
-		l.mirrored.size(b.CountFrom(0, l.axis))
+		l.mirrored.size(n)
 	}
 	return nil
+}
+
+// prepareFast sets fast, or leaves it nil.
+func (l *convolution) prepareFast(n int) error {
+	w := l.win
+	s := dnn.Shape{
+		N: n, Groups: l.groups, In: l.in, Out: l.out, H: w.h, W: w.w, OutH: w.oh, OutW: w.ow,
+		KernelH: w.kh, KernelW: w.kw, PadH: w.padH, PadW: w.padW, StrideH: w.strideH, StrideW: w.strideW,
+		DilationH: w.dilH, DilationW: w.dilW, Bias: l.bias() != nil,
+	}
+	if l.plain || s == l.fastFor {
+		return nil
+	}
+	var err error
+	if l.fast, err = dnn.NewConv(s); errors.Is(err, dnn.ErrUnsupported) {
+		err = nil
+	}
+	l.fastFor = s
+	return l.wrap(err)
+}
+
+// wrap names the layer in an error from elsewhere.
+func (l *convolution) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return l.errorf("%w", err)
 }
 
 // plan makes what depends on the spatial shape.
@@ -212,11 +254,11 @@ func (l *convolution) bias() *blob.Blob {
 
 // Forward writes the tops' values.
 func (l *convolution) Forward(bottom, top []*blob.Blob) error {
-	l.forward.setWeights(l.params[0].Data())
-	var bias []float32
-	if b := l.bias(); b != nil {
-		bias = b.Data()
+	if l.fast != nil {
+		return l.wrap(l.fastForward(bottom, top))
 	}
+	weights, bias := l.values()
+	l.forward.setWeights(weights)
 	for i, b := range bottom {
 		l.forward.apply(b.CountFrom(0, l.axis), b.Data(), bias, top[i].Data())
 	}
@@ -226,6 +268,9 @@ func (l *convolution) Forward(bottom, top []*blob.Blob) error {
 // Backward adds to the parameters' gradients and writes those of the bottoms
 // that take one.
 func (l *convolution) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
+	if l.fast != nil {
+		return l.wrap(l.fastBackward(top, propagate, bottom))
+	}
 	clear(l.forward.grads)
 	for i, b := range bottom {
 		l.forward.weightGrad(b.CountFrom(0, l.axis), b.Data(), top[i].Diff())
@@ -246,6 +291,49 @@ func (l *convolution) Backward(top []*blob.Blob, propagate []bool, bottom []*blo
 			l.mirrored.apply(n, top[i].Diff(), nil, b.Diff())
 		} else {
 			l.forward.inputGrad(n, top[i].Diff(), b.Diff())
+		}
+	}
+	return nil
+}
+
+// values and gradients of the parameters; the bias is nil where there is none.
+func (l *convolution) values() (w, b []float32) {
+	if bias := l.bias(); bias != nil {
+		b = bias.Data()
+	}
+	return l.params[0].Data(), b
+}
+
+func (l *convolution) gradients() (dw, db []float32) {
+	if bias := l.bias(); bias != nil {
+		db = bias.Diff()
+	}
+	return l.params[0].Diff(), db
+}
+
+func (l *convolution) fastForward(bottom, top []*blob.Blob) error {
+	w, b := l.values()
+	for i := range bottom {
+		if err := l.fast.Forward(bottom[i].Data(), w, b, top[i].Data()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *convolution) fastBackward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
+	w, _ := l.values()
+	dw, db := l.gradients()
+	for i := range bottom {
+		dy := top[i].Diff()
+		if err := l.fast.BackwardWeights(bottom[i].Data(), dy, dw, db); err != nil {
+			return err
+		}
+		if !propagate[i] {
+			continue
+		}
+		if err := l.fast.BackwardData(dy, w, bottom[i].Diff()); err != nil {
+			return err
 		}
 	}
 	return nil

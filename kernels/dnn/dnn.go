@@ -1,0 +1,21 @@
+package dnn
+
+import "errors"
+
+// Shape is the geometry of a convolution of batches [N, In, H, W] with weights
+// [Out, In/Groups, KernelH, KernelW] to [N, Out, OutH, OutW]. All extents are
+// in elements; a dilation of 1 is dense; pads are the zeros on either side.
+type Shape struct {
+	N, Groups, In, Out   int
+	H, W, OutH, OutW     int
+	KernelH, KernelW     int
+	PadH, PadW           int
+	StrideH, StrideW     int
+	DilationH, DilationW int
+	Bias                 bool
+}
+
+// ErrUnsupported is why there is no Conv for a shape: the program was built
+// without oneDNN, or oneDNN has no fast code for it. The caller computes
+// itself.
+var ErrUnsupported = errors.New("dnn: no fast convolution for this shape")

@@ -1,0 +1,67 @@
+//go:build onednn && cgo
+
+package dnn
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+)
+
+// workspace is memory for blocked copies and scratch, and the stream that goes
+// with it. What lies in it means nothing between calls, so the layers of a
+// net share one, which stays in the caches; ranks in one process that compute at
+// the same time have one each.
+type workspace struct {
+	stream C.dnnl_stream_t
+	buf    []byte
+	base   unsafe.Pointer // in buf, aligned to a cache line
+}
+
+var workspaces struct {
+	sync.Mutex
+	free []*workspace
+}
+
+// takeWorkspace returns one of at least n bytes, which nobody else has.
+func takeWorkspace(n int) (*workspace, error) {
+	const line = 64
+	w, err := freeWorkspace()
+	if err != nil {
+		return nil, err
+	}
+	if len(w.buf) < n+line {
+		w.buf = make([]byte, n+line)
+		at := uintptr(unsafe.Pointer(&w.buf[0]))
+		w.base = unsafe.Pointer(&w.buf[(line-at%line)%line])
+	}
+	return w, nil
+}
+
+func freeWorkspace() (*workspace, error) {
+	workspaces.Lock()
+	defer workspaces.Unlock()
+	if last := len(workspaces.free) - 1; last >= 0 {
+		w := workspaces.free[last]
+		workspaces.free = workspaces.free[:last]
+		return w, nil
+	}
+	e, err := engine()
+	if err != nil {
+		return nil, err
+	}
+	w := &workspace{}
+	if s := C.dnnl_stream_create(&w.stream, e, C.dnnl_stream_default_flags); s != C.dnnl_success {
+		return nil, fmt.Errorf("dnn: creating a stream: %w", status(s))
+	}
+	return w, nil
+}
+
+func putWorkspace(w *workspace) {
+	workspaces.Lock()
+	workspaces.free = append(workspaces.free, w)
+	workspaces.Unlock()
+}
