@@ -24,8 +24,9 @@ func (d *Decoder) Image(file []byte, s *Sample) error {
 		return err
 	}
 	d.sized = resized(d.sized, to.Count())
+	d.taps = taps(d.taps[:0], to.W, s.W)
 	for c := range s.C {
-		resize(d.sized[c*to.H*to.W:], to.H, to.W, s.Bytes[c*s.H*s.W:], s.H, s.W)
+		resize(d.sized[c*to.H*to.W:], to.H, to.W, s.Bytes[c*s.H*s.W:], s.H, s.W, d.taps)
 	}
 	s.Shape, s.Bytes = to, d.sized
 	return nil
@@ -78,6 +79,13 @@ func toBGR(dst []byte, img image.Image) {
 	r := img.Bounds()
 	n := r.Dx() * r.Dy()
 	b, g, rd := dst[:n], dst[n:2*n], dst[2*n:3*n]
+	if p, ok := img.(*image.YCbCr); ok {
+		for y := r.Min.Y; y < r.Max.Y; y++ {
+			i := (y - r.Min.Y) * r.Dx()
+			yCbCrRow(b[i:i+r.Dx()], g[i:i+r.Dx()], rd[i:i+r.Dx()], p, y)
+		}
+		return
+	}
 	i := 0
 	for y := r.Min.Y; y < r.Max.Y; y++ {
 		for x := r.Min.X; x < r.Max.X; x++ {
@@ -87,12 +95,49 @@ func toBGR(dst []byte, img image.Image) {
 	}
 }
 
+// The weights of JFIF times 2^16, as package image/color has them.
+const (
+	crToRed   = 91881
+	cbToGreen = 22554
+	crToGreen = 46802
+	cbToBlue  = 116130
+)
+
+// yCbCrRow converts row y of p as color.YCbCrToRGB does. Pixels that share
+// their chroma share what is computed from it.
+func yCbCrRow(b, g, r []byte, p *image.YCbCr, y int) {
+	x0 := p.Rect.Min.X
+	luma := p.Y[p.YOffset(x0, y):][:len(b)]
+	at := p.COffset(x0, y)
+	cbs := p.Cb[at : at+p.COffset(x0+len(b)-1, y)-at+1]
+	crs := p.Cr[at:][:len(cbs)]
+	shared := 1 // pixels in a row with one chroma
+	switch p.SubsampleRatio {
+	case image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio420:
+		shared = 2
+	case image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410:
+		shared = 4
+	}
+	end := shared - x0%shared // of the first chroma's pixels
+	i := 0
+	g, r = g[:len(b)], r[:len(b)]
+	for c := range cbs {
+		cb, cr := int32(cbs[c])-128, int32(crs[c])-128
+		red, green, blue := crToRed*cr, -cbToGreen*cb-crToGreen*cr, cbToBlue*cb
+		for ; i < min(end, len(b)); i++ {
+			v := int32(luma[i]) * 0x10101
+			b[i], g[i], r[i] = clamp(v+blue), clamp(v+green), clamp(v+red)
+		}
+		end += shared
+	}
+}
+
+// clamp makes a byte of a number in units of 2^-16.
+func clamp(v int32) byte { return byte(min(max(v>>16, 0), 255)) }
+
 // rgb returns one pixel, without an allocation for the usual image types.
 func rgb(img image.Image, x, y int) (r, g, b uint8) {
 	switch p := img.(type) {
-	case *image.YCbCr:
-		yi, ci := p.YOffset(x, y), p.COffset(x, y)
-		return color.YCbCrToRGB(p.Y[yi], p.Cb[ci], p.Cr[ci])
 	case *image.Gray:
 		v := p.GrayAt(x, y).Y
 		return v, v, v
@@ -128,30 +173,45 @@ func toGray(dst []byte, img image.Image) {
 }
 
 // resize scales one plane bilinearly with pixel centers at halves and no
-// smoothing, which is OpenCV's INTER_LINEAR.
-func resize(dst []byte, dh, dw int, src []byte, sh, sw int) {
+// smoothing, which is OpenCV's INTER_LINEAR. across are the taps of its
+// columns.
+func resize(dst []byte, dh, dw int, src []byte, sh, sw int, across []tap) {
 	for y := range dh {
-		y0, y1, fy := tap(y, dh, sh)
-		r0, r1 := src[y0*sw:y0*sw+sw], src[y1*sw:y1*sw+sw]
-		for x := range dw {
-			x0, x1, fx := tap(x, dw, sw)
-			top := float32(r0[x0]) + (float32(r0[x1])-float32(r0[x0]))*fx
-			bottom := float32(r1[x0]) + (float32(r1[x1])-float32(r1[x0]))*fx
-			dst[y*dw+x] = uint8(top + (bottom-top)*fy + 0.5)
+		t := tapOf(y, dh, sh)
+		r0, r1 := src[t.a*sw:t.a*sw+sw], src[t.b*sw:t.b*sw+sw]
+		row := dst[y*dw : y*dw+dw]
+		for x, u := range across[:dw] {
+			top := float32(r0[u.a]) + (float32(r0[u.b])-float32(r0[u.a]))*u.f
+			bottom := float32(r1[u.a]) + (float32(r1[u.b])-float32(r1[u.a]))*u.f
+			row[x] = uint8(top + (bottom-top)*t.f + 0.5)
 		}
 	}
 }
 
-// tap returns the two source pixels that make up pixel i of n, and the weight
-// of the second.
-func tap(i, n, src int) (a, b int, f float32) {
+// tap is the two source pixels that make up a pixel, and the weight of the
+// second.
+type tap struct {
+	a, b int
+	f    float32
+}
+
+// taps appends those of n pixels made of src to t.
+func taps(t []tap, n, src int) []tap {
+	for i := range n {
+		t = append(t, tapOf(i, n, src))
+	}
+	return t
+}
+
+// tapOf returns the tap of pixel i of n.
+func tapOf(i, n, src int) tap {
 	at := (float32(i)+0.5)*float32(src)/float32(n) - 0.5
 	if at <= 0 {
-		return 0, 0, 0
+		return tap{}
 	}
-	a = int(at)
+	a := int(at)
 	if a >= src-1 {
-		return src - 1, src - 1, 0
+		return tap{src - 1, src - 1, 0}
 	}
-	return a, a + 1, at - float32(a)
+	return tap{a, a + 1, at - float32(a)}
 }

@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -107,11 +108,11 @@ func TestResize_Bilinear(t *testing.T) {
 		{[]byte{9}, []byte{9, 9, 9}},
 	} {
 		got := make([]byte, len(c.want))
-		resize(got, 1, len(got), c.from, 1, len(c.from))
+		resize(got, 1, len(got), c.from, 1, len(c.from), taps(nil, len(got), len(c.from)))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("a row %v becomes %v, want %v", c.from, got, c.want)
 		}
-		resize(got, len(got), 1, c.from, len(c.from), 1)
+		resize(got, len(got), 1, c.from, len(c.from), 1, taps(nil, 1, 1))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("a column %v becomes %v, want %v", c.from, got, c.want)
 		}
@@ -141,5 +142,38 @@ func TestImage_Damaged(t *testing.T) {
 	var s Sample
 	if err := new(Decoder).Image(huge, &s); err == nil || !strings.Contains(err.Error(), "larger than a sample") {
 		t.Errorf("huge: %v", err)
+	}
+}
+
+// Colors of JPEGs are those of package image/color, whatever shares a chroma,
+// also where the image is part of a larger one.
+func TestImage_ColorsOfJPEG(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, ratio := range []image.YCbCrSubsampleRatio{
+		image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio420,
+		image.YCbCrSubsampleRatio440, image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410,
+	} {
+		whole := image.NewYCbCr(image.Rect(0, 0, 23, 11), ratio)
+		for _, p := range [][]byte{whole.Y, whole.Cb, whole.Cr} {
+			for i := range p {
+				p[i] = []byte{0, 255, byte(r.Uint32())}[r.IntN(3)]
+			}
+		}
+		for _, part := range []image.Rectangle{whole.Rect, image.Rect(0, 0, 1, 1), image.Rect(0, 0, 22, 10), image.Rect(1, 1, 23, 11), image.Rect(6, 5, 13, 6), image.Rect(3, 2, 5, 7)} {
+			img := whole.SubImage(part)
+			n := part.Dx() * part.Dy()
+			got := make([]byte, 3*n)
+			toBGR(got, img)
+			i := 0
+			for y := part.Min.Y; y < part.Max.Y; y++ {
+				for x := part.Min.X; x < part.Max.X; x++ {
+					c := color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)
+					if got[i] != c.B || got[n+i] != c.G || got[2*n+i] != c.R {
+						t.Fatalf("%v, part %v: pixel %d,%d is %d %d %d, want %d %d %d", ratio, part, x, y, got[2*n+i], got[n+i], got[i], c.R, c.G, c.B)
+					}
+					i++
+				}
+			}
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/PowerDNS/lmdb-go/lmdb"
@@ -256,69 +255,30 @@ func TestLMDB_EncodedImages(t *testing.T) {
 	}
 }
 
-// S-Caffe's parallel readers: 160 of them, each with its part, on one LMDB.
-func TestLMDB_160Readers(t *testing.T) {
-	const readers, batch, n = 160, 331, 700
-	path := makeLMDB(t, n, Shape{1, 3, 3}, nil)
-	labels := make([][]float32, readers)
-	var wg sync.WaitGroup
-	for i := range readers {
-		wg.Go(func() {
-			src, err := OpenLMDB(path, Native)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			l, err := NewLoader(Config{Source: src, Transform: plain(), BatchSize: batch, Options: Options{Part: Part{Index: i, Of: readers}}})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer l.Close()
-			for range 5 {
-				_, ls, err := nextBatch(l)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				labels[i] = append(labels[i], ls...)
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		return
-	}
-	for k := range 5 {
-		at := k * batch
-		for i := range readers {
-			local := Part{Index: i, Of: readers}.Local(batch)
-			for _, got := range labels[i][k*local : (k+1)*local] {
-				if got != float32(at%n) {
-					t.Fatalf("batch %d, reader %d: label %v, want %d", k, i, got, at%n)
-				}
-				at++
-			}
-		}
-	}
-}
-
 func TestLMDB_SteadyStateAllocatesNothing(t *testing.T) {
 	src, err := OpenLMDB(makeLMDB(t, 100, Shape{3, 32, 32}, nil), Native)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := mustLoader(t, Config{Source: src, Transform: plain(), BatchSize: 10, Labels: true})
-	defer l.Close()
-	data, labels := make([]float32, 10*3072), make([]float32, 10)
-	next := func() {
-		if err := l.Next(data, labels); err != nil {
+	defer src.Close()
+	for _, workers := range []int{1, 3} {
+		fork, err := src.Fork()
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if n := testing.AllocsPerRun(200, next); n != 0 { // twenty times round
-
-		t.Errorf("%v allocations a batch", n)
+		l := mustLoader(t, Config{Source: fork, Transform: plain(), BatchSize: 10, Labels: true, Options: Options{Workers: workers}})
+		data, labels := make([]float32, 10*3072), make([]float32, 10)
+		next := func() {
+			if err := l.Next(data, labels); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := testing.AllocsPerRun(200, next); n != 0 { // twenty times round
+			t.Errorf("%d workers: %v allocations a batch", workers, n)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ type Decoder struct {
 
 	bytes, sized []byte
 	floats       []float32
+	taps         []tap
 }
 
 // datum is a Datum as it lies on the wire; data aliases the message.

@@ -3,6 +3,7 @@ package data
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/caffe/proto"
 )
@@ -93,44 +94,47 @@ func (t *Transformer) Apply(dst []float32, s *Sample, n int64) error {
 	if t.train {
 		top, left = r.below(s.H-out.H+1), r.below(s.W-out.W+1)
 	}
+	rows, width := out.H, out.W
+	if width == s.W && !mirror { // the rows lie one after another
+		rows, width = 1, out.H*width
+	}
 	for c := range out.C {
-		for y := range out.H {
+		for y := range rows {
 			at := (c*s.H+top+y)*s.W + left
-			row := dst[:out.W]
-			dst = dst[out.W:]
-			t.row(row, s, at, c)
-			if mirror {
-				reverse(row)
-			}
+			t.row(dst[:width], s, at, c, mirror)
+			dst = dst[width:]
 		}
 	}
 	return nil
 }
 
 // row transforms the values of s from at on.
-func (t *Transformer) row(dst []float32, s *Sample, at, c int) {
-	if t.mean == nil {
-		mean := t.meanOf(c)
-		if s.Bytes != nil {
-			for i, v := range s.Bytes[at : at+len(dst)] {
-				dst[i] = (float32(v) - mean) * t.scale
-			}
-			return
-		}
-		for i, v := range s.Floats[at : at+len(dst)] {
-			dst[i] = (v - mean) * t.scale
-		}
-		return
+func (t *Transformer) row(dst []float32, s *Sample, at, c int, mirror bool) {
+	var means []float32
+	mean := t.meanOf(c)
+	if t.mean != nil {
+		means = t.mean[at : at+len(dst)]
 	}
-	mean := t.mean[at : at+len(dst)]
 	if s.Bytes != nil {
-		for i, v := range s.Bytes[at : at+len(dst)] {
-			dst[i] = (float32(v) - mean[i]) * t.scale
-		}
+		subtract(dst, s.Bytes[at:at+len(dst)], means, mean, t.scale, mirror)
 		return
 	}
-	for i, v := range s.Floats[at : at+len(dst)] {
-		dst[i] = (v - mean[i]) * t.scale
+	subtractPortable(dst, s.Floats[at:at+len(dst)], means, mean, t.scale, mirror)
+}
+
+// subtractPortable is subtract for any values on any processor.
+func subtractPortable[T byte | float32](dst []float32, src []T, means []float32, mean, scale float32, mirrored bool) {
+	if means == nil {
+		for i, v := range src {
+			dst[i] = (float32(v) - mean) * scale
+		}
+	} else {
+		for i, v := range src {
+			dst[i] = (float32(v) - means[i]) * scale
+		}
+	}
+	if mirrored {
+		slices.Reverse(dst)
 	}
 }
 
@@ -142,12 +146,6 @@ func (t *Transformer) meanOf(c int) float32 {
 		return t.means[0]
 	}
 	return t.means[c]
-}
-
-func reverse(row []float32) {
-	for i, j := 0, len(row)-1; i < j; i, j = i+1, j-1 {
-		row[i], row[j] = row[j], row[i]
-	}
 }
 
 // chooser draws random numbers that are a function of where it starts: the
