@@ -1,0 +1,12 @@
+// Package define is the definition of scaffe's built-in nets: Go functions
+// that build a net block by block as its paper does, and write it and its
+// solver as Caffe's text. `go generate ./models` puts what Files returns where
+// package models embeds it.
+//
+// A net's file reads from top to bottom like the table in its paper: vgg.go,
+// resnet.go, cifar.go, inception.go. What they build with stands in builder.go;
+// text.go writes messages as text.
+//
+// It must not know what a layer computes, or whether scaffe supports it: tests
+// of package models build and run what is written here.
+package define
