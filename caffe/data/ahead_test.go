@@ -171,6 +171,25 @@ func TestAhead_OrderAndErrorsWhateverTheTimes(t *testing.T) {
 	})
 }
 
+// Nothing after a batch that failed is decoded: SeekBatch decides what is next.
+func TestAhead_EndsAtAnError(t *testing.T) {
+	for _, workers := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			src := newSlow(100, always(time.Millisecond))
+			src.bad = 9
+			l := mustLoader(t, Config{Source: src, Transform: plain(), BatchSize: 4, Options: Options{Workers: workers, Prefetch: 10}})
+			defer l.Close()
+			if _, _, err := nextBatch(l); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if s := l.Stats(); s.Decoded != 2 {
+				t.Errorf("%d workers: sample 9 of batches of 4 failed, stats %+v", workers, s)
+			}
+		})
+	}
+}
+
 // The hook hears of each batch that was decoded, once and before it is given.
 func TestAhead_OnBatch(t *testing.T) {
 	for _, workers := range []int{1, 3} {

@@ -1,6 +1,15 @@
 // Package data reads training samples: from LMDBs of Datum, from lists of
 // image files, decoded and transformed ahead of time by a Loader.
 //
+// # Reading ahead
+//
+// Each rank has a Loader of its own (S-Caffe, section 4.1, Figure 3: parallel
+// readers). Its workers read, decode and transform samples into a queue of
+// batches while the net computes on an earlier one. They share the batch that
+// is needed soonest, each with a Fork of the Source; batches and errors come
+// in order, with the same bits whatever their number. Stats tells how full the queue
+// was and for how long the net starved.
+//
 // # Parts
 //
 // The sequence of global batches over a data set is fixed by its key order

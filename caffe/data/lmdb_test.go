@@ -370,21 +370,3 @@ func TestWriter_Grows(t *testing.T) {
 		t.Errorf("%v %v", s.Label, err)
 	}
 }
-
-// A batch of CIFAR-10's size, raw bytes to transformed floats.
-func BenchmarkLoader(b *testing.B) {
-	src, err := OpenLMDB(makeLMDB(b, 1000, Shape{3, 32, 32}, nil), Native)
-	if err != nil {
-		b.Fatal(err)
-	}
-	l := mustLoader(b, Config{Source: src, Transform: &Transformer{scale: 0.5, mirror: true, means: []float32{100}}, BatchSize: 100})
-	defer l.Close()
-	data, labels := make([]float32, 100*3072), make([]float32, 100)
-	b.SetBytes(100 * 3072)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := l.Next(data, labels); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
