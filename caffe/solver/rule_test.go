@@ -2,6 +2,7 @@ package solver
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,13 +93,20 @@ func TestRulesAgainstReference(t *testing.T) {
 				refs[i].step(float64(g[i])*scale, iter+1)
 			}
 			s := Step{Iter: iter, Rate: rate, Decay: r.WeightDecay() * decayMult, Scale: scale}
-			// Two ranges instead of one: a rule is elementwise.
+			// Two ranges instead of one: a rule is elementwise. The gradient
+			// of the second is cleared.
+			first := slices.Clone(g)
 			for _, c := range [][2]int{{0, 11}, {11, n}} {
 				var h [][]float32
 				for _, x := range hist {
 					h = append(h, x[c[0]:c[1]])
 				}
+				s.Clear = c[0] > 0
 				r.Update(s, w[c[0]:c[1]], g[c[0]:c[1]], h)
+			}
+			clear(first[11:])
+			if !slices.Equal(g, first) {
+				t.Fatalf("%s: step %d left the gradient %v, want %v", text, iter, g, first)
 			}
 			for i := range w {
 				if math.Abs(float64(w[i])-refs[i].w) > 2e-5*(1+math.Abs(refs[i].w)) {
@@ -164,8 +172,10 @@ func TestUpdateAllocatesNothing(t *testing.T) {
 	}
 }
 
+// BenchmarkUpdate counts every slice once as it is read and once as it is
+// written, the gradient's clearing included, over parameters that no cache holds.
 func BenchmarkUpdate(b *testing.B) {
-	const n = 1 << 20
+	const n = 16 << 20
 	w, g := make([]float32, n), make([]float32, n)
 	hist := [][]float32{make([]float32, n), make([]float32, n)}
 	for _, k := range rules {
@@ -174,10 +184,20 @@ func BenchmarkUpdate(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Run(k.name, func(b *testing.B) {
-			b.SetBytes(4 * n)
+			b.SetBytes(int64(4 * n * (4 + 2*k.histories)))
 			for b.Loop() {
-				r.Update(Step{Rate: 0.1, Decay: 0.1, Scale: 1}, w, g, hist)
+				r.Update(Step{Rate: 0.1, Decay: 0.1, Scale: 1, Clear: true}, w, g, hist)
 			}
 		})
+	}
+}
+
+func BenchmarkClipScale(b *testing.B) {
+	x := make([]float32, 16<<20)
+	b.SetBytes(int64(4 * len(x)))
+	for b.Loop() {
+		if got := ClipScale(1, x); got != 1 {
+			b.Fatal(got)
+		}
 	}
 }

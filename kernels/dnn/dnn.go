@@ -15,7 +15,7 @@ type Shape struct {
 	Bias                 bool
 }
 
-// ErrUnsupported is why there is no Conv for a shape: the program was built
-// without oneDNN, or oneDNN has no fast code for it. The caller computes
-// itself.
-var ErrUnsupported = errors.New("dnn: no fast convolution for this shape")
+// ErrUnsupported is why this package does not compute something: the program
+// was built without oneDNN, or oneDNN has no fast code for the shape. The
+// caller computes itself.
+var ErrUnsupported = errors.New("dnn: no fast code for this")

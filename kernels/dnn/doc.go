@@ -1,6 +1,7 @@
 // Package dnn computes convolutions with oneDNN, the CPU's counterpart of
 // cuDNN: forward and both gradients, with groups, dilation and bias, on plain
-// row-major float32 tensors.
+// row-major float32 tensors. Its matrix product comes along, for the layers
+// whose weights are too big for any cache.
 //
 //	conv, err := dnn.NewConv(shape)     // once a shape; ErrUnsupported: compute it another way
 //	err = conv.Forward(x, w, bias, y)   // allocates nothing

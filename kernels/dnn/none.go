@@ -32,3 +32,8 @@ func (c *Conv) BackwardData(dy, w, dx []float32) error { return ErrUnsupported }
 
 // BackwardWeights returns ErrUnsupported.
 func (c *Conv) BackwardWeights(x, dy, dw, db []float32) error { return ErrUnsupported }
+
+// Gemm returns ErrUnsupported.
+func Gemm(transA, transB bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) error {
+	return ErrUnsupported
+}

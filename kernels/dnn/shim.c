@@ -243,3 +243,9 @@ dnnl_status_t dnn_run(pass *p, dnnl_stream_t stream, char *workspace, void *a, v
 	for (int i = 0; i < p->count; i++) dnnl_memory_set_data_handle(p->tensors[i].user, NULL);
 	return s;
 }
+
+// dnn_gemm is the library's matrix product, row-major like everything here.
+dnnl_status_t dnn_gemm(char ta, char tb, long m, long n, long k, float alpha, const float *a, long lda, const float *b, long ldb, float beta, float *c, long ldc) {
+	enter();
+	return dnnl_sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

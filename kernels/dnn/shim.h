@@ -48,6 +48,7 @@ int dnn_threads(void);
 dnnl_status_t dnn_open(dnnl_engine_t *engine);
 dnnl_status_t dnn_conv(pass **p, dnnl_engine_t engine, const convolution *c, int kind);
 dnnl_status_t dnn_run(pass *p, dnnl_stream_t stream, char *workspace, void *a, void *b, void *c, void *d);
+dnnl_status_t dnn_gemm(char ta, char tb, long m, long n, long k, float alpha, const float *a, long lda, const float *b, long ldb, float beta, float *c, long ldc);
 void dnn_free(pass *p);
 
 #endif
