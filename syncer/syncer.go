@@ -34,6 +34,17 @@ type Bucket struct {
 	Name string
 	// Data holds the parameters, Diff their gradients: float32, equally long.
 	Data, Diff mem.Buffer
+	// Cuts are elements at which the bucket is cut into parts that are summed
+	// as buckets of their own would be; see collectives.Parts.
+	Cuts []int
+}
+
+// options are those of the bucket's collectives.
+func (b *Bucket) options(opts []collectives.Option) []collectives.Option {
+	if len(b.Cuts) == 0 {
+		return opts
+	}
+	return append(opts[:len(opts):len(opts)], collectives.Parts(b.Cuts...))
 }
 
 // Syncer synchronises one bucket. Push and Pull alternate; each is started
@@ -65,6 +76,7 @@ type tree struct {
 // of comm must make the same syncers in the same order; opts say how the
 // collectives are done.
 func Reduce(comm *collectives.Comm, b Bucket, root int, opts ...collectives.Option) (Syncer, error) {
+	opts = b.options(opts)
 	push, err := comm.ReduceInit(b.Diff, b.Diff, mem.Float32, mem.Sum, root, opts...)
 	pull, err2 := comm.BcastInit(b.Data, mem.Float32, root, opts...)
 	if err := errors.Join(err, err2); err != nil {
@@ -83,3 +95,25 @@ func (t *tree) Close() {
 	t.push.Close()
 	t.pull.Close()
 }
+
+// everyone is the scheme "allreduce": every worker has the sum of the
+// gradients and updates its own parameters. There is nothing to pull.
+type everyone struct{ push *nbc.Request }
+
+// Allreduce returns the syncer of a bucket with the scheme "allreduce", under
+// the same rule as Reduce. The parameters must start out equal on all workers,
+// and every worker must apply the same update.
+func Allreduce(comm *collectives.Comm, b Bucket, opts ...collectives.Option) (Syncer, error) {
+	push, err := comm.AllreduceInit(b.Diff, b.Diff, mem.Float32, mem.Sum, b.options(opts)...)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+	}
+	return &everyone{push: push}, nil
+}
+
+func (e *everyone) Push() error                      { return e.push.Start() }
+func (e *everyone) Pushed(ctx context.Context) error { return e.push.Wait(ctx) }
+func (e *everyone) Updates() bool                    { return true }
+func (e *everyone) Pull() error                      { return nil }
+func (e *everyone) Pulled(context.Context) error     { return nil }
+func (e *everyone) Close()                           { e.push.Close() }

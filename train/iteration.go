@@ -1,141 +1,235 @@
 package train
 
 import (
-	"errors"
+	"time"
 
-	"github.com/scaffe/scaffe/caffe/layers"
-	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/design"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/trace"
 )
 
-// bucket is parameters that are synchronised together, and how far this
-// iteration has come with them.
-type bucket struct {
-	sync    syncer.Syncer
-	params  int  // how many
-	ready   int  // gradients complete in this iteration
-	pulling bool // Pull has started and is not awaited
-	current bool // Data is what the root last made it
-}
+// What is summed over the ranks in every iteration, beside the gradients.
+const (
+	sumLoss = iota // each rank's, times its share of the global batch
+	sumStop        // how many ranks were asked to stop
+	sumSnapshot
+	sums
+)
 
 // attach joins the worker to its solver's hooks and callbacks.
 func (w *Worker) attach() {
-	n := w.solver.Net()
-	w.solver.Hooks = net.Hooks{BeforeForward: w.beforeForward, AfterBackward: w.afterBackward}
+	w.solver.Hooks = solver.Hooks{BeforeForward: w.beforeForward, BeforeBackward: w.beforeBackward, AfterBackward: w.afterBackward}
 	w.solver.Callbacks = solver.Callbacks{
-		OnStart:          func(int) error { return w.pull() },
+		OnStart:          w.start,
+		OnLoss:           w.lossKnown,
 		OnGradientsReady: w.gradientsReady,
-		OnParams:         func(int) error { return errors.Join(w.pull(), w.pulled(w.buckets...)) },
+		OnParams:         w.paramsNeeded,
+		OnSnapshot:       w.snapshot,
 		Sum:              w.sum,
+		Requested:        w.requested,
 	}
+	told := w.events.Solver
 	w.solver.Events = solver.Events{
-		OnDisplay:  w.events.Solver.OnDisplay,
-		OnTest:     w.events.Solver.OnTest,
-		OnSnapshot: w.events.Solver.OnSnapshot,
+		OnDisplay: told.OnDisplay,
+		OnSkip:    w.onSkip,
+		OnTest: func(t solver.Test) {
+			w.time.tell(trace.Test, t.Name, w.time.since)
+			if told.OnTest != nil {
+				told.OnTest(t)
+			}
+		},
+		OnSnapshot: func(s solver.Snapshot) {
+			w.time.tell(trace.Snapshot, "", w.time.since)
+			if told.OnSnapshot != nil {
+				told.OnSnapshot(s)
+			}
+		},
 		OnIteration: func(i solver.Iteration) {
 			w.done++
-			if w.events.Solver.OnIteration != nil {
-				w.events.Solver.OnIteration(i)
+			if told.OnIteration != nil {
+				told.OnIteration(i)
 			}
 			if w.events.OnProgress != nil {
 				w.events.OnProgress(Progress{Iteration: i, Summary: w.summary()})
 			}
 		},
 	}
-	w.watch.input = make([]bool, len(n.Layers())+1)
-	for _, l := range n.Layers() {
-		_, reads := l.Layer.(layers.Batcher)
-		w.watch.input[l.Index] = reads
-	}
 }
 
-// pull starts the broadcast of every bucket that is not current.
-func (w *Worker) pull() error {
-	for _, b := range w.buckets {
-		b.ready = 0
-		if b.current || b.pulling {
-			continue
-		}
-		if err := b.sync.Pull(); err != nil {
-			return err
-		}
-		b.pulling = true
-	}
-	return nil
+// start begins an iteration.
+func (w *Worker) start(iter int) error {
+	w.time.start(iter)
+	return w.exchange.Start(iter)
 }
 
-// pulled waits until the buckets are current.
-func (w *Worker) pulled(buckets ...*bucket) error {
-	for _, b := range buckets {
-		if !b.pulling {
-			continue
-		}
-		stop := w.watch.communicate()
-		err := b.sync.Pulled(w.ctx)
-		stop()
-		if err != nil {
-			return err
-		}
-		b.pulling, b.current = false, true
-	}
-	return nil
-}
-
-// beforeForward waits for the parameters of the layer that comes next, its
-// own and those it shares, and for no others.
+// beforeForward waits for the parameters of the layer that comes next.
 func (w *Worker) beforeForward(layer int) error {
-	w.watch.layer(layer)
-	l := w.solver.Net().Layers()[layer]
-	for _, uses := range [][]int{l.Params, l.Shared} {
-		for _, p := range uses {
-			if err := w.pulled(w.owner[p]); err != nil {
+	w.time.forwardEnds()
+	if err := w.exchange.BeforeForward(layer); err != nil {
+		return err
+	}
+	w.time.forwardBegins(layer)
+	return nil
+}
+
+// beforeBackward ends the forward pass.
+func (w *Worker) beforeBackward() error {
+	w.time.forwardEnds()
+	w.time.backwardBegins()
+	return nil
+}
+
+// lossKnown starts to sum the loss, and with it what outsiders ask for.
+func (w *Worker) lossKnown(_ int, loss float32) error {
+	v := w.loss.buf
+	v[sumLoss], v[sumStop], v[sumSnapshot] = float64(loss)*w.loss.part, 0, 0
+	if w.requests != nil {
+		snapshot, stop := w.requests()
+		v[sumStop], v[sumSnapshot] = one(stop), one(snapshot)
+	}
+	err := w.loss.sum.Start()
+	w.time.backwardBegins()
+	return err
+}
+
+func one(asked bool) float64 {
+	if asked {
+		return 1
+	}
+	return 0
+}
+
+// afterBackward hands the layer's gradients over in the last pass of the
+// iteration, when they are complete.
+func (w *Worker) afterBackward(layer int) error {
+	w.time.backwardEnds(layer)
+	if w.solver.LastPass() {
+		if err := w.exchange.AfterBackward(layer); err != nil {
+			return err
+		}
+	}
+	w.time.backwardBegins()
+	return nil
+}
+
+// gradientsReady ends the iteration's passes. By then, or soon after, the
+// gradients are used: by use, wherever the design puts it.
+func (w *Worker) gradientsReady(int, float32) (solver.Gradients, float32, error) {
+	if err := w.exchange.Finish(); err != nil {
+		return 0, 0, err
+	}
+	stop := w.time.waits("loss")
+	err := w.loss.sum.Wait(w.ctx)
+	stop()
+	if err != nil {
+		return 0, 0, err
+	}
+	v := w.loss.buf
+	w.asked = solver.Action{Stop: v[sumStop] > 0, Snapshot: v[sumStop]+v[sumSnapshot] > 0}
+	return solver.Taken, float32(v[sumLoss]), nil
+}
+
+// all decides on the update of all buckets together, when it must.
+func (w *Worker) all(iter int, sum bool) error {
+	w.skip = nil
+	if err := w.loss.sum.Wait(w.ctx); err != nil {
+		return err
+	}
+	if w.skipLoss = !solver.Finite(w.loss.buf[sumLoss]); w.skipLoss || !sum {
+		return nil
+	}
+	w.update = w.solver.Update(iter)
+	if err := w.update.Check(0, len(w.solver.Net().Learnable())); err != nil {
+		if !w.skipNotFinite {
+			return err
+		}
+		w.skip = err
+		w.onSkip(solver.Skip{Iter: iter, Err: err})
+		return nil
+	}
+	w.update = w.update.Clip()
+	return nil
+}
+
+// use updates the parameters of a bucket by the sum of its gradients, or drops
+// them where another rank has the sum. A loss that is not finite ends training
+// soon, or is to be skipped: no update then.
+func (w *Worker) use(iter int, b *design.Bucket, sum bool) error {
+	p := w.params[b.Index]
+	update := w.update
+	spoiled := w.skipLoss || w.skip != nil
+	if !w.together && sum {
+		if err := w.loss.sum.Wait(w.ctx); err != nil {
+			return err
+		}
+		if spoiled = !solver.Finite(w.loss.buf[sumLoss]); !spoiled {
+			update = w.solver.Update(iter)
+			if err := update.Check(p.from, p.to); err != nil {
 				return err
 			}
 		}
 	}
+	begin := time.Now()
+	if spoiled || !sum {
+		w.solver.ClearGradients(p.from, p.to)
+		return nil
+	}
+	update.Apply(p.from, p.to)
+	w.rec.Add(trace.Event{Kind: trace.Update, Name: b.Name, Iter: int32(iter), Begin: begin, End: time.Now()})
 	return nil
 }
 
-// afterBackward starts the aggregation of a bucket with the last of its
-// gradients.
-func (w *Worker) afterBackward(layer int) error {
-	for _, p := range w.solver.Net().Layers()[layer].Params {
-		b := w.owner[p]
-		if b.ready++; b.ready < b.params {
+// onSkip passes on that an iteration had no update.
+func (w *Worker) onSkip(s solver.Skip) {
+	w.skipped++
+	if w.events.Solver.OnSkip != nil {
+		w.events.Solver.OnSkip(s)
+	}
+}
+
+// requested says what all ranks have agreed on in this iteration.
+func (w *Worker) requested(int) (solver.Action, error) {
+	w.time.end()
+	return w.asked, nil
+}
+
+// paramsNeeded makes all parameters current on this rank, for a test.
+func (w *Worker) paramsNeeded(int) error {
+	err := w.exchange.Current()
+	if err == nil && w.scheme == design.Allreduce {
+		err = w.statistics()
+	}
+	w.time.since = time.Now()
+	return err
+}
+
+// snapshot makes the parameters and the history current at the root.
+func (w *Worker) snapshot(int) error {
+	w.time.since = time.Now()
+	return w.exchange.Updated()
+}
+
+// statistics brings what the root's layers have gathered, and no solver
+// learns (BatchNorm's means), to the other ranks. With the scheme reduce every
+// broadcast brings it.
+func (w *Worker) statistics() error {
+	data, _ := w.solver.Net().Packed()
+	for _, p := range w.solver.Net().Learnable() {
+		if p.LRMult != 0 {
 			continue
 		}
-		if err := b.sync.Push(); err != nil {
+		at, size := mem.Float32.Bytes(p.Offset), mem.Float32.Bytes(p.Blob.Count())
+		if err := w.comm.Bcast(w.ctx, data.Slice(at, size), mem.Float32, root); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// gradientsReady waits for the aggregation, and sums the loss meanwhile.
-func (w *Worker) gradientsReady(_ int, loss float32) (apply bool, global float32, err error) {
-	defer w.watch.communicate()()
-	w.loss.buf[0] = float64(loss) * w.loss.part
-	if err := w.loss.sum.Start(); err != nil {
-		return false, 0, err
-	}
-	for _, b := range w.buckets {
-		if err := b.sync.Pushed(w.ctx); err != nil {
-			return false, 0, err
-		}
-		b.current = false
-		apply = b.sync.Updates()
-	}
-	if err := w.loss.sum.Wait(w.ctx); err != nil {
-		return false, 0, err
-	}
-	return apply, float32(w.loss.buf[0]), nil
-}
-
 // sum adds v over the ranks.
 func (w *Worker) sum(v []float64) ([]float64, error) {
-	defer w.watch.communicate()()
+	defer w.time.waits("scores")()
 	out := make([]float64, len(v))
 	return out, w.comm.Allreduce(w.ctx, mem.Of(v), mem.Of(out), mem.Float64, mem.Sum)
 }

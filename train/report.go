@@ -1,9 +1,14 @@
 package train
 
 import (
+	"context"
+	"slices"
 	"time"
 
+	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // Events are what training has to say.
@@ -23,15 +28,28 @@ type Progress struct {
 // Summary says what a run has done so far, and where this rank's time went.
 type Summary struct {
 	Iterations int
+	Skipped    int // of them without an update, for numbers that are not finite
 	Images     int // over all ranks
 	Total      time.Duration
-	// Communication is the time in which this rank did nothing but wait for
-	// the others, Input that for its data layers. The rest is computation.
-	Communication, Input time.Duration
+	// Exposed is the time in which this rank did nothing but wait for the
+	// others, Input that for its data layers. The rest is computation.
+	Exposed, Input time.Duration
+	// Moves are the collectives' times, hidden ones too.
+	Moves design.Stats
+	// Readers is how well the training data kept up.
+	Readers data.Stats
+	// Ranks are the times of all ranks; at the end of a run, else empty.
+	Ranks []RankTimes
+}
+
+// RankTimes is where one rank's time went.
+type RankTimes struct {
+	Rank                    int
+	Compute, Exposed, Input time.Duration
 }
 
 // Compute is the time spent neither waiting nor reading.
-func (s Summary) Compute() time.Duration { return s.Total - s.Communication - s.Input }
+func (s Summary) Compute() time.Duration { return s.Total - s.Exposed - s.Input }
 
 // ImagesPerSecond is the rate over all ranks, tests included.
 func (s Summary) ImagesPerSecond() float64 {
@@ -49,36 +67,55 @@ func (s Summary) Share(d time.Duration) float64 {
 	return d.Seconds() / s.Total.Seconds()
 }
 
+// stragglerFactor is how much longer than the median rank a straggler computes.
+const stragglerFactor = 1.25
+
+// Straggler returns the rank that computed and read the longest, where that is
+// markedly longer than the median of the ranks; the others waited for it.
+func (s Summary) Straggler() (r RankTimes, times float64, ok bool) {
+	if len(s.Ranks) < 2 {
+		return r, 0, false
+	}
+	byWork := slices.Clone(s.Ranks)
+	slices.SortFunc(byWork, func(a, b RankTimes) int { return int(a.work() - b.work()) })
+	r = byWork[len(byWork)-1]
+	median := byWork[(len(byWork)-1)/2].work()
+	if median <= 0 {
+		return r, 0, false
+	}
+	times = r.work().Seconds() / median.Seconds()
+	return r, times, times >= stragglerFactor
+}
+
+// work is what a rank does while others may wait for it.
+func (r RankTimes) work() time.Duration { return r.Compute + r.Input }
+
 func (w *Worker) summary() Summary {
 	perIteration := w.solver.Net().GlobalBatch() * int(w.solver.Param().GetIterSize())
-	return Summary{
-		Iterations: w.done, Images: w.done * perIteration, Total: time.Since(w.watch.began),
-		Communication: w.watch.communication, Input: w.watch.inputTime,
+	moves := w.exchange.Stats()
+	s := Summary{
+		Iterations: w.done, Skipped: w.skipped, Images: w.done * perIteration, Total: time.Since(w.time.began),
+		Exposed: moves.Exposed() + w.time.sync, Input: w.time.input, Moves: moves,
 	}
-}
-
-// stopwatch adds up where one rank's time goes.
-type stopwatch struct {
-	began                    time.Time
-	communication, inputTime time.Duration
-	input                    []bool // by layer: it reads data
-	last                     int    // the layer whose forward runs
-	since                    time.Time
-}
-
-func (s *stopwatch) start() { s.began, s.last = time.Now(), len(s.input)-1 }
-
-// communicate starts to measure a wait for other ranks and returns what stops.
-func (s *stopwatch) communicate() func() {
-	t := time.Now()
-	return func() { s.communication += time.Since(t) }
-}
-
-// layer says that a layer's forward comes next.
-func (s *stopwatch) layer(i int) {
-	now := time.Now()
-	if s.input[s.last] && i == s.last+1 {
-		s.inputTime += now.Sub(s.since)
+	for _, l := range w.time.layers {
+		if r, ok := l.Layer.(interface{ Stats() data.Stats }); ok {
+			s.Readers.Add(r.Stats())
+		}
 	}
-	s.last, s.since = i, now
+	return s
+}
+
+// ranks gathers the times of all ranks.
+func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
+	n, me := w.comm.Size(), w.comm.Rank()
+	v := make([]int64, 3*n)
+	v[me], v[n+me], v[2*n+me] = int64(s.Compute()), int64(s.Exposed), int64(s.Input)
+	if err := w.comm.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Int64, mem.Sum); err != nil {
+		return nil, err
+	}
+	rs := make([]RankTimes, n)
+	for r := range rs {
+		rs[r] = RankTimes{r, time.Duration(v[r]), time.Duration(v[n+r]), time.Duration(v[2*n+r])}
+	}
+	return rs, nil
 }

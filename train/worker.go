@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"sort"
+	"time"
 
 	"github.com/scaffe/scaffe/caffe/data"
+	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/trace"
 )
 
 // root is the rank that updates the parameters and writes snapshots.
@@ -50,37 +54,64 @@ type Config struct {
 	Snapshot string
 	// Weights are .caffemodels to start from (fine-tuning).
 	Weights []string
-	// Spec, unless it has no levels, says how parameters and gradients move.
+	// Design is when parameters and gradients move, Scheme how gradients become
+	// parameters everywhere, and Bucket the least size of what moves as one, in
+	// bytes; 0 leaves that to package design.
+	Design design.Design
+	Scheme design.Scheme
+	Bucket int
+	// Spec, unless it has no levels, says which collectives move them.
 	Spec collectives.Spec
 	// Options are handed to the solver, its Data.Part, TestShare, Alloc and
 	// NoSnapshots excepted, which New sets.
 	Options solver.Options
+	// Requests, unless nil, is asked in every iteration whether somebody wants a
+	// snapshot or an end (a signal); what one rank is asked, all do.
+	Requests func() (snapshot, stop bool)
 	// Events are what the root reports; the other ranks report nothing.
 	Events Events
+	// Trace takes what this rank does; it may be nil.
+	Trace *trace.Recorder
 }
 
 // Worker is this rank's part in training.
 type Worker struct {
-	comm    *collectives.Comm
-	solver  *solver.Solver
-	events  Events
-	buckets []*bucket
-	owner   []*bucket // by parameter
-	watch   stopwatch
-	done    int // iterations of this run
-	loss    struct {
-		buf  []float64
+	comm     *collectives.Comm
+	solver   *solver.Solver
+	events   Events
+	requests func() (snapshot, stop bool)
+	exchange *design.Exchange
+	scheme   design.Scheme
+	params   []span // by bucket: which of the net's learnable parameters
+	rec      *trace.Recorder
+	time     timeline
+	done     int // iterations of this run
+	skipped  int // of them without an update
+	asked    solver.Action
+	loss     struct {
+		buf  []float64 // by sumLoss and so on
 		sum  *nbc.Request
 		part float64 // this rank's share of the global batch
 	}
-	ctx context.Context // of Run
+
+	// Where all buckets are updated together:
+	together      bool
+	skipNotFinite bool
+	update        solver.Update
+	skipLoss      bool  // the loss is not finite
+	skip          error // a gradient is not
+
+	ctx context.Context
 }
+
+// span is parameters [from, to) of Net.Learnable.
+type span struct{ from, to int }
 
 // New builds this rank's solver and joins it to the others'. It is a
 // collective: where it fails on one rank, it fails on all, with the same
 // error.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error) {
-	w := &Worker{comm: comm}
+	w := &Worker{comm: comm, requests: c.Requests, scheme: c.Scheme, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)
 	if err = comm.Agree(ctx, err); err == nil {
 		err = w.join(ctx, c)
@@ -131,16 +162,41 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err = w.comm.Agree(ctx, err); err != nil {
 		return err
 	}
-	if err := w.makeBuckets(c.Spec); err != nil {
+	if c.Scheme == design.Allreduce {
+		if err := w.sameState(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.makeExchange(ctx, c); err != nil {
 		return err
 	}
-	w.loss.buf = make([]float64, 1)
+	w.loss.buf = make([]float64, sums)
 	w.loss.part = float64(w.solver.Net().GradientScale)
 	if w.loss.sum, err = w.comm.AllreduceInit(mem.Of(w.loss.buf), mem.Of(w.loss.buf), mem.Float64, mem.Sum); err != nil {
 		return err
 	}
 	w.attach()
 	return nil
+}
+
+// sameState gives every rank the root's parameters and history, for a scheme
+// that does not broadcast them.
+func (w *Worker) sameState(ctx context.Context) error {
+	data, _ := w.solver.Net().Packed()
+	for _, b := range append([]mem.Buffer{data}, buffers(w.solver.History())...) {
+		if err := w.comm.Bcast(ctx, b, mem.Float32, root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func buffers(vs [][]float32) []mem.Buffer {
+	var bs []mem.Buffer
+	for _, v := range vs {
+		bs = append(bs, mem.Of(v))
+	}
+	return bs
 }
 
 // sameNet makes sure that all ranks have built the same net: their prototxt
@@ -162,46 +218,82 @@ func (w *Worker) sameNet(ctx context.Context) error {
 	return w.comm.Agree(ctx, fmt.Errorf("the ranks have built different nets (here %d parameters in %d blobs): do all nodes have the same files?", n.ParamCount(), len(n.Learnable())))
 }
 
-// makeBuckets makes the one bucket of SC-B.
-func (w *Worker) makeBuckets(spec collectives.Spec) error {
+// makeExchange cuts the net into buckets and prepares to move them.
+func (w *Worker) makeExchange(ctx context.Context, c Config) error {
 	n := w.solver.Net()
 	data, diff := n.Packed()
-	params := make([]int, len(n.Learnable()))
-	for i := range params {
-		params[i] = i
-	}
-	s, err := syncer.Reduce(w.comm, syncer.Bucket{Name: "all parameters", Data: data, Diff: diff}, root, collectives.With(spec))
+	all := n.Layers()
+	w.time = newTimeline(c.Trace, all)
+	w.together = w.solver.Clips() || w.skipNotFinite || w.comm.Size() == 1
+	var err error
+	w.exchange, err = design.New(ctx, w.comm, design.Config{
+		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root,
+		Layers: designLayers(n), Data: data, Diff: diff,
+		Use: w.use, Together: w.together, All: w.all, Trace: c.Trace,
+	})
 	if err != nil {
 		return err
 	}
-	b := &bucket{sync: s, params: len(params)}
-	w.buckets = []*bucket{b}
-	w.owner = make([]*bucket, len(params))
-	for _, p := range params {
-		w.owner[p] = b
+	learnable := n.Learnable()
+	var told []trace.Bucket
+	for _, b := range w.exchange.Buckets() {
+		at := func(element int) int {
+			return sort.Search(len(learnable), func(i int) bool { return learnable[i].Offset >= element })
+		}
+		w.params = append(w.params, span{at(b.Off), at(b.End())})
+		told = append(told, trace.Bucket{Bucket: b.Index, Name: b.Name, Layers: b.Layers})
 	}
+	c.Trace.SetBuckets(told)
 	return nil
+}
+
+// designLayers describes the net's layers to package design.
+func designLayers(n *net.Net) []design.Layer {
+	learnable := n.Learnable()
+	var ls []design.Layer
+	for _, l := range n.Layers() {
+		d := design.Layer{Name: l.Name}
+		for _, p := range l.Params {
+			d.Params = append(d.Params, design.Range{Off: learnable[p].Offset, Len: learnable[p].Blob.Count()})
+		}
+		for _, p := range l.Shared {
+			d.Shared = append(d.Shared, learnable[p].Layer)
+		}
+		ls = append(ls, d)
+	}
+	return ls
 }
 
 // Solver returns this rank's solver.
 func (w *Worker) Solver() *solver.Solver { return w.solver }
 
-// Run trains to the solver's max_iter. Where it fails on one rank, that rank
-// returns the error and must tell the others (package launch does).
+// Exchange returns what moves parameters and gradients.
+func (w *Worker) Exchange() *design.Exchange { return w.exchange }
+
+// Run trains to the solver's max_iter, or until Config.Requests says stop.
+// Where it fails on one rank, that rank returns the error and must tell the
+// others (package launch does). It is a collective.
 func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	w.ctx = ctx
-	w.watch.start()
+	w.time.began = time.Now()
 	err := w.solver.Solve(ctx)
-	return w.summary(), err
+	if err == nil {
+		err = w.exchange.Current() // nothing is left under way
+	}
+	s := w.summary()
+	if err == nil {
+		s.Ranks, err = w.ranks(ctx, s)
+	}
+	return s, err
 }
 
 // Close ends requests and nets; the parameters' memory stays until the process
 // ends. It may be called twice.
 func (w *Worker) Close() error {
-	for _, b := range w.buckets {
-		b.sync.Close()
+	if w.exchange != nil {
+		w.exchange.Close()
+		w.exchange = nil
 	}
-	w.buckets = nil
 	if w.loss.sum != nil {
 		w.loss.sum.Close()
 	}

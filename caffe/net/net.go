@@ -85,6 +85,9 @@ func (n *Net) Layers() []Layer {
 	return ls
 }
 
+// LayerName returns the name of layer number i.
+func (n *Net) LayerName(i int) string { return n.nodes[i].name }
+
 // Forward runs all layers and returns the loss, the weighted sum of all loss
 // tops. Data layers read their next batch.
 func (n *Net) Forward() (float32, error) {

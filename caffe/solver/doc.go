@@ -16,14 +16,17 @@
 //
 // # One iteration
 //
-//  1. the gradients are cleared; a test runs if one is due
-//  2. Callbacks.OnStart: this worker's parameters must be current
+//  1. a test runs if one is due
+//  2. Callbacks.OnStart
 //  3. iter_size times forward and backward; Hooks.BeforeForward around the
-//     first of them, Hooks.AfterBackward around the last
+//     first of them (the layer's parameters must be current), Hooks.AfterBackward
+//     around the last, Callbacks.OnLoss between the last two passes
 //  4. Callbacks.OnGradientsReady: the packed gradients may be summed over
-//     workers; says whether this worker updates, and the global loss
-//  5. a loss that is NaN or infinite ends training, before the update
-//  6. the update: clip_gradients, 1/iter_size, weight decay, solver type
+//     workers; says who updates, and the global loss
+//  5. a loss or a gradient that is NaN or infinite ends training, before the
+//     update (or leaves it out, with SkipNotFinite)
+//  6. the update: clip_gradients, 1/iter_size, weight decay, solver type; it
+//     clears the gradients
 //  7. a snapshot, if one is due
 //
 // # Weighing workers

@@ -16,6 +16,9 @@ type Events struct {
 	OnTest func(Test)
 	// OnSnapshot runs when a snapshot is safely written.
 	OnSnapshot func(Snapshot)
+	// OnSkip runs when the update of an iteration is left out; see
+	// Options.SkipNotFinite.
+	OnSkip func(Skip)
 }
 
 // Iteration is one iteration.
@@ -23,6 +26,12 @@ type Iteration struct {
 	Iter int
 	Loss float32 // over all workers, not smoothed
 	Rate float32 // the learning rate of its update
+}
+
+// Skip is an iteration without an update.
+type Skip struct {
+	Iter int
+	Err  error // a *NotFiniteError
 }
 
 // Display is what Caffe logs every display iterations.
@@ -69,6 +78,12 @@ func (s Score) String() string {
 func (e *Events) iteration(i Iteration) {
 	if e.OnIteration != nil {
 		e.OnIteration(i)
+	}
+}
+
+func (e *Events) skip(s Skip) {
+	if e.OnSkip != nil {
+		e.OnSkip(s)
 	}
 }
 

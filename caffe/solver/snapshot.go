@@ -42,6 +42,7 @@ func (s *Solver) Snapshot() error {
 	if err := call(s.Callbacks.OnSnapshot, s.iter); err != nil {
 		return err
 	}
+	s.written = s.iter
 	if s.opts.NoSnapshots {
 		return nil
 	}

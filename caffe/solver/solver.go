@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/caffe/net"
@@ -16,10 +17,13 @@ import (
 type Callbacks struct {
 	// OnStart runs before the forward pass of iteration iter.
 	OnStart func(iter int) error
+	// OnLoss runs when this worker's mean loss is known: after the last forward
+	// pass of the iteration, before its backward pass.
+	OnLoss func(iter int, loss float32) error
 	// OnGradientsReady runs after the backward pass. loss is this worker's
-	// mean loss. It returns whether this worker applies the update, and the
-	// loss over all workers. Without it both are as in a worker alone.
-	OnGradientsReady func(iter int, loss float32) (apply bool, globalLoss float32, err error)
+	// mean loss. It returns what is to become of the gradients, and the loss
+	// over all workers. Without it both are as in a worker alone.
+	OnGradientsReady func(iter int, loss float32) (g Gradients, globalLoss float32, err error)
 	// OnParams runs before parameters are read outside of an iteration (a
 	// test, the last display): they must be current when it returns.
 	OnParams func(iter int) error
@@ -33,6 +37,30 @@ type Callbacks struct {
 	// answer.
 	Requested func(iter int) (Action, error)
 }
+
+// Hooks are called in every pass of every training iteration. Any may be nil.
+type Hooks struct {
+	// BeforeForward and AfterBackward run around every layer; see net.Hooks.
+	// With iter_size above 1 an AfterBackward finds the gradients of the
+	// iteration complete in the LastPass only.
+	BeforeForward, AfterBackward func(layer int) error
+	// BeforeBackward runs between a pass's forward and its backward.
+	BeforeBackward func() error
+}
+
+// Gradients is what becomes of the gradients of an iteration.
+type Gradients uint8
+
+const (
+	// Apply has the solver update the parameters with them.
+	Apply Gradients = iota
+	// Drop has it clear them: another worker updates.
+	Drop
+	// Taken leaves them to the callback, which may still be at work on them
+	// when it returns. It sees to it that they are applied (Solver.Update) or
+	// cleared before a layer's next backward pass.
+	Taken
+)
 
 // Action is what an outsider (a signal) asks of a solver.
 type Action struct {
@@ -58,16 +86,18 @@ type Options struct {
 	Writer proto.Writer
 	// NoSnapshots is set where another worker writes the snapshots.
 	NoSnapshots bool
+	// SkipNotFinite leaves out the update of an iteration whose loss or
+	// gradients are NaN or infinite, instead of ending with that error.
+	SkipNotFinite bool
 	// Rewrite is passed to the nets; see net.Options.
 	Rewrite func(*proto.LayerParameter) error
 }
 
 // Solver trains one worker's net. It is not safe for concurrent use.
 type Solver struct {
-	// Callbacks, Hooks and Events may be set until the first Step. The hooks
-	// run around layers as net.Hooks says, in training iterations only.
+	// Callbacks, Hooks and Events may be set until the first Step.
 	Callbacks Callbacks
-	Hooks     net.Hooks
+	Hooks     Hooks
 	Events    Events
 
 	file  *proto.SolverFile
@@ -80,7 +110,11 @@ type Solver struct {
 	tests   []*testNet
 	history [][]float32 // Rule.Histories packed buffers, made at first use
 
+	historyOnce sync.Once
+
 	iter     int
+	pass     int // of the iteration's iter_size
+	written  int // the iteration of the last snapshot, -1: none
 	smooth   smoother
 	finished bool // stopped by Requested
 }
@@ -89,7 +123,7 @@ type Solver struct {
 // early where training would fail late: on a field that means nothing, or a
 // snapshot directory that cannot be written.
 func New(f *proto.SolverFile, o Options) (*Solver, error) {
-	s := &Solver{file: f, param: f.Solver, opts: o}
+	s := &Solver{file: f, param: f.Solver, opts: o, written: -1}
 	if err := s.build(); err != nil {
 		return nil, errors.Join(s.at(err), s.Close())
 	}
@@ -232,7 +266,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 	if err := s.Step(ctx, int(s.param.GetMaxIter())-s.iter); err != nil {
 		return err
 	}
-	if every := int(s.param.GetSnapshot()); s.param.GetSnapshotAfterTrain() && (every == 0 || s.iter%every != 0) {
+	if s.param.GetSnapshotAfterTrain() && s.written != s.iter {
 		if err := s.Snapshot(); err != nil {
 			return err
 		}
@@ -276,7 +310,6 @@ func (s *Solver) iterate() error {
 			return err
 		}
 	}
-	s.net.ClearDiffs()
 	if err := call(s.Callbacks.OnStart, s.iter); err != nil {
 		return err
 	}
@@ -284,27 +317,48 @@ func (s *Solver) iterate() error {
 	if err != nil {
 		return err
 	}
-	apply := true
+	gradients := Apply
 	if s.Callbacks.OnGradientsReady != nil {
-		if apply, loss, err = s.Callbacks.OnGradientsReady(s.iter, loss); err != nil {
+		if gradients, loss, err = s.Callbacks.OnGradientsReady(s.iter, loss); err != nil {
 			return err
 		}
 	}
-	if err := s.checkLoss(loss); err != nil {
+	if err := s.finish(gradients, loss); err != nil {
 		return err
 	}
-	s.smooth.add(loss)
+	s.iter++
+	return s.afterIteration()
+}
+
+// finish reports the iteration and makes its update.
+func (s *Solver) finish(gradients Gradients, loss float32) error {
+	notFinite := s.checkLoss(loss)
+	if notFinite != nil && !s.opts.SkipNotFinite {
+		return notFinite
+	}
+	if notFinite == nil {
+		s.smooth.add(loss)
+	}
 	s.Events.iteration(Iteration{Iter: s.iter, Loss: loss, Rate: s.Rate()})
 	if due(s.iter, s.param.GetDisplay()) {
 		if err := s.display(); err != nil {
 			return err
 		}
 	}
-	if apply {
-		s.ApplyUpdate()
+	if gradients == Apply && notFinite == nil {
+		notFinite = s.ApplyUpdate()
 	}
-	s.iter++
-	return s.afterIteration()
+	if notFinite == nil && gradients != Drop {
+		return nil
+	}
+	if gradients != Taken {
+		s.ClearGradients(0, len(s.net.Learnable()))
+	}
+	if notFinite != nil && s.opts.SkipNotFinite {
+		s.Events.skip(Skip{Iter: s.iter, Err: notFinite})
+		return nil
+	}
+	return notFinite
 }
 
 func call(f func(int) error, iter int) error {
@@ -317,24 +371,30 @@ func call(f func(int) error, iter int) error {
 // forwardBackward runs the passes of one iteration and returns the mean loss.
 func (s *Solver) forwardBackward() (float32, error) {
 	size := int(s.param.GetIterSize())
+	s.net.Hooks = net.Hooks{BeforeForward: s.Hooks.BeforeForward, AfterBackward: s.Hooks.AfterBackward}
 	defer func() { s.net.Hooks = net.Hooks{} }()
 	var sum float32
-	for i := range size {
-		s.net.Hooks = net.Hooks{}
-		if i == 0 {
-			s.net.Hooks.BeforeForward = s.Hooks.BeforeForward
+	for s.pass = range size {
+		loss, err := s.net.Forward()
+		sum += loss
+		if err == nil && s.Hooks.BeforeBackward != nil {
+			err = s.Hooks.BeforeBackward()
 		}
-		if i == size-1 {
-			s.net.Hooks.AfterBackward = s.Hooks.AfterBackward
+		if err == nil && s.LastPass() && s.Callbacks.OnLoss != nil {
+			err = s.Callbacks.OnLoss(s.iter, sum/float32(size))
 		}
-		loss, err := s.net.ForwardBackward()
+		if err == nil {
+			err = s.net.Backward()
+		}
 		if err != nil {
 			return 0, fmt.Errorf("iteration %d: %w", s.iter, err)
 		}
-		sum += loss
 	}
 	return sum / float32(size), nil
 }
+
+// LastPass reports, to a hook, whether this pass is the last of its iteration.
+func (s *Solver) LastPass() bool { return s.pass == int(s.param.GetIterSize())-1 }
 
 // afterIteration writes a snapshot if one is due or asked for.
 func (s *Solver) afterIteration() error {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -102,7 +101,7 @@ func TestUpdateAgainstFloat64(t *testing.T) {
 		want[i] = float64(v)
 	}
 	clipped := 0
-	s.Callbacks.OnGradientsReady = func(iter int, loss float32) (bool, float32, error) {
+	s.Callbacks.OnGradientsReady = func(iter int, loss float32) (Gradients, float32, error) {
 		_, buf := n.Packed()
 		diff := mem.Float32s(buf)
 		norm := 0.0
@@ -122,7 +121,7 @@ func TestUpdateAgainstFloat64(t *testing.T) {
 				want[k] -= hist[k]
 			}
 		}
-		return true, loss, nil
+		return Apply, loss, nil
 	}
 	for iter := range 6 {
 		step(t, s, 1)
@@ -186,7 +185,7 @@ func TestOrderOfEvents(t *testing.T) {
 	s := start(t, file(t, t.TempDir(), strings.Replace(sgd, "max_iter: 6", "max_iter: 4", 1)+`display: 2 test_iter: 1 test_interval: 2 snapshot: 3`), Options{})
 	s.Callbacks = Callbacks{
 		OnStart:          func(i int) error { note("start %d", i); return nil },
-		OnGradientsReady: func(i int, l float32) (bool, float32, error) { note("ready %d", i); return true, l, nil },
+		OnGradientsReady: func(i int, l float32) (Gradients, float32, error) { note("ready %d", i); return Apply, l, nil },
 		OnParams:         func(i int) error { note("params %d", i); return nil },
 		OnSnapshot:       func(i int) error { note("gather %d", i); return nil },
 		Requested:        func(i int) (Action, error) { note("ask %d", i); return Action{}, nil },
@@ -207,17 +206,67 @@ gather 4, snapshot 4 snap_iter_4.solverstate, params 4, display 4 rate 0.049, pa
 	}
 }
 
-// Hooks run once an iteration, whatever iter_size, and never in tests.
-func TestHooksRunOncePerIteration(t *testing.T) {
+// Hooks run in every pass of an iteration, know the last one, and never run in
+// tests; the loss is known once.
+func TestHooksRunInEveryPass(t *testing.T) {
 	s := start(t, file(t, t.TempDir(), sgd+`iter_size: 3 test_iter: 2 test_interval: 1`), Options{})
-	forward, backward := 0, 0
-	s.Hooks = net.Hooks{
-		BeforeForward: func(int) error { forward++; return nil },
-		AfterBackward: func(int) error { backward++; return nil },
+	forward, between, backward, last, losses := 0, 0, 0, 0, 0
+	s.Hooks = Hooks{
+		BeforeForward:  func(int) error { forward++; return nil },
+		BeforeBackward: func() error { between++; return nil },
+		AfterBackward: func(int) error {
+			backward++
+			if s.LastPass() {
+				last++
+			}
+			return nil
+		},
+	}
+	s.Callbacks.OnLoss = func(iter int, loss float32) error {
+		if losses++; !s.LastPass() || between != 3*losses || last != (losses-1)*len(s.Net().Layers()) || loss <= 0 {
+			t.Errorf("the loss %v is known after %d passes", loss, between)
+		}
+		return nil
 	}
 	step(t, s, 2)
-	if want := 2 * len(s.Net().Layers()); forward != want || backward != want {
-		t.Errorf("%d and %d calls, want %d", forward, backward, want)
+	layers := len(s.Net().Layers())
+	if forward != 6*layers || backward != 6*layers || between != 6 || last != 2*layers || losses != 2 {
+		t.Errorf("calls: forward %d, between %d, backward %d, of these in the last pass %d, losses %d", forward, between, backward, last, losses)
+	}
+}
+
+// A gradient that is not finite ends training before any parameter changes, or
+// is left out where that is asked for.
+func TestGradientThatIsNotFinite(t *testing.T) {
+	for _, skip := range []bool{false, true} {
+		s := start(t, file(t, t.TempDir(), sgd), Options{SkipNotFinite: skip})
+		var skipped []Skip
+		s.Events.OnSkip = func(k Skip) { skipped = append(skipped, k) }
+		step(t, s, 2)
+		before := slices.Clone(weights(s))
+		s.Callbacks.OnGradientsReady = func(iter int, loss float32) (Gradients, float32, error) {
+			_, diff := s.Net().Packed()
+			last := s.Net().Learnable()[len(s.Net().Learnable())-1]
+			mem.Float32s(diff)[last.Offset] = float32(math.NaN())
+			return Apply, loss, nil
+		}
+		err := s.Step(context.Background(), 1)
+		if !slices.Equal(weights(s), before) {
+			t.Errorf("skip %v: parameters have changed", skip)
+		}
+		if !skip {
+			wantError(t, err, "iteration 2: a gradient is NaN", "of layer", "lower base_lr")
+			continue
+		}
+		var e *NotFiniteError
+		if err != nil || len(skipped) != 1 || skipped[0].Iter != 2 || !errors.As(skipped[0].Err, &e) || e.Gradient == "" {
+			t.Fatalf("skipping: %v, %v", err, skipped)
+		}
+		s.Callbacks.OnGradientsReady = nil
+		step(t, s, 1)
+		if slices.Equal(weights(s), before) || slices.ContainsFunc(weights(s), func(x float32) bool { return x != x }) {
+			t.Error("the iteration after the skipped one does not learn")
+		}
 	}
 }
 
@@ -288,7 +337,7 @@ func TestCallbackErrorsEndTraining(t *testing.T) {
 	fail := func(int) error { return bad }
 	for name, c := range map[string]Callbacks{
 		"OnStart":          {OnStart: fail},
-		"OnGradientsReady": {OnGradientsReady: func(int, float32) (bool, float32, error) { return false, 0, bad }},
+		"OnGradientsReady": {OnGradientsReady: func(int, float32) (Gradients, float32, error) { return Drop, 0, bad }},
 		"OnParams":         {OnParams: fail},
 		"OnSnapshot":       {OnSnapshot: fail},
 		"Sum":              {Sum: func([]float64) ([]float64, error) { return nil, bad }},

@@ -2,39 +2,106 @@ package solver
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/scaffe/scaffe/mem"
 )
 
-// ApplyUpdate changes all parameters by their gradients, with the rate of the
-// current iteration.
-func (s *Solver) ApplyUpdate() {
+// Update is the update of one iteration. It may be applied to all parameters at
+// once, or part by part, in any order and from several goroutines where the
+// parts are disjoint. Parts are ranges [from, to) of Net().Learnable().
+type Update struct {
+	s           *Solver
+	iter        int
+	rate, scale float32
+}
+
+// Update returns the update of iteration iter, counted from 0, without
+// clip_gradients. It may be called from any goroutine.
+func (s *Solver) Update(iter int) Update {
+	return Update{s: s, iter: iter, rate: s.rate(iter), scale: 1 / float32(s.param.GetIterSize())}
+}
+
+// Clips reports whether the update depends on all gradients together
+// (clip_gradients); then Clip must come before Apply.
+func (s *Solver) Clips() bool { return s.param.GetClipGradients() >= 0 }
+
+// Clip returns u with clip_gradients, from the norm of all gradients.
+func (u Update) Clip() Update {
+	_, diff := u.s.net.Packed()
+	u.scale = ClipScale(u.s.param.GetClipGradients(), mem.Float32s(diff)) / float32(u.s.param.GetIterSize())
+	return u
+}
+
+// Check returns a *NotFiniteError if a gradient of the part is NaN or infinite.
+func (u Update) Check(from, to int) error {
+	params := u.s.net.Learnable()
+	_, buf := u.s.net.Packed()
+	diff := mem.Float32s(buf)
+	for i := from; i < to; i++ {
+		p := &params[i]
+		if k := firstNotFinite(diff[p.Offset : p.Offset+p.Blob.Count()]); k >= 0 {
+			return &NotFiniteError{Iter: u.iter, Value: diff[p.Offset+k], Layer: u.s.net.LayerName(p.Layer), Gradient: p.Name}
+		}
+	}
+	return nil
+}
+
+// Apply changes the parameters of the part by their gradients and clears
+// these for the next backward pass.
+func (u Update) Apply(from, to int) {
+	s := u.s
 	s.makeHistory()
 	dataBuf, diffBuf := s.net.Packed()
 	data, diff := mem.Float32s(dataBuf), mem.Float32s(diffBuf)
-	scale := ClipScale(s.param.GetClipGradients(), diff) / float32(s.param.GetIterSize())
-	rate := s.Rate()
+	params := s.net.Learnable()
 	var hist [2][]float32
-	for _, p := range s.net.Learnable() {
+	for i := from; i < to; i++ {
+		p := &params[i]
+		lo, hi := p.Offset, p.Offset+p.Blob.Count()
 		if p.LRMult == 0 {
+			clear(diff[lo:hi])
 			continue
 		}
-		lo, hi := p.Offset, p.Offset+p.Blob.Count()
 		for k, h := range s.history {
 			hist[k] = h[lo:hi]
 		}
 		s.rule.Update(Step{
-			Iter: s.iter, Rate: rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: scale,
+			Iter: u.iter, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale,
 		}, data[lo:hi], diff[lo:hi], hist[:len(s.history)])
+		clear(diff[lo:hi])
 	}
+}
+
+// ClearGradients sets the gradients of a part to 0: those that are of no more
+// use without having been applied.
+func (s *Solver) ClearGradients(from, to int) {
+	params := s.net.Learnable()
+	_, buf := s.net.Packed()
+	diff := mem.Float32s(buf)
+	for i := from; i < to; i++ {
+		p := &params[i]
+		clear(diff[p.Offset : p.Offset+p.Blob.Count()])
+	}
+}
+
+// ApplyUpdate applies the update of the current iteration to all parameters,
+// or returns a *NotFiniteError and changes none.
+func (s *Solver) ApplyUpdate() error {
+	u, all := s.Update(s.iter), len(s.net.Learnable())
+	if err := u.Check(0, all); err != nil {
+		return err
+	}
+	u.Clip().Apply(0, all)
+	return nil
 }
 
 // makeHistory allocates the history. Workers that never update need none.
 func (s *Solver) makeHistory() {
-	for len(s.history) < s.rule.Histories() {
-		s.history = append(s.history, make([]float32, s.net.PackedCount()))
-	}
+	s.historyOnce.Do(func() {
+		for len(s.history) < s.rule.Histories() {
+			s.history = append(s.history, make([]float32, s.net.PackedCount()))
+		}
+	})
 }
 
 // History returns the rule's memory, each slice laid out as the packed
@@ -44,28 +111,39 @@ func (s *Solver) History() [][]float32 {
 	return s.history
 }
 
-// NotFiniteError is why training ends when the loss is NaN or infinite.
+// NotFiniteError is why an iteration ends without an update, and training with
+// it unless Options.SkipNotFinite: the loss or a gradient is NaN or infinite.
 type NotFiniteError struct {
-	Iter       int
-	Loss       float32
-	Layer, Top string // the first output that is not finite, "" if none is on this worker
+	Iter  int
+	Value float32
+	// Layer is the first layer with an output that is not finite, or with
+	// Gradient the layer of that parameter; "" if none is on this worker.
+	Layer, Top string
+	Gradient   string // the parameter whose gradient it is; "" for the loss
 }
 
 // Error says where the numbers went wrong and what usually helps.
 func (e *NotFiniteError) Error() string {
+	const advice = "lower base_lr, set clip_gradients, or look at the data"
+	if e.Gradient != "" {
+		return fmt.Sprintf("iteration %d: a gradient is %v, that of parameter %q of layer %q: %s", e.Iter, e.Value, e.Gradient, e.Layer, advice)
+	}
 	where := "every layer output of this worker is finite"
 	if e.Layer != "" {
 		where = fmt.Sprintf("the first layer output that is not finite is %q of layer %q", e.Top, e.Layer)
 	}
-	return fmt.Sprintf("iteration %d: the loss is %v; %s: lower base_lr, set clip_gradients, or look at the data", e.Iter, e.Loss, where)
+	return fmt.Sprintf("iteration %d: the loss is %v; %s: %s", e.Iter, e.Value, where, advice)
 }
+
+// Finite reports whether x is neither NaN nor infinite.
+func Finite(x float64) bool { return x-x == 0 }
 
 // checkLoss refuses a loss that is not finite, before it spoils parameters.
 func (s *Solver) checkLoss(loss float32) error {
-	if f := float64(loss); !math.IsNaN(f) && !math.IsInf(f, 0) {
+	if Finite(float64(loss)) {
 		return nil
 	}
-	e := &NotFiniteError{Iter: s.iter, Loss: loss}
+	e := &NotFiniteError{Iter: s.iter, Value: loss}
 	e.Layer, e.Top, _ = s.net.NotFinite()
 	return e
 }
@@ -90,4 +168,13 @@ func (m *smoother) add(loss float32) {
 	m.value += (loss - m.losses[m.next]) / float32(m.window)
 	m.losses[m.next] = loss
 	m.next = (m.next + 1) % m.window
+}
+
+func firstNotFinite(x []float32) int {
+	for i, v := range x {
+		if v-v != 0 {
+			return i
+		}
+	}
+	return -1
 }

@@ -84,7 +84,7 @@ func (w *world) join(s *Solver, rank int) {
 	}
 	s.Callbacks = Callbacks{
 		OnStart: fromRoot, OnParams: fromRoot,
-		OnGradientsReady: func(_ int, loss float32) (bool, float32, error) {
+		OnGradientsReady: func(_ int, loss float32) (Gradients, float32, error) {
 			v := []float64{float64(loss) * float64(s.Net().GradientScale)}
 			for _, x := range mem.Float32s(diff) {
 				v = append(v, float64(x))
@@ -93,7 +93,10 @@ func (w *world) join(s *Solver, rank int) {
 			for i, x := range v[1:] {
 				mem.Float32s(diff)[i] = float32(x)
 			}
-			return rank == 0, float32(v[0]), nil
+			if rank > 0 {
+				return Drop, float32(v[0]), nil
+			}
+			return Apply, float32(v[0]), nil
 		},
 		Sum: func(v []float64) ([]float64, error) { return w.sum(rank, v), nil },
 	}

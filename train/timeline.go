@@ -1,0 +1,91 @@
+package train
+
+import (
+	"time"
+
+	"github.com/scaffe/scaffe/caffe/layers"
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/trace"
+)
+
+// timeline says where the computing goroutine's time goes: it adds it up, and
+// tells the trace. Collectives and the waits for them are package design's to
+// tell; a helper tells of its updates itself.
+type timeline struct {
+	rec    *trace.Recorder
+	layers []net.Layer
+	reads  []bool // by layer: it reads data
+
+	began      time.Time // the run
+	iteration  time.Time
+	iter       int32
+	mark       time.Time // where the last thing told of ended
+	open       int       // the layer whose forward runs, -1: none
+	input      time.Duration
+	sync       time.Duration
+	update     time.Duration // on this goroutine
+	since      time.Time     // of a test or a snapshot
+	lastUpdate time.Time
+}
+
+func newTimeline(rec *trace.Recorder, ls []net.Layer) timeline {
+	t := timeline{rec: rec, layers: ls, reads: make([]bool, len(ls)), open: -1}
+	for i, l := range ls {
+		_, t.reads[i] = l.Layer.(layers.Batcher)
+	}
+	return t
+}
+
+// tell adds an event from begin until now, which it returns.
+func (t *timeline) tell(kind trace.Kind, name string, begin time.Time) time.Time {
+	now := time.Now()
+	t.rec.Add(trace.Event{Kind: kind, Name: name, Iter: t.iter, Begin: begin, End: now})
+	return now
+}
+
+// start begins iteration iter.
+func (t *timeline) start(iter int) {
+	t.iter, t.iteration, t.open = int32(iter), time.Now(), -1
+}
+
+// end ends it.
+func (t *timeline) end() {
+	if !t.iteration.IsZero() {
+		t.tell(trace.Iteration, "", t.iteration)
+	}
+}
+
+// forwardEnds closes the forward pass of the layer that was last begun.
+func (t *timeline) forwardEnds() {
+	if t.open < 0 {
+		return
+	}
+	now, kind := time.Now(), trace.Forward
+	if t.reads[t.open] {
+		kind = trace.Input
+		t.input += now.Sub(t.mark)
+	}
+	t.rec.Add(trace.Event{Kind: kind, Name: t.layers[t.open].Name, Iter: t.iter, Layer: int32(t.open), Begin: t.mark, End: now})
+	t.open = -1
+}
+
+// forwardBegins says that nothing is waited for any more.
+func (t *timeline) forwardBegins(layer int) { t.open, t.mark = layer, time.Now() }
+
+// backwardBegins begins the backward pass, or goes on with it after something
+// else was done.
+func (t *timeline) backwardBegins() { t.mark = time.Now() }
+
+// backwardEnds closes a layer's backward pass.
+func (t *timeline) backwardEnds(layer int) {
+	if l := &t.layers[layer]; l.Backward {
+		t.rec.Add(trace.Event{Kind: trace.Backward, Name: l.Name, Iter: t.iter, Layer: int32(layer), Begin: t.mark, End: time.Now()})
+	}
+}
+
+// waits begins a wait of the computing goroutine for the other ranks; what it
+// returns ends it.
+func (t *timeline) waits(what string) func() {
+	begin := time.Now()
+	return func() { t.sync += t.tell(trace.Sync, what, begin).Sub(begin) }
+}
