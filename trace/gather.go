@@ -56,21 +56,6 @@ func Gather(ctx context.Context, comm *collectives.Comm, rec *Recorder) (*Trace,
 	return t, nil
 }
 
-// Own returns the recorder's own events as a Trace of one rank, without any
-// communication.
-func (r *Recorder) Own() *Trace {
-	if r == nil {
-		return nil
-	}
-	p := r.part()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return &Trace{
-		Start: r.epoch.Round(0), Meta: maps.Clone(r.meta), Buckets: slices.Clone(r.buckets),
-		Ranks: []Rank{p.rank(r.rank, r.epoch.UnixNano(), nil)},
-	}
-}
-
 // part returns all that the recorder has kept.
 func (r *Recorder) part() *part {
 	r.mu.Lock()

@@ -1,0 +1,332 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Times says how much time went into each Part.
+type Times [Parts]time.Duration
+
+// Total returns the sum.
+func (t Times) Total() time.Duration {
+	var sum time.Duration
+	for _, d := range t {
+		sum += d
+	}
+	return sum
+}
+
+// Compute returns what the layers took, forward and backward.
+func (t Times) Compute() time.Duration { return t[InForward] + t[InBackward] }
+
+// Report says where the time of a trace's iterations went. All times are means
+// over the iterations, those of layers and buckets over the ranks too.
+type Report struct {
+	Meta       map[string]string `json:"meta"`
+	Ranks      []RankReport      `json:"ranks"`
+	Iterations []IterationReport `json:"iterations"`
+	// ClockBound is Trace.ClockBound.
+	ClockBound time.Duration `json:"clock_bound_ns"`
+	// Path is what the critical path of an iteration was made of. Its total is
+	// the iteration's time.
+	Path Times `json:"critical_path"`
+	// PathSkew is how much of Path's skew was on each rank.
+	PathSkew []time.Duration `json:"path_skew_by_rank_ns"`
+	Layers   []LayerReport   `json:"layers"`
+	Buckets  []BucketReport  `json:"buckets"`
+	// Slowest is the rank that computes longest.
+	Slowest int `json:"slowest_rank"`
+	// Notes say what a reader should know: what was not recorded.
+	Notes []string `json:"notes"`
+}
+
+// RankReport says where a rank's time went.
+type RankReport struct {
+	Rank  int    `json:"rank"`
+	Host  string `json:"host"`
+	Times Times  `json:"times"`
+	// HeldUp is how long all other ranks together waited for this one to begin
+	// a collective: their skew on its account.
+	HeldUp time.Duration `json:"held_up_ns"`
+}
+
+// IterationReport is one iteration's critical path.
+type IterationReport struct {
+	Iter int   `json:"iteration"`
+	Path Times `json:"critical_path"`
+}
+
+// LayerReport says what a layer computes.
+type LayerReport struct {
+	Layer    int           `json:"layer"`
+	Name     string        `json:"name"`
+	Forward  time.Duration `json:"forward_ns"`
+	Backward time.Duration `json:"backward_ns"`
+	// Slowest is the rank that computes the layer longest, SlowestTime its
+	// time forward and backward.
+	Slowest     int           `json:"slowest_rank"`
+	SlowestTime time.Duration `json:"slowest_ns"`
+	// Bucket is that of the layer's parameters, an index of Report.Buckets;
+	// -1 where there is none, or nobody said which.
+	Bucket int `json:"bucket_index"`
+}
+
+// BucketReport says what a bucket's communication costs.
+type BucketReport struct {
+	Bucket int           `json:"bucket"`
+	Name   string        `json:"name"`
+	Layers []string      `json:"layers"`
+	Bytes  int64         `json:"bytes"`
+	Push   Communication `json:"push"`
+	Pull   Communication `json:"pull"`
+}
+
+// Communication is one direction of a bucket's communication.
+type Communication struct {
+	// Flight is how long it was in flight on a rank, from its start until its
+	// end there.
+	Flight time.Duration `json:"flight_ns"`
+	// Hidden is how much of Flight the computing goroutine did not wait for
+	// another rank at all; Behind, how much it waited, but for something else.
+	// The rest of Flight it waited for this bucket.
+	Hidden time.Duration `json:"hidden_ns"`
+	Behind time.Duration `json:"behind_ns"`
+	// Exposed and Skew are the wait for this bucket, after and before the last
+	// rank began the collective.
+	Exposed time.Duration `json:"exposed_ns"`
+	Skew    time.Duration `json:"skew_ns"`
+}
+
+// Rate returns MB/s in flight.
+func (c Communication) Rate(bytes int64) float64 {
+	if c.Flight <= 0 {
+		return 0
+	}
+	return float64(bytes) / 1e6 / c.Flight.Seconds()
+}
+
+func (c *Communication) add(o Communication) {
+	c.Flight += o.Flight
+	c.Hidden += o.Hidden
+	c.Behind += o.Behind
+	c.Exposed += o.Exposed
+	c.Skew += o.Skew
+}
+
+func (c Communication) over(n int64) Communication {
+	d := time.Duration(n)
+	return Communication{c.Flight / d, c.Hidden / d, c.Behind / d, c.Exposed / d, c.Skew / d}
+}
+
+// Communication returns the sum over all buckets and both directions.
+func (r *Report) Communication() Communication {
+	var sum Communication
+	for i := range r.Buckets {
+		sum.add(r.Buckets[i].Push)
+		sum.add(r.Buckets[i].Pull)
+	}
+	return sum
+}
+
+// Analyze says where the time went, over the iterations that all ranks have
+// recorded whole.
+func Analyze(t *Trace) *Report {
+	a := &analysis{timeline: newTimeline(t), out: &Report{Meta: t.Meta, ClockBound: t.ClockBound()}}
+	a.iterations()
+	a.notes()
+	if len(a.iters) > 0 {
+		a.ranks()
+		a.critical()
+		a.buckets()
+		a.layers()
+	}
+	return a.out
+}
+
+type analysis struct {
+	*timeline
+	out   *Report
+	iters []int32
+	in    map[int32]bool
+}
+
+// iterations finds those that all ranks have whole.
+func (a *analysis) iterations() {
+	seen := map[int32]int{}
+	for r := range a.t.Ranks {
+		periods := a.periods(r)
+		if a.t.Ranks[r].Dropped > 0 && len(periods) > 0 {
+			periods = periods[:len(periods)-1]
+		}
+		for _, p := range periods {
+			seen[p.iter]++
+		}
+	}
+	a.in = map[int32]bool{}
+	for _, iter := range slices.Sorted(maps.Keys(seen)) {
+		if seen[iter] == len(a.t.Ranks) {
+			a.in[iter] = true
+			a.iters = append(a.iters, iter)
+		}
+	}
+}
+
+func (a *analysis) notes() {
+	note := func(format string, args ...any) { a.out.Notes = append(a.out.Notes, fmt.Sprintf(format, args...)) }
+	if len(a.iters) == 0 {
+		note("there is no iteration that all ranks have recorded whole")
+	}
+	var outside int64
+	for i := range a.t.Ranks {
+		r := &a.t.Ranks[i]
+		outside += r.Outside
+		if r.Dropped > 0 {
+			note("rank %d had no room for %d events: its last recorded iteration is left out; record fewer iterations", r.Rank, r.Dropped)
+		}
+	}
+	if outside > 0 {
+		note("%d events of other iterations were not recorded", outside)
+	}
+}
+
+// ranks sums each rank's pieces.
+func (a *analysis) ranks() {
+	n := time.Duration(len(a.iters))
+	heldUp := make([]time.Duration, len(a.t.Ranks))
+	for r := range a.t.Ranks {
+		row := RankReport{Rank: a.t.Ranks[r].Rank, Host: a.t.Ranks[r].Host}
+		for i := range a.pieces[r] {
+			p := &a.pieces[r][i]
+			if !a.in[p.iter] {
+				continue
+			}
+			row.Times[p.part] += p.length()
+			if p.part == InSkew {
+				heldUp[p.culprit] += p.length()
+			}
+		}
+		for part := range row.Times {
+			row.Times[part] /= n
+		}
+		a.out.Ranks = append(a.out.Ranks, row)
+		if row.Times.Compute() > a.out.Ranks[a.out.Slowest].Times.Compute() {
+			a.out.Slowest = r
+		}
+	}
+	for r := range a.out.Ranks {
+		a.out.Ranks[r].HeldUp = heldUp[r] / n
+	}
+}
+
+// critical sums the critical path.
+func (a *analysis) critical() {
+	index := map[int32]int{}
+	for i, iter := range a.iters {
+		index[iter] = i
+		a.out.Iterations = append(a.out.Iterations, IterationReport{Iter: int(iter)})
+	}
+	n := time.Duration(len(a.iters))
+	a.out.PathSkew = make([]time.Duration, len(a.t.Ranks))
+	for _, s := range a.path(a.in) {
+		d := s.end - s.begin
+		a.out.Iterations[index[s.iter]].Path[s.part] += d
+		a.out.Path[s.part] += d
+		if s.part == InSkew {
+			a.out.PathSkew[s.rank] += d
+		}
+	}
+	for part := range a.out.Path {
+		a.out.Path[part] /= n
+	}
+	for r := range a.out.PathSkew {
+		a.out.PathSkew[r] /= n
+	}
+}
+
+// layers sums what the layers compute.
+func (a *analysis) layers() {
+	type sum struct {
+		name              string
+		forward, backward []time.Duration // by rank
+	}
+	sums := map[int32]*sum{}
+	for r := range a.pieces {
+		for i := range a.pieces[r] {
+			p := &a.pieces[r][i]
+			if !a.in[p.iter] || p.part != InForward && p.part != InBackward {
+				continue
+			}
+			e := &a.t.Ranks[r].Events[p.event]
+			s := sums[e.Layer]
+			if s == nil {
+				s = &sum{e.Name, make([]time.Duration, len(a.pieces)), make([]time.Duration, len(a.pieces))}
+				sums[e.Layer] = s
+			}
+			if p.part == InForward {
+				s.forward[r] += p.length()
+			} else {
+				s.backward[r] += p.length()
+			}
+		}
+	}
+	bucketOf := a.bucketOf()
+	n := time.Duration(len(a.iters))
+	all := n * time.Duration(len(a.pieces))
+	for _, layer := range slices.Sorted(maps.Keys(sums)) {
+		s := sums[layer]
+		row := LayerReport{Layer: int(layer), Name: s.name, Bucket: -1}
+		if b, known := bucketOf[s.name]; known {
+			row.Bucket = b
+		}
+		for r := range s.forward {
+			row.Forward += s.forward[r]
+			row.Backward += s.backward[r]
+			if both := (s.forward[r] + s.backward[r]) / n; both > row.SlowestTime {
+				row.Slowest, row.SlowestTime = r, both
+			}
+		}
+		row.Forward /= all
+		row.Backward /= all
+		a.out.Layers = append(a.out.Layers, row)
+	}
+}
+
+// bucketOf returns the index of each layer's bucket, by the layer's name.
+func (a *analysis) bucketOf() map[string]int {
+	of := map[string]int{}
+	for i := range a.out.Buckets {
+		for _, name := range a.out.Buckets[i].Layers {
+			of[name] = i
+		}
+	}
+	return of
+}
+
+// layerNames returns the names of the layers that have events.
+func (t *Trace) layerNames() map[int32]string {
+	names := map[int32]string{}
+	for r := range t.Ranks {
+		for i := range t.Ranks[r].Events {
+			if e := &t.Ranks[r].Events[i]; e.Kind.hasLayer() {
+				if _, known := names[e.Layer]; !known {
+					names[e.Layer] = e.Name
+				}
+			}
+		}
+	}
+	return names
+}
+
+// sortBuckets puts buckets into the order of their numbers.
+func sortBuckets(m map[int32]*BucketReport) []BucketReport {
+	out := make([]BucketReport, 0, len(m))
+	for _, b := range m {
+		out = append(out, *b)
+	}
+	slices.SortFunc(out, func(a, b BucketReport) int { return cmp.Compare(a.Bucket, b.Bucket) })
+	return out
+}

@@ -1,0 +1,244 @@
+package trace_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/cockroachdb/datadriven" // brings the flag -rewrite
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/scaffe/scaffe/trace"
+)
+
+// golden compares text with a file of testdata, or writes it (-rewrite).
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if flag.Lookup("rewrite").Value.String() == "true" {
+		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; go test ./trace -rewrite makes it anew):\n%s", file, diff)
+	}
+}
+
+// msOf makes times of ms.
+func msOf(v float64) time.Duration { return time.Duration(v * 1e6) }
+
+func times(v map[trace.Part]float64) trace.Times {
+	var t trace.Times
+	for p, x := range v {
+		t[p] = msOf(x)
+	}
+	return t
+}
+
+// Every number of the hand-made trace, worked out by hand.
+func TestAnalyzeByHand(t *testing.T) {
+	r := trace.Analyze(handTrace())
+	path := times(map[trace.Part]float64{
+		// From the end: rank 0 until 65, since it waited for rank 1 then; before,
+		// rank 1, whose last 5 ms of backward kept rank 0 waiting.
+		trace.InOther: 2, trace.InSync: 2, trace.InExposed: 8 + 8 + 10, trace.InUpdate: 5,
+		trace.InSkew: 5, trace.InBackward: 20 + 15, trace.InForward: 22, trace.InInput: 3,
+	})
+	comm := func(flight, hidden, behind, exposed, skew float64) trace.Communication {
+		return trace.Communication{Flight: msOf(flight), Hidden: msOf(hidden), Behind: msOf(behind), Exposed: msOf(exposed), Skew: msOf(skew)}
+	}
+	want := &trace.Report{
+		Meta:       map[string]string{"design": "SC-OBR", "net": "hand-made"},
+		ClockBound: 3 * time.Microsecond,
+		Ranks: []trace.RankReport{
+			{Rank: 0, Host: "north", HeldUp: msOf(9), Times: times(map[trace.Part]float64{
+				trace.InForward: 18, trace.InBackward: 25, trace.InUpdate: 5, trace.InExposed: 15 + 10 + 8 + 8,
+				trace.InSkew: 5, trace.InInput: 2, trace.InSync: 2, trace.InOther: 2,
+			})},
+			{Rank: 1, Host: "south", HeldUp: msOf(5), Times: times(map[trace.Part]float64{
+				trace.InForward: 22, trace.InBackward: 40, trace.InExposed: 7 + 10 + 5,
+				trace.InSkew: 8 + 1, trace.InInput: 3, trace.InSync: 2, trace.InOther: 2,
+			})},
+		},
+		Iterations: []trace.IterationReport{{Iter: 10, Path: path}, {Iter: 11, Path: path}},
+		Path:       path,
+		PathSkew:   []time.Duration{0, msOf(5)},
+		Layers: []trace.LayerReport{
+			{Layer: 0, Name: "conv", Forward: msOf(11), Backward: msOf(20), Slowest: 1, SlowestTime: msOf(37), Bucket: 0},
+			{Layer: 1, Name: "fc", Forward: msOf(9), Backward: msOf(12.5), Slowest: 1, SlowestTime: msOf(25), Bucket: 1},
+		},
+		Buckets: []trace.BucketReport{
+			{Bucket: 0, Name: "conv", Layers: []string{"conv"}, Bytes: 1 << 20, Push: comm(18.5, 0, 7.5, 8.5, 2.5), Pull: comm(13, 0, 0, 9, 4)},
+			{Bucket: 1, Name: "fc", Layers: []string{"fc"}, Bytes: 4 << 20, Push: comm(22.5, 15, 0, 7.5, 0), Pull: comm(19.5, 0, 13, 6.5, 0)},
+		},
+		Slowest: 1,
+		Notes:   []string{"7 events of other iterations were not recorded"},
+	}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	golden(t, "report.txt", r.Text())
+}
+
+// The parts of a rank add up to its time, and flights to what they are made of.
+func TestAnalyzeAddsUp(t *testing.T) {
+	r := trace.Analyze(handTrace())
+	if got := r.Path.Total(); got != msOf(100) {
+		t.Errorf("the path takes %v", got)
+	}
+	for _, k := range r.Ranks {
+		if k.Times.Total() != msOf(100) {
+			t.Errorf("rank %d: the parts add up to %v", k.Rank, k.Times.Total())
+		}
+	}
+	for _, b := range r.Buckets {
+		for _, c := range []trace.Communication{b.Push, b.Pull} {
+			if sum := c.Hidden + c.Behind + c.Exposed + c.Skew; sum != c.Flight {
+				t.Errorf("bucket %d: %v of %v", b.Bucket, sum, c.Flight)
+			}
+		}
+	}
+}
+
+// A bucket of several layers is shown once, with all of them.
+func TestAnalyzeBucketOfSeveralLayers(t *testing.T) {
+	tr := handTrace()
+	tr.Buckets = []trace.Bucket{{Bucket: 0, Layers: []int{0, 1}}, {Bucket: 1, Layers: []int{7}}}
+	r := trace.Analyze(tr)
+	if got := r.Buckets[0].Layers; !slices.Equal(got, []string{"conv", "fc"}) {
+		t.Errorf("bucket 0 holds %q", got)
+	}
+	if got := r.Buckets[1].Layers; !slices.Equal(got, []string{"layer 7"}) {
+		t.Errorf("bucket 1 holds %q", got)
+	}
+	golden(t, "shared.txt", r.Text())
+}
+
+// Without a word on buckets, a bucket is that of the layer of the same name.
+func TestAnalyzeUndescribedBuckets(t *testing.T) {
+	tr := handTrace()
+	tr.Buckets = nil
+	r := trace.Analyze(tr)
+	if len(r.Buckets) != 2 || !slices.Equal(r.Buckets[1].Layers, []string{"fc"}) || r.Layers[1].Bucket != 1 {
+		t.Errorf("buckets %+v, layers %+v", r.Buckets, r.Layers)
+	}
+}
+
+// A straggler's compute is skew where the others wait for it, and it is named.
+func TestAnalyzeStraggler(t *testing.T) {
+	tr := &trace.Trace{}
+	for r := range 3 {
+		end := 10
+		if r == 1 {
+			end = 100
+		}
+		tr.Ranks = append(tr.Ranks, trace.Rank{Rank: r, Host: "north", Events: hand(0, 0, []line{
+			{trace.Iteration, "", 0, 0, 120},
+			{trace.Backward, "fc", 1, 0, end},
+			{trace.Push, "fc", 1, end, 110},
+			{trace.WaitPush, "fc", 1, end, 110},
+			{trace.Update, "", 0, 110, 120},
+		})})
+	}
+	r := trace.Analyze(tr)
+	want := times(map[trace.Part]float64{trace.InBackward: 10, trace.InSkew: 90, trace.InExposed: 10, trace.InUpdate: 10})
+	if diff := cmp.Diff(want, r.Path); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if r.Slowest != 1 || r.Ranks[1].HeldUp != msOf(180) || r.PathSkew[1] != msOf(90) {
+		t.Errorf("the slowest is rank %d, which held up %v, path skew %v", r.Slowest, r.Ranks[1].HeldUp, r.PathSkew)
+	}
+	for _, words := range []string{"Rank 1 (north) computes longest: 100.000 ms", "100.0 % of it on rank 1"} {
+		if !strings.Contains(r.Text(), words) {
+			t.Errorf("the report does not say %q:\n%s", words, r.Text())
+		}
+	}
+}
+
+// Clocks that do not agree, and events within events that do not fit, may bend
+// a report but nothing else: the walk ends.
+func TestAnalyzeCrookedTraces(t *testing.T) {
+	for _, shift := range []time.Duration{-time.Second, -30 * time.Millisecond, 30 * time.Millisecond, time.Second} {
+		tr := handTrace()
+		for i := range tr.Ranks[1].Events {
+			tr.Ranks[1].Events[i].Begin += shift
+			tr.Ranks[1].Events[i].End += shift
+		}
+		r := trace.Analyze(tr)
+		for _, k := range r.Ranks {
+			if got := k.Times.Total(); got != msOf(100) {
+				t.Errorf("shifted by %v: rank %d's parts add up to %v", shift, k.Rank, got)
+			}
+		}
+	}
+}
+
+// Layers that run within a test phase are no training.
+func TestAnalyzeTestPhase(t *testing.T) {
+	tr := &trace.Trace{Ranks: []trace.Rank{{Events: hand(0, 0, []line{
+		{trace.Test, "", 0, 0, 50},
+		{trace.Forward, "fc", 1, 10, 20},
+		{trace.Iteration, "", 0, 50, 60},
+		{trace.Forward, "fc", 1, 50, 60},
+	})}}}
+	want := times(map[trace.Part]float64{trace.InTest: 50, trace.InForward: 10})
+	if got := trace.Analyze(tr).Path; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestAnalyzeNothing(t *testing.T) {
+	for _, tr := range []*trace.Trace{{}, {Ranks: make([]trace.Rank, 2)}} {
+		if text := trace.Analyze(tr).Text(); !strings.Contains(text, "no iteration") {
+			t.Errorf("the report of nothing is %q", text)
+		}
+	}
+}
+
+// An iteration during which a rank ran out of room is not analysed.
+func TestAnalyzeDroppedEvents(t *testing.T) {
+	tr := handTrace()
+	tr.Ranks[1].Dropped = 5
+	r := trace.Analyze(tr)
+	if len(r.Iterations) != 1 || !strings.Contains(r.Text(), "no room for 5 events") {
+		t.Errorf("%d iterations; the report:\n%s", len(r.Iterations), r.Text())
+	}
+}
+
+func TestReportForMachines(t *testing.T) {
+	r := trace.Analyze(handTrace())
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back struct {
+		Path map[string]int64 `json:"critical_path"`
+	}
+	if err := json.Unmarshal(b, &back); err != nil || back.Path["exposed_ns"] != 26e6 || back.Path["total_ns"] != 100e6 {
+		t.Errorf("the path is %v, %v", back.Path, err)
+	}
+	var all strings.Builder
+	for _, name := range []string{"ranks", "layers", "buckets", "iterations"} {
+		var w bytes.Buffer
+		if err := r.CSV(&w, name); err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(name + "\n" + w.String() + "\n")
+	}
+	golden(t, "report.csv", all.String())
+	if err := r.CSV(&bytes.Buffer{}, "nets"); err == nil || !strings.Contains(err.Error(), "ranks, layers") {
+		t.Errorf("another table: %v", err)
+	}
+}
