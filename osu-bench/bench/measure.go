@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/stats"
 )
 
 // series is what one subject's iterations came to on this rank.
@@ -184,7 +185,7 @@ func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under se
 			together[i] /= float64(c.size)
 		}
 	}
-	row.Time = median(slowest)
+	row.Time = stats.Median(slowest)
 	row.rate(c, slowest)
 	if r.program.is(bandwidth) {
 		for i, t := range together {

@@ -195,14 +195,6 @@ func (row *Row) ratio() string {
 
 func fixed(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
 
-// String returns low-high, or a question mark for too few values.
-func (i Interval) String() string {
-	if !i.Certain {
-		return "?"
-	}
-	return fixed(i.Low) + "-" + fixed(i.High)
-}
-
 func (w *compareWriter) begin(t Type) {
 	if !w.begun {
 		fmt.Fprintf(w.to, "\n%s\n# %s\n", w.run.program.title(), w.run.describe())

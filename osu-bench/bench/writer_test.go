@@ -17,7 +17,7 @@ import (
 func rowOf(p Program, size int, algorithm string) Row {
 	row := Row{
 		Program: p.Name, Asked: "tuned", Algorithm: algorithm, Size: size, Datatype: "MPI_CHAR", Ranks: 4, Buffers: "heap", Iterations: 100,
-		Avg: 12.345, Min: 1.5, Max: 23.1, Time: Interval{20, 19, 21, true}, Algbw: 3, Busbw: 4.5, Ratio: 1, Verdict: First, Bandwidth: 789.125,
+		Avg: 12.345, Min: 1.5, Max: 23.1, Time: Interval{Median: 20, Low: 19, High: 21, Certain: true}, Algbw: 3, Busbw: 4.5, Ratio: 1, Verdict: First, Bandwidth: 789.125,
 	}
 	if p.is(nonblocking) {
 		row.Overlap = &Overlap{Overall: 12.345, Compute: 10, Begin: 1, Test: 2, Wait: 3, Pure: 9, MinComm: 8, MaxComm: 11, Percent: 73.94}
@@ -150,8 +150,8 @@ func compared() (*runner, []Row) {
 	p, _ := Find("osu_allreduce")
 	r := &runner{program: p, opts: Options{}, subjects: []subject{&mpiSubject{}, &specSubject{name: "tuned"}, &specSubject{name: "ring"}}}
 	rows := []Row{rowOf(p, 4096, "mpi"), rowOf(p, 4096, "chain:2/binomial"), rowOf(p, 4096, "ring")}
-	rows[1].Time = Interval{10, 9.5, 10.5, true}
-	rows[2].Time = Interval{20.5, 19.5, 22, true}
+	rows[1].Time = Interval{Median: 10, Low: 9.5, High: 10.5, Certain: true}
+	rows[2].Time = Interval{Median: 20.5, Low: 19.5, High: 22, Certain: true}
 	judge(rows)
 	return r, rows
 }
