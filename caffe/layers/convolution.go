@@ -225,7 +225,7 @@ func (l *convolution) prepareFast(n int) error {
 }
 
 // wrap names the layer in an error from elsewhere.
-func (l *convolution) wrap(err error) error {
+func (l *base) wrap(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/dnn"
 )
 
 func init() {
@@ -26,6 +27,8 @@ type innerProduct struct {
 	axis    int
 	m, n, k int
 	ones    []float32 // m of them
+	flipped bool      // the forward pass computes the top's transpose
+	work    []float32 // flipped: bottom and top transposed
 }
 
 // Bottoms says one.
@@ -70,26 +73,84 @@ func (l *innerProduct) Reshape(bottom, top []*blob.Blob) error {
 	l.m = b.CountFrom(0, l.axis)
 	l.ones = ensure(l.ones, l.m)
 	set(l.ones, 1)
+	// Transposing costs m·(k+n), packing the weights n·k.
+	l.flipped = !l.p.GetTranspose() && l.n >= 8*l.m && l.m > 0
+	if l.flipped {
+		l.work = ensure(l.work, l.m*(l.k+l.n))
+	}
 	top[0].Reshape(append(slices.Clone(b.Shape()[:l.axis]), l.n)...)
+	return nil
+}
+
+// product is blas.Gemm, by package dnn where it is there.
+func product(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) error {
+	if dnn.Available && min(m, n, k) > 0 {
+		return dnn.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
+	}
+	blas.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
 	return nil
 }
 
 // Forward writes the top's values.
 func (l *innerProduct) Forward(bottom, top []*blob.Blob) error {
 	x, y, w := bottom[0].Data(), top[0].Data(), l.params[0].Data()
-	clear(y)
+	if l.flipped {
+		return l.flippedForward(x, w, y)
+	}
+	l.startTop(y)
+	if l.p.GetTranspose() {
+		return l.wrap(product(false, false, l.m, l.n, l.k, x, l.k, w, l.n, 1, y, l.n))
+	}
+	return l.wrap(product(false, true, l.m, l.n, l.k, x, l.k, w, l.k, 1, y, l.n))
+}
+
+// startTop writes what the products are added to.
+func (l *innerProduct) startTop(y []float32) {
+	if len(l.params) < 2 {
+		clear(y)
+		return
+	}
+	bias := l.params[1].Data()
+	for i := range l.m {
+		copy(y[i*l.n:], bias)
+	}
+}
+
+// flippedForward computes the transpose of the top, weights · bottomᵀ, which
+// takes the weights as they lie. The usual form would have them packed
+// transposed, which takes as long as the product itself where the batch is
+// small.
+func (l *innerProduct) flippedForward(x, w, y []float32) error {
+	xt, yt := l.work[:l.k*l.m], l.work[l.k*l.m:]
+	transpose(xt, x, l.m, l.k)
+	if err := product(false, false, l.n, l.m, l.k, w, l.k, xt, l.m, 0, yt, l.m); err != nil {
+		return l.wrap(err)
+	}
+	transpose(y, yt, l.n, l.m)
 	if len(l.params) > 1 {
 		bias := l.params[1].Data()
 		for i := range l.m {
-			copy(y[i*l.n:], bias)
+			row := y[i*l.n:][:l.n]
+			add(row, row, bias)
 		}
 	}
-	if l.p.GetTranspose() {
-		blas.Gemm(false, false, l.m, l.n, l.k, 1, x, l.k, w, l.n, 1, y, l.n)
-	} else {
-		blas.Gemm(false, true, l.m, l.n, l.k, 1, x, l.k, w, l.k, 1, y, l.n)
-	}
 	return nil
+}
+
+// transpose writes the rows×cols matrix src to dst as cols×rows, in squares
+// that the cache holds.
+func transpose(dst, src []float32, rows, cols int) {
+	const side = 16
+	for i := 0; i < rows; i += side {
+		for j := 0; j < cols; j += side {
+			for c := j; c < min(j+side, cols); c++ {
+				out := dst[c*rows+i:][:min(side, rows-i)]
+				for r := range out {
+					out[r] = src[(i+r)*cols+c]
+				}
+			}
+		}
+	}
 }
 
 // Backward adds to the parameters' gradients and writes the bottom's.
@@ -97,20 +158,21 @@ func (l *innerProduct) Backward(top []*blob.Blob, propagate []bool, bottom []*bl
 	x, dy := bottom[0].Data(), top[0].Diff()
 	w, dw := l.params[0].Data(), l.params[0].Diff()
 	transposed := l.p.GetTranspose()
+	var err error
 	if transposed {
-		blas.Gemm(true, false, l.k, l.n, l.m, 1, x, l.k, dy, l.n, 1, dw, l.n)
+		err = product(true, false, l.k, l.n, l.m, x, l.k, dy, l.n, 1, dw, l.n)
 	} else {
-		blas.Gemm(true, false, l.n, l.k, l.m, 1, dy, l.n, x, l.k, 1, dw, l.k)
+		err = product(true, false, l.n, l.k, l.m, dy, l.n, x, l.k, 1, dw, l.k)
 	}
 	if len(l.params) > 1 {
 		blas.Gemv(true, l.m, l.n, 1, dy, l.n, l.ones, 1, l.params[1].Diff())
 	}
 	switch {
-	case !propagate[0]:
+	case !propagate[0] || err != nil:
 	case transposed:
-		blas.Gemm(false, true, l.m, l.k, l.n, 1, dy, l.n, w, l.n, 0, bottom[0].Diff(), l.k)
+		err = product(false, true, l.m, l.k, l.n, dy, l.n, w, l.n, 0, bottom[0].Diff(), l.k)
 	default:
-		blas.Gemm(false, false, l.m, l.k, l.n, 1, dy, l.n, w, l.k, 0, bottom[0].Diff(), l.k)
+		err = product(false, false, l.m, l.k, l.n, dy, l.n, w, l.k, 0, bottom[0].Diff(), l.k)
 	}
-	return nil
+	return l.wrap(err)
 }
