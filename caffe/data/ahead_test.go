@@ -2,6 +2,8 @@ package data
 
 import (
 	"errors"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -279,8 +281,25 @@ func TestAhead_ForkFails(t *testing.T) {
 }
 
 // There are as many workers as one asks for, but no more than samples to read
-// ahead. Unasked there is one for raw samples.
+// ahead. Unasked there is one for raw samples, and for images one a processor,
+// at most four.
 func TestAhead_Workers(t *testing.T) {
+	images := imageList(t, 20)
+	for procs, want := range map[int]int64{1: 1, 3: 3, 9: 4} {
+		before := runtime.GOMAXPROCS(procs)
+		src, err := OpenList(images, ListOptions{Root: filepath.Dir(images) + "/", Height: 4, Width: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := mustLoader(t, Config{Source: src, Transform: plain(), BatchSize: 8})
+		runtime.GOMAXPROCS(before)
+		if got := l.Stats().Workers; got != want {
+			t.Errorf("images on %d processors: %d workers, want %d", procs, got, want)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct{ asked, batch, depth, want int }{{0, 10, 4, 1}, {3, 10, 4, 3}, {9, 2, 2, 4}} {
 		l := mustLoader(t, Config{Source: newSlow(50, always(0)), Transform: plain(), BatchSize: c.batch, Options: Options{Prefetch: c.depth, Workers: c.asked}})
 		if got := l.Stats().Workers; got != int64(c.want) {
