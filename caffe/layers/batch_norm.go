@@ -7,6 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() { register("BatchNorm", newBatchNorm) }
@@ -100,20 +101,14 @@ func (l *batchNorm) Forward(bottom, top []*blob.Blob) error {
 	for o := range l.outer {
 		for c := range l.chans {
 			i, j := l.at(o, c)
-			normalize(y[i:j], x[i:j], l.mean[c], l.inv[c])
+			if l.global {
+				kernels.Normalize(y[i:j], x[i:j], l.mean[c], l.inv[c])
+			} else {
+				kernels.NormalizeBoth(y[i:j], l.norm.Data()[i:j], x[i:j], l.mean[c], l.inv[c])
+			}
 		}
 	}
-	if !l.global {
-		copy(l.norm.Data(), y)
-	}
 	return nil
-}
-
-func normalize(y, x []float32, mean, inv float32) {
-	y = y[:len(x)]
-	for i, v := range x {
-		y[i] = (v - mean) * inv
-	}
 }
 
 // useGlobal takes mean and variance from the parameters.
@@ -129,8 +124,8 @@ func (l *batchNorm) useGlobal() {
 	}
 }
 
-// useBatch computes mean and variance of the batch, in two passes, and takes
-// them into the parameters, the variance as an unbiased estimate.
+// useBatch computes mean and variance of the batch and takes them into the
+// parameters, the variance as an unbiased estimate.
 func (l *batchNorm) useBatch(x []float32) {
 	n := float64(l.outer * l.dim)
 	unbiased := 1.0
@@ -148,18 +143,18 @@ func (l *batchNorm) useBatch(x []float32) {
 	}
 }
 
-// moments returns mean and variance of channel c, which has n values.
+// moments returns mean and variance of channel c, which has n values, from
+// sums of their distances to one of them: no distance exceeds what counts in
+// the variance, so that the two sums in float64 lose nothing that a float32 shows.
 func (l *batchNorm) moments(x []float32, c int, n float64) (mean, variance float64) {
+	var sum, squares kernels.Lanes
+	first, _ := l.at(0, c)
 	for o := range l.outer {
 		i, j := l.at(o, c)
-		mean += sum(x[i:j])
+		kernels.AddMoments(&sum, &squares, x[i:j], x[first])
 	}
-	mean /= n
-	for o := range l.outer {
-		i, j := l.at(o, c)
-		variance += sumSquares(x[i:j], mean)
-	}
-	return mean, variance / n
+	off := sum.Total() / n
+	return float64(x[first]) + off, max(0, squares.Total()/n-off*off)
 }
 
 // Backward is dx = (dy - mean(dy) - mean(dy·y)·y) / sqrt(var + eps), and only
@@ -169,33 +164,30 @@ func (l *batchNorm) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.
 		return nil
 	}
 	dy, dx := top[0].Diff(), bottom[0].Diff()
-	n := float64(l.outer * l.dim)
 	for c := range l.chans {
 		if l.global {
 			for o := range l.outer {
 				i, j := l.at(o, c)
-				scaled(dx[i:j], l.inv[c], dy[i:j])
+				kernels.Scale(dx[i:j], l.inv[c], dy[i:j])
 			}
 			continue
 		}
-		y := l.norm.Data()
-		var meanDy, meanDyY float64
-		for o := range l.outer {
-			i, j := l.at(o, c)
-			meanDy += sum(dy[i:j]) / n
-			meanDyY += dot(dy[i:j], y[i:j]) / n
-		}
-		for o := range l.outer {
-			i, j := l.at(o, c)
-			batchNormGradient(dx[i:j], dy[i:j], y[i:j], float32(meanDy), float32(meanDyY), l.inv[c])
-		}
+		l.gradient(dx, dy, c)
 	}
 	return nil
 }
 
-func batchNormGradient(dx, dy, y []float32, meanDy, meanDyY, inv float32) {
-	dy, y = dy[:len(dx)], y[:len(dx)]
-	for i := range dx {
-		dx[i] = (dy[i] - meanDy - meanDyY*y[i]) * inv
+// gradient is Backward of channel c where the batch has its own moments.
+func (l *batchNorm) gradient(dx, dy []float32, c int) {
+	y, n := l.norm.Data(), float64(l.outer*l.dim)
+	var sum, dot kernels.Lanes
+	for o := range l.outer {
+		i, j := l.at(o, c)
+		kernels.AddSumDot(&sum, &dot, dy[i:j], y[i:j])
+	}
+	mean, slope := float32(sum.Total()/n), float32(dot.Total()/n)
+	for o := range l.outer {
+		i, j := l.at(o, c)
+		kernels.NormalizeGrad(dx[i:j], dy[i:j], y[i:j], mean, slope, l.inv[c])
 	}
 }

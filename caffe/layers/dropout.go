@@ -5,6 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() { register("Dropout", newDropout) }
@@ -66,7 +67,7 @@ func (l *dropout) Forward(bottom, top []*blob.Blob) error {
 		copy(y, x)
 		return nil
 	}
-	multiply(y, x, l.draw())
+	kernels.Mul(y, x, l.draw())
 	return nil
 }
 
@@ -78,6 +79,6 @@ func (l *dropout) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Bl
 		copy(bottom[0].Diff(), top[0].Diff())
 		return nil
 	}
-	multiply(bottom[0].Diff(), top[0].Diff(), l.mask.Data())
+	kernels.Mul(bottom[0].Diff(), top[0].Diff(), l.mask.Data())
 	return nil
 }

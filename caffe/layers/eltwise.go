@@ -6,6 +6,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() { register("Eltwise", newEltwise) }
@@ -58,27 +59,38 @@ func (l *eltwise) Reshape(bottom, top []*blob.Blob) error {
 }
 
 func (l *eltwise) Forward(bottom, top []*blob.Blob) error {
-	y, a, b := top[0].Data(), bottom[0].Data(), bottom[1].Data()
+	y := top[0].Data()
 	switch l.op {
 	case proto.EltwiseParameter_PROD:
-		multiply(y, a, b)
-		for _, c := range bottom[2:] {
-			multiply(y, y, c.Data())
-		}
+		inPieces(len(y), func(i, j int) { multiplyAll(y[i:j], bottom, i, j) })
 	case proto.EltwiseParameter_SUM:
-		if l.coeff[0] == 1 && l.coeff[1] == 1 {
-			add(y, a, b)
-		} else {
-			scaled(y, l.coeff[0], a)
-			addScaled(y, l.coeff[1], b)
-		}
-		for i, c := range bottom[2:] {
-			addScaled(y, l.coeff[i+2], c.Data())
-		}
+		inPieces(len(y), func(i, j int) { l.sum(y[i:j], bottom, i, j) })
 	case proto.EltwiseParameter_MAX:
 		l.maximum(y, bottom)
 	}
 	return nil
+}
+
+// multiplyAll sets y to the product of elements i to j of the bottoms.
+func multiplyAll(y []float32, bottom []*blob.Blob, i, j int) {
+	kernels.Mul(y, bottom[0].Data()[i:j], bottom[1].Data()[i:j])
+	for _, b := range bottom[2:] {
+		kernels.Mul(y, y, b.Data()[i:j])
+	}
+}
+
+// sum sets y to the weighted sum of elements i to j of the bottoms.
+func (l *eltwise) sum(y []float32, bottom []*blob.Blob, i, j int) {
+	a, b := bottom[0].Data()[i:j], bottom[1].Data()[i:j]
+	if l.coeff[0] == 1 && l.coeff[1] == 1 {
+		kernels.Add(y, a, b)
+	} else {
+		kernels.Scale(y, l.coeff[0], a)
+		kernels.AddScaled(y, l.coeff[1], b)
+	}
+	for k, c := range bottom[2:] {
+		kernels.AddScaled(y, l.coeff[k+2], c.Data()[i:j])
+	}
 }
 
 // maximum starts with bottom 1, so that it wins a tie with bottom 0, as in
@@ -136,7 +148,7 @@ func (l *eltwise) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Bl
 		case proto.EltwiseParameter_PROD:
 			l.prodBackward(top[0], bottom, i)
 		case proto.EltwiseParameter_SUM:
-			scaled(dx, l.coeff[i], dy)
+			kernels.Scale(dx, l.coeff[i], dy)
 		case proto.EltwiseParameter_MAX:
 			ofWinner(dx, dy, l.winner, int32(i))
 		}
@@ -156,10 +168,13 @@ func (l *eltwise) prodBackward(top *blob.Blob, bottom []*blob.Blob, i int) {
 		}
 		return
 	}
-	copy(dx, dy)
-	for j, b := range bottom {
-		if j != i {
-			multiply(dx, dx, b.Data())
+	inPieces(len(dx), func(from, to int) {
+		d, part := dy[from:to], dx[from:to]
+		for j, b := range bottom {
+			if j != i {
+				kernels.Mul(part, d, b.Data()[from:to])
+				d = part
+			}
 		}
-	}
+	})
 }

@@ -5,15 +5,16 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() {
 	register("ReLU", newReLU)
 	register("Sigmoid", func(p *proto.LayerParameter, env Env) (Layer, error) {
-		return &curve{neuron: neuron{newBase(p, env)}, f: sigmoid}, nil
+		return &curve{neuron: neuron{newBase(p, env)}, f: kernels.Sigmoid, grad: kernels.SigmoidGrad}, nil
 	})
 	register("TanH", func(p *proto.LayerParameter, env Env) (Layer, error) {
-		return &curve{neuron: neuron{newBase(p, env)}, f: math.Tanh, odd: true}, nil
+		return &curve{neuron: neuron{newBase(p, env)}, f: kernels.Tanh, grad: kernels.TanhGrad}, nil
 	})
 }
 
@@ -106,39 +107,22 @@ func (l *relu) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob)
 	return nil
 }
 
-// curve is y = f(x), the sigmoid or the hyperbolic tangent, whose slopes y
-// tells: y·(1-y) and 1-y².
+// curve is y = f(x), the sigmoid or the hyperbolic tangent, whose gradients
+// follow from y.
 type curve struct {
 	neuron
-	f   func(x float64) float64
-	odd bool // the tangent
+	f    func(y, x []float32)
+	grad func(dx, dy, y []float32)
 }
 
-func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
-
 func (l *curve) Forward(bottom, top []*blob.Blob) error {
-	x := bottom[0].Data()
-	y := top[0].Data()[:len(x)]
-	for i, v := range x {
-		y[i] = float32(l.f(float64(v)))
-	}
+	l.f(top[0].Data(), bottom[0].Data())
 	return nil
 }
 
 func (l *curve) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
-	if !propagate[0] {
-		return nil
-	}
-	y := top[0].Data()
-	dy, dx := top[0].Diff()[:len(y)], bottom[0].Diff()[:len(y)]
-	if l.odd {
-		for i, v := range y {
-			dx[i] = dy[i] * (1 - v*v)
-		}
-		return nil
-	}
-	for i, v := range y {
-		dx[i] = dy[i] * v * (1 - v)
+	if propagate[0] {
+		l.grad(bottom[0].Diff(), top[0].Diff(), top[0].Data())
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() { register("Scale", newScale) }
@@ -119,94 +120,119 @@ func (l *scale) Reshape(bottom, top []*blob.Blob) error {
 
 func (l *scale) Forward(bottom, top []*blob.Blob) error {
 	x, y, f := bottom[0].Data(), top[0].Data(), l.factors(bottom).Data()
-	if top[0] == bottom[0] {
-		copy(l.kept.Data(), x)
-	}
-	var bias []float32
+	var bias, kept []float32
 	if b := l.bias(); b != nil {
 		bias = b.Data()
 	}
+	if top[0] == bottom[0] {
+		kept = l.kept.Data()
+	}
 	if l.inner == 1 {
-		l.forwardRows(x, y, f, bias)
+		l.forwardRows(x, y, kept, f, bias)
 		return nil
 	}
-	for i := 0; i < len(x); i += l.inner {
-		k := i / l.inner % l.dim
+	for i, k := 0, 0; i < len(x); i += l.inner {
+		j, shift := i+l.inner, float32(0)
 		if bias != nil {
-			affine(y[i:i+l.inner], f[k], x[i:i+l.inner], bias[k])
+			shift = bias[k]
+		}
+		if kept != nil {
+			kernels.AffineKeep(y[i:j], kept[i:j], f[k], x[i:j], shift)
 		} else {
-			scaled(y[i:i+l.inner], f[k], x[i:i+l.inner])
+			kernels.Affine(y[i:j], f[k], x[i:j], shift)
+		}
+		if k++; k == l.dim {
+			k = 0
 		}
 	}
 	return nil
 }
 
 // forwardRows is Forward where the factors reach to the last axis.
-func (l *scale) forwardRows(x, y, f, bias []float32) {
+func (l *scale) forwardRows(x, y, kept, f, bias []float32) {
 	for i := 0; i < len(x); i += l.dim {
-		multiply(y[i:i+l.dim], x[i:i+l.dim], f)
+		j := i + l.dim
+		if kept != nil {
+			copy(kept[i:j], x[i:j])
+		}
+		kernels.Mul(y[i:j], x[i:j], f)
 		if bias != nil {
-			add(y[i:i+l.dim], y[i:i+l.dim], bias)
+			kernels.Add(y[i:j], y[i:j], bias)
 		}
 	}
 }
 
 func (l *scale) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
-	dy := top[0].Diff()
-	if b := l.bias(); b != nil {
-		l.reduce(b.Diff(), dy, nil)
-	}
-	x := bottom[0].Data()
+	g := scaleGrads{dy: top[0].Diff(), x: bottom[0].Data(), f: l.factors(bottom).Data()}
 	if top[0] == bottom[0] {
-		x = l.kept.Data()
+		g.x = l.kept.Data()
+	}
+	if b := l.bias(); b != nil {
+		g.dbias = b.Diff()
 	}
 	if len(bottom) == 1 {
-		l.reduce(l.params[0].Diff(), dy, x)
+		g.df = l.params[0].Diff()
 	} else if propagate[1] {
-		clear(bottom[1].Diff())
-		l.reduce(bottom[1].Diff(), dy, x)
+		g.df = bottom[1].Diff()
+		clear(g.df)
 	}
 	if propagate[0] {
-		l.backwardBottom(bottom[0].Diff(), dy, l.factors(bottom).Data())
+		g.dx = bottom[0].Diff()
+	}
+	if l.inner == 1 {
+		l.backwardRows(g)
+		return nil
+	}
+	for k := range l.dim {
+		l.backwardFactor(g, k)
 	}
 	return nil
 }
 
-func (l *scale) backwardBottom(dx, dy, f []float32) {
-	if l.inner == 1 {
-		for i := 0; i < len(dy); i += l.dim {
-			multiply(dx[i:i+l.dim], dy[i:i+l.dim], f)
+// scaleGrads are the vectors of a backward pass; what no gradient is asked for
+// is nil. dx may be dy.
+type scaleGrads struct{ dy, x, f, dx, df, dbias []float32 }
+
+// backwardRows is Backward where the factors reach to the last axis.
+func (l *scale) backwardRows(g scaleGrads) {
+	for i := 0; i < len(g.dy); i += l.dim {
+		j := i + l.dim
+		if g.dbias != nil {
+			kernels.Add(g.dbias, g.dbias, g.dy[i:j])
 		}
-		return
-	}
-	for i := 0; i < len(dy); i += l.inner {
-		scaled(dx[i:i+l.inner], f[i/l.inner%l.dim], dy[i:i+l.inner])
+		if g.df != nil {
+			kernels.AddMul(g.df, g.dy[i:j], g.x[i:j])
+		}
+		if g.dx != nil {
+			kernels.Mul(g.dx[i:j], g.dy[i:j], g.f)
+		}
 	}
 }
 
-// reduce adds to each element of dst the sum of dy·x over all that it was
-// broadcast to; x of nil is 1.
-func (l *scale) reduce(dst, dy, x []float32) {
-	if l.inner == 1 {
-		for i := 0; i < len(dy); i += l.dim {
-			if row := dy[i : i+l.dim]; x == nil {
-				add(dst, dst, row)
-			} else {
-				addProduct(dst, row, x[i:i+l.dim])
-			}
+// backwardFactor is Backward of what factor k is broadcast to, row by row, so
+// that a row is in the cache for all three gradients.
+func (l *scale) backwardFactor(g scaleGrads, k int) {
+	var sum, dot kernels.Lanes
+	for o := range l.outer {
+		i := (o*l.dim + k) * l.inner
+		j := i + l.inner
+		dy := g.dy[i:j]
+		switch {
+		case g.df != nil && g.dbias != nil:
+			kernels.AddSumDot(&sum, &dot, dy, g.x[i:j])
+		case g.df != nil:
+			dot.AddDot(dy, g.x[i:j])
+		case g.dbias != nil:
+			sum.Add(dy)
 		}
-		return
+		if g.dx != nil {
+			kernels.Scale(g.dx[i:j], g.f[k], dy)
+		}
 	}
-	for k := range dst {
-		total := 0.0
-		for o := range l.outer {
-			i := (o*l.dim + k) * l.inner
-			if row := dy[i : i+l.inner]; x == nil {
-				total += sum(row)
-			} else {
-				total += dot(row, x[i:i+l.inner])
-			}
-		}
-		dst[k] += float32(total)
+	if g.df != nil {
+		g.df[k] += float32(dot.Total())
+	}
+	if g.dbias != nil {
+		g.dbias[k] += float32(sum.Total())
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() { register("SigmoidCrossEntropyLoss", newSigmoidLoss) }
@@ -60,12 +61,11 @@ func (l *sigmoidLoss) Backward(top []*blob.Blob, propagate []bool, bottom []*blo
 	}
 	g := float32(float64(top[0].Diff()[0]) / l.divisor)
 	target, dx := bottom[1].Data(), bottom[0].Diff()
-	for i, v := range bottom[0].Data() {
-		if l.norm.ignores(target[i]) {
+	kernels.Sigmoid(dx, bottom[0].Data())
+	for i, y := range dx {
+		if dx[i] = g * (y - target[i]); l.norm.ignores(target[i]) {
 			dx[i] = 0
-			continue
 		}
-		dx[i] = g * (float32(sigmoid(float64(v))) - target[i])
 	}
 	return nil
 }

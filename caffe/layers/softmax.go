@@ -1,10 +1,9 @@
 package layers
 
 import (
-	"math"
-
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() { register("Softmax", newSoftmax) }
@@ -70,18 +69,8 @@ func (s *softmaxer) forward(x, y []float32) {
 }
 
 func softmaxRow(x, y []float32) {
-	top := x[0]
-	for _, v := range x {
-		top = max(top, v)
-	}
-	total := 0.0
-	y = y[:len(x)]
-	for i, v := range x {
-		e := math.Exp(float64(v - top))
-		y[i] = float32(e)
-		total += e
-	}
-	scaled(y, float32(1/total), y)
+	kernels.Exp(y, x, kernels.Max(x))
+	kernels.Scale(y, float32(1/kernels.Sum(y)), y)
 }
 
 // plane is softmaxRow of inner rows at once, whose elements lie inner apart.
@@ -96,18 +85,19 @@ func (s *softmaxer) plane(x, y []float32) {
 	for c := 0; c < len(x); c += n {
 		row := y[c : c+n]
 		for i, v := range x[c : c+n] {
-			row[i] = float32(math.Exp(float64(v - t[i])))
+			row[i] = v - t[i]
 		}
 	}
+	kernels.Exp(y, y, 0)
 	clear(t)
 	for c := 0; c < len(y); c += n {
-		add(t, t, y[c:c+n])
+		kernels.Add(t, t, y[c:c+n])
 	}
 	for i, v := range t {
 		t[i] = 1 / v
 	}
 	for c := 0; c < len(y); c += n {
-		multiply(y[c:c+n], y[c:c+n], t)
+		kernels.Mul(y[c:c+n], y[c:c+n], t)
 	}
 }
 
@@ -116,7 +106,7 @@ func (s *softmaxer) backward(y, dy, dx []float32) {
 	dim := s.channels * s.inner
 	for ; len(y) >= dim && dim > 0; y, dy, dx = y[dim:], dy[dim:], dx[dim:] {
 		if s.inner == 1 {
-			mean := float32(dot(y[:dim], dy[:dim]))
+			mean := float32(kernels.Dot(y[:dim], dy[:dim]))
 			for i, v := range y[:dim] {
 				dx[i] = (dy[i] - mean) * v
 			}
@@ -130,10 +120,7 @@ func (s *softmaxer) planeBackward(y, dy, dx []float32) {
 	n, t := s.inner, s.scratch
 	clear(t)
 	for c := 0; c < len(y); c += n {
-		d := dy[c : c+n]
-		for i, v := range y[c : c+n] {
-			t[i] += v * d[i]
-		}
+		kernels.AddMul(t, y[c:c+n], dy[c:c+n])
 	}
 	for c := 0; c < len(y); c += n {
 		d, to := dy[c:c+n], dx[c:c+n]

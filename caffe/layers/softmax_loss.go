@@ -5,6 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() { register("SoftmaxWithLoss", newSoftmaxLoss) }
@@ -92,7 +93,7 @@ func (l *softmaxLoss) Backward(top []*blob.Blob, propagate []bool, bottom []*blo
 	}
 	g := float32(float64(top[0].Diff()[0]) / l.divisor)
 	dx := bottom[0].Diff()
-	scaled(dx, g, l.prob.Data())
+	kernels.Scale(dx, g, l.prob.Data())
 	for i, v := range bottom[1].Data() {
 		if l.norm.ignores(v) {
 			l.clear(dx, i)

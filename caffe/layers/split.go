@@ -3,6 +3,7 @@ package layers
 import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels"
 )
 
 func init() {
@@ -47,10 +48,12 @@ func (l *split) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob
 		copy(dx, top[0].Diff())
 		return nil
 	}
-	add(dx, top[0].Diff(), top[1].Diff())
-	for _, t := range top[2:] {
-		add(dx, dx, t.Diff())
-	}
+	inPieces(len(dx), func(i, j int) {
+		kernels.Add(dx[i:j], top[0].Diff()[i:j], top[1].Diff()[i:j])
+		for _, t := range top[2:] {
+			kernels.Add(dx[i:j], dx[i:j], t.Diff()[i:j])
+		}
+	})
 	return nil
 }
 

@@ -124,9 +124,13 @@ func (r *Rule) Update(s Step, data, diff []float32, hist [][]float32) {
 
 // The updates: kernels.Update says what each of them computes.
 
-func (r *Rule) sgd(o kernels.Update, _ int, w, g, h, _ []float32)      { o.SGD(r.momentum, w, g, h) }
-func (r *Rule) nesterov(o kernels.Update, _ int, w, g, h, _ []float32) { o.Nesterov(r.momentum, w, g, h) }
-func (r *Rule) adaGrad(o kernels.Update, _ int, w, g, h, _ []float32)  { o.AdaGrad(r.delta, w, g, h) }
+func (r *Rule) sgd(o kernels.Update, _ int, w, g, h, _ []float32) { o.SGD(r.momentum, w, g, h) }
+
+func (r *Rule) nesterov(o kernels.Update, _ int, w, g, h, _ []float32) {
+	o.Nesterov(r.momentum, w, g, h)
+}
+
+func (r *Rule) adaGrad(o kernels.Update, _ int, w, g, h, _ []float32) { o.AdaGrad(r.delta, w, g, h) }
 
 func (r *Rule) rmsProp(o kernels.Update, _ int, w, g, h, _ []float32) {
 	o.RMSProp(r.rmsDecay, r.delta, w, g, h)
