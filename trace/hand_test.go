@@ -39,7 +39,7 @@ func hand(iter int32, at int, lines []line) []trace.Record {
 
 // An iteration of 100 ms of two ranks with two layers, each with a bucket of
 // its own: conv is layer and bucket 0, fc 1. Rank 0 updates. Rank 1 is slower.
-// Events stand in the order of their begins.
+// Events stand in the order of their begins, longer ones first.
 var (
 	rank0 = []line{
 		{trace.Iteration, "", 0, 0, 100},
@@ -66,8 +66,8 @@ var (
 		{trace.Forward, "conv", 0, 3, 15},
 		{trace.Forward, "fc", 1, 15, 25},
 		{trace.Backward, "fc", 1, 25, 40},
-		{trace.Push, "fc", 1, 40, 55},
 		{trace.Backward, "conv", 0, 40, 65},
+		{trace.Push, "fc", 1, 40, 55},
 		{trace.Push, "conv", 0, 65, 72},
 		{trace.WaitPush, "conv", 0, 65, 72},
 		{trace.Pull, "fc", 1, 72, 95},
