@@ -81,7 +81,7 @@ func cifarSolver() solver {
 The paper begins with 0.01 for about 400 iterations, since 0.1 is too much for
 this depth at first: train with warmup_solver.prototxt, then with this file and
 --snapshot models/resnet110_cifar/resnet110_cifar_iter_400.solverstate.` + generated,
-		notes: map[string]string{"test_iter": "100 batches of 100 are the 10,000 test images."},
+		notes: map[string]string{"test_iter": "100 batches of 100 are the 10,000 test images.", "test_initialization": noStatistics},
 		param: &proto.SolverParameter{
 			TestIter: []int32{100}, TestInterval: pb.Int32(1000), TestInitialization: pb.Bool(false),
 			MaxIter: pb.Int32(64000), Display: pb.Int32(100), AverageLoss: pb.Int32(100),

@@ -69,3 +69,6 @@ var channelMeans = []float32{104, 117, 123}
 
 // wholeTest is the note about test_iter.
 const wholeTest = "1000 batches of 50 are ImageNet's 50,000 validation images."
+
+// noStatistics is the note about test_initialization.
+const noStatistics = "Before training, BatchNorm has no statistics to test with."

@@ -167,9 +167,10 @@ are 50/R times as many; most then have a lower base_lr too.
 Caffe's RMSProp adds delta to the root, TensorFlow's adds epsilon below it, and has a
 momentum besides, which Caffe's has not.` + generated,
 		notes: map[string]string{
-			"test_iter": wholeTest,
-			"max_iter":  "100 epochs.",
-			"stepsize":  "Two epochs.",
+			"test_iter":           wholeTest,
+			"test_initialization": noStatistics,
+			"max_iter":            "100 epochs.",
+			"stepsize":            "Two epochs.",
 		},
 		param: &proto.SolverParameter{
 			TestIter: []int32{1000}, TestInterval: pb.Int32(1600), TestInitialization: pb.Bool(false),

@@ -92,7 +92,7 @@ crops of images of one size.
 
 The ranks divide the batch. Where 256 images are too many for their memory, have
 less batch_size and as much more iter_size.` + generated,
-		notes: map[string]string{"test_iter": wholeTest},
+		notes: map[string]string{"test_iter": wholeTest, "test_initialization": noStatistics},
 		param: &proto.SolverParameter{
 			TestIter: []int32{1000}, TestInterval: pb.Int32(5000), TestInitialization: pb.Bool(false),
 			MaxIter: pb.Int32(600000), Display: pb.Int32(20), AverageLoss: pb.Int32(20),
