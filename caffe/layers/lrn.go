@@ -6,6 +6,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/nn"
 )
 
 func init() {
@@ -36,8 +37,13 @@ type lrn struct {
 	acc        []float32 // a plane
 	work       []float32 // a plane, or with ACROSS_CHANNELS one a neighbour
 	sums       []float32 // WITHIN_CHANNEL: a row
+	zeros      []float32 // a plane
 	rows, cols []span    // WITHIN_CHANNEL
 }
+
+// usual says that package nn has the loops: the exponent that every published
+// net uses.
+func (l *lrn) usual() bool { return !l.within && l.beta == 0.75 }
 
 // Bottoms says one.
 func (l *lrn) Bottoms() Bounds { return Bounds{1, 1} }
@@ -77,6 +83,7 @@ func (l *lrn) Reshape(bottom, top []*blob.Blob) error {
 	l.scale = ensure(l.scale, b.Count())
 	plane, size := b.CountFrom(2, 4), 2*l.half+1
 	l.acc = ensure(l.acc, plane)
+	l.zeros = ensure(l.zeros, plane)
 	if !l.within {
 		l.work = ensure(l.work, min(size, b.Dim(1))*plane)
 	} else {
@@ -91,6 +98,14 @@ func (l *lrn) Reshape(bottom, top []*blob.Blob) error {
 // Forward writes the top's values and keeps the scales.
 func (l *lrn) Forward(bottom, top []*blob.Blob) error {
 	x, y := bottom[0].Data(), top[0].Data()
+	if l.usual() {
+		image := bottom[0].CountFrom(1, 4)
+		for p := 0; p < len(x) && image > 0; p += image {
+			q := p + image
+			l.usualForward(y[p:q], x[p:q], l.scale[p:q])
+		}
+		return nil
+	}
 	if l.within {
 		l.scaleWithin(x)
 	} else {
@@ -104,6 +119,50 @@ func (l *lrn) Forward(bottom, top []*blob.Blob) error {
 		y[i] *= v
 	}
 	return nil
+}
+
+// channel returns channel c of an image, zeros where there is none.
+func (l *lrn) channel(image []float32, c int) []float32 {
+	plane := len(l.acc)
+	if c < 0 || c*plane >= len(image) {
+		return l.zeros
+	}
+	return image[c*plane:][:plane]
+}
+
+// usualForward computes one image.
+func (l *lrn) usualForward(y, x, scale []float32) {
+	clear(l.acc)
+	for c := range l.half { // those that the sum of channel 0 has beside the last
+		for i, v := range l.channel(x, c) {
+			l.acc[i] += float32(v * v)
+		}
+	}
+	for c := range len(x) / len(l.acc) {
+		nn.LRN(l.channel(y, c), l.channel(scale, c), l.channel(x, c), l.channel(x, c+l.half), l.channel(x, c-l.half), l.acc, l.k, l.alpha)
+	}
+}
+
+// usualBackward computes one image's gradient. Each channel's ratio is kept
+// until the sum has run past it.
+func (l *lrn) usualBackward(x, dx, y, dy, scale []float32) {
+	plane := len(l.acc)
+	clear(l.acc)
+	channels := len(x) / plane
+	kept := func(c int) []float32 { return l.work[c*plane%len(l.work):][:plane] }
+	for c := -l.half; c < channels; c++ {
+		if in := c + l.half; in < channels {
+			nn.LRNRatio(kept(in), l.acc, l.channel(y, in), l.channel(dy, in), l.channel(scale, in))
+		}
+		if c < 0 {
+			continue
+		}
+		out := l.zeros
+		if old := c - l.half; old >= 0 {
+			out = kept(old)
+		}
+		nn.LRNGradient(l.channel(dx, c), l.channel(x, c), l.channel(dy, c), l.channel(scale, c), out, l.acc, 2*l.alpha*l.beta)
+	}
 }
 
 // scaleAcross writes the scales of one image with a sum that runs over the
@@ -155,12 +214,15 @@ func (l *lrn) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) 
 		return nil
 	}
 	x, dx, y, dy := bottom[0].Data(), bottom[0].Diff(), top[0].Data(), top[0].Diff()
-	l.power(dx, l.scale)
-	for i, d := range dy {
-		dx[i] *= d
-	}
 	unit := bottom[0].CountFrom(1, 4)
-	back := l.backAcross
+	back := l.usualBackward
+	if !l.usual() {
+		l.power(dx, l.scale)
+		for i, d := range dy {
+			dx[i] *= d
+		}
+		back = l.backAcross
+	}
 	if l.within {
 		unit, back = len(l.acc), l.backWithin
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/nn"
 )
 
 func init() {
@@ -54,23 +55,11 @@ func (l *relu) Setup(bottom, top []*blob.Blob) error {
 	return nil
 }
 
-// The loops of relu compare bits, because the compiler turns an integer
-// selection into a conditional move, and no predictor could guess a branch on
-// the sign of x. As unsigned integers the bits of a float32 lie in (0, 1<<31)
-// above 0, and from 1<<31 (-0) to minusInf below, the negative NaNs beyond.
-const minusInf = 0xff800000
-
 func (l *relu) Forward(bottom, top []*blob.Blob) error {
 	x := bottom[0].Data()
 	y := top[0].Data()[:len(x)]
 	if l.slope == 0 {
-		for i, v := range x {
-			b := math.Float32bits(v)
-			if b-1<<31 <= minusInf-1<<31 {
-				b = 0
-			}
-			y[i] = math.Float32frombits(b)
-		}
+		nn.ReLU(y, x)
 		return nil
 	}
 	for i, v := range x {
@@ -87,15 +76,11 @@ func (l *relu) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob)
 	x := bottom[0].Data()
 	dy, dx := top[0].Diff()[:len(x)], bottom[0].Diff()[:len(x)]
 	if l.slope == 0 {
-		for i, v := range x {
-			d := math.Float32bits(dy[i])
-			if math.Float32bits(v)-1 >= 1<<31-1 {
-				d = 0
-			}
-			dx[i] = math.Float32frombits(d)
-		}
+		nn.ReLUGradient(dx, dy, x)
 		return nil
 	}
+	// A branch on the sign of x would not be predicted; comparing bits, it is a
+	// conditional move.
 	one, slope := math.Float32bits(1), math.Float32bits(l.slope)
 	for i, v := range x {
 		f := one

@@ -3,6 +3,7 @@ package layers
 import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels/nn"
 )
 
 func init() {
@@ -27,9 +28,9 @@ type pooling struct {
 	rows []span // by output row
 	cols []span // by output column
 
-	keys []uint64  // MAX: one plane and one row
-	sums []float32 // AVE: one row
-	mask []int32   // MAX: position in its plane of each output's maximum
+	maxima *nn.MaxPool // MAX
+	sums   []float32   // AVE: one row
+	mask   []int32     // MAX: position in its plane of each output's maximum
 }
 
 // Bottoms says one.
@@ -118,9 +119,7 @@ func (l *pooling) Reshape(bottom, top []*blob.Blob) error {
 		l.sums = ensure(l.sums, w.w)
 		return nil
 	}
-	if n := w.h*w.w + w.w; len(l.keys) < n {
-		l.keys = make([]uint64, n)
-	}
+	l.maxima = nn.NewMaxPool(inside(l.rows), inside(l.cols), w.h, w.w)
 	if n := top[0].Count(); len(l.mask) < n {
 		l.mask = make([]int32, n)
 	}
@@ -133,7 +132,7 @@ func (l *pooling) Forward(bottom, top []*blob.Blob) error {
 	in, out := l.win.h*l.win.w, l.win.oh*l.win.ow
 	for ; len(y) > 0; x, y = x[in:], y[out:] {
 		if l.max {
-			l.maxPlane(x[:in], y[:out], mask[:out])
+			l.maxima.Plane(y[:out], mask[:out], x[:in])
 			mask = mask[out:]
 		} else {
 			averagePlane(x[:in], y[:out], l.rows, l.cols, l.sums)

@@ -1,9 +1,6 @@
 package layers
 
-import (
-	"math"
-	"slices"
-)
+import "github.com/scaffe/scaffe/kernels/nn"
 
 // span is the input range [lo, hi) of one output along an axis, and its
 // length before what lies in the padding was cut off.
@@ -30,62 +27,13 @@ func spans(s []span, n, kernel, pad, stride int, up bool) []span {
 	return s
 }
 
-// maxPlane writes the maximum and its position for each window of a plane.
-//
-// Values and positions travel together as integers that order as the values
-// do, and backwards by position among equals, so that the maximum is found
-// without a branch that depends on the data: first over rows, then over
-// columns.
-func (l *pooling) maxPlane(src, dst []float32, mask []int32) {
-	w := l.win.w
-	keys := l.keys[w : w+len(src)]
-	orderKeys(keys, src)
-	for i, r := range l.rows {
-		row := keys[r.lo*w:][:w]
-		if r.hi-r.lo > 1 {
-			over := l.keys[:w]
-			maxInto(over, row, keys[(r.lo+1)*w:][:w])
-			for y := r.lo + 2; y < r.hi; y++ {
-				maxInto(over, over, keys[y*w:][:w])
-			}
-			row = over
-		}
-		out := mask[i*len(l.cols):][:len(l.cols)]
-		for j, c := range l.cols {
-			var best uint64
-			switch in := row[c.lo:c.hi]; len(in) {
-			case 3: // the widths of nearly every net
-				best = max(in[0], in[1], in[2])
-			case 2:
-				best = max(in[0], in[1])
-			default:
-				best = slices.Max(in)
-			}
-			out[j] = int32(^uint32(best))
-		}
+// inside returns the windows as package nn has them.
+func inside(s []span) []nn.Span {
+	in := make([]nn.Span, len(s))
+	for i, v := range s {
+		in[i] = nn.Span{Lo: v.lo, Hi: v.hi}
 	}
-	for i, p := range mask {
-		dst[i] = src[p]
-	}
-}
-
-// orderKeys writes keys that order as (value, −position): in the upper half
-// the value's bits, which order as integers once those of negative numbers
-// are turned round and the sign is flipped.
-func orderKeys(keys []uint64, src []float32) {
-	keys = keys[:len(src)]
-	for i, v := range src {
-		bits := int32(math.Float32bits(v + 0)) // −0 + 0 is +0, its equal
-		bits ^= int32(uint32(bits>>31)>>1) ^ math.MinInt32
-		keys[i] = uint64(uint32(bits))<<32 | uint64(^uint32(i))
-	}
-}
-
-func maxInto(dst, a, b []uint64) {
-	a, b = a[:len(dst)], b[:len(dst)]
-	for i := range dst {
-		dst[i] = max(a[i], b[i])
-	}
+	return in
 }
 
 // averagePlane writes the mean of each window of a plane whose rows are as
