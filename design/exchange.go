@@ -62,7 +62,8 @@ type Exchange struct {
 	helpers sync.WaitGroup
 
 	iter  int
-	left  int // layers whose backward has not ended
+	left  int   // layers whose backward has not ended
+	err   error // the first failure, after which nothing starts any more
 	watch watch
 }
 
@@ -71,7 +72,9 @@ type flow struct {
 	Bucket
 	sync   syncer.Syncer
 	layers int // that own parameters in it
-	left   int // of those, how many have not ended their backward
+
+	left     int // of those, how many have not ended their backward
+	complete int // the iteration of the gradients in Diff
 
 	jobs chan job
 	done chan error
@@ -236,29 +239,34 @@ func (x *Exchange) fetch(f *flow) error {
 	if x.c.Scheme == Allreduce {
 		return x.push(f)
 	}
-	begin := time.Now()
-	if err := f.sync.Pull(); err != nil {
-		return err
+	if x.err != nil {
+		return x.err
 	}
-	x.hand(f, job{pull: true, begin: begin})
+	begin := time.Now()
+	if x.err = f.sync.Pull(); x.err != nil {
+		return x.err
+	}
+	x.hand(f, job{iter: x.iter, pull: true, begin: begin})
 	return nil
 }
 
 // push starts to aggregate f's gradients.
 func (x *Exchange) push(f *flow) error {
+	if x.err != nil {
+		return x.err
+	}
 	begin := time.Now()
-	if err := f.sync.Push(); err != nil {
-		return err
+	if x.err = f.sync.Push(); x.err != nil {
+		return x.err
 	}
 	f.current, f.pushed = false, false
-	x.hand(f, job{push: true, pull: x.eager, begin: begin})
+	x.hand(f, job{iter: f.complete, push: true, pull: x.eager, begin: begin})
 	return nil
 }
 
 // hand gives f's helper a job.
 func (x *Exchange) hand(f *flow, j job) {
-	j.iter = x.iter
-	f.busy, f.pushing, f.iter = true, j.push, x.iter
+	f.busy, f.pushing, f.iter = true, j.push, j.iter
 	if j.push {
 		x.watch.push.begin(j.begin)
 	} else {
@@ -339,6 +347,7 @@ func (x *Exchange) wait(f *flow) error {
 	f.busy = false
 	switch {
 	case err != nil:
+		x.err = err
 		return err
 	case f.pushing:
 		f.pushed = true
@@ -405,6 +414,7 @@ func (x *Exchange) AfterBackward(layer int) error {
 	}
 	x.left--
 	f.left--
+	f.complete = x.iter
 	if x.c.Design == SCOBR {
 		if f.left > 0 {
 			return nil

@@ -140,15 +140,15 @@ func (w *Worker) all(iter int, sum bool) error {
 		return nil
 	}
 	w.update = w.solver.Update(iter)
-	if err := w.update.Check(0, len(w.solver.Net().Learnable())); err != nil {
-		if !w.skipNotFinite {
-			return err
+	if w.skipNotFinite {
+		if w.skip = w.update.Check(0, len(w.solver.Net().Learnable())); w.skip != nil {
+			w.onSkip(solver.Skip{Iter: iter, Err: w.skip})
+			return nil
 		}
-		w.skip = err
-		w.onSkip(solver.Skip{Iter: iter, Err: err})
-		return nil
 	}
-	w.update = w.update.Clip()
+	if w.solver.Clips() {
+		w.update = w.update.Clip()
+	}
 	return nil
 }
 
@@ -165,9 +165,6 @@ func (w *Worker) use(iter int, b *design.Bucket, sum bool) error {
 		}
 		if spoiled = !solver.Finite(w.loss.buf[sumLoss]); !spoiled {
 			update = w.solver.Update(iter)
-			if err := update.Check(p.from, p.to); err != nil {
-				return err
-			}
 		}
 	}
 	begin := time.Now()
@@ -175,7 +172,9 @@ func (w *Worker) use(iter int, b *design.Bucket, sum bool) error {
 		w.solver.ClearGradients(p.from, p.to)
 		return nil
 	}
-	update.Apply(p.from, p.to)
+	if err := update.Apply(p.from, p.to); err != nil {
+		return err
+	}
 	w.rec.Add(trace.Event{Kind: trace.Update, Name: b.Name, Iter: int32(iter), Begin: begin, End: time.Now()})
 	return nil
 }

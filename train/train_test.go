@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/train"
@@ -88,6 +90,11 @@ type curve struct {
 // run trains on n ranks of this process.
 func run(t *testing.T, n int, path string, change func(rank int, c *train.Config)) (curve, error) {
 	t.Helper()
+	return runWith(t, n, path, change, false)
+}
+
+func runWith(t *testing.T, n int, path string, change func(rank int, c *train.Config), poison bool) (curve, error) {
+	t.Helper()
 	var got curve
 	opts := launch.Options{Local: n, Engine: nbc.Options{Deadline: 60 * time.Second}, Log: os.Stderr}
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
@@ -118,10 +125,27 @@ func run(t *testing.T, n int, path string, change func(rank int, c *train.Config
 			return err
 		}
 		defer w.Close()
+		if poison && comm.Rank() == 1 {
+			after := w.Solver().Hooks.AfterBackward
+			w.Solver().Hooks.AfterBackward = func(layer int) error {
+				if n := w.Solver().Net(); w.Solver().Iter() == 7 && n.LayerName(layer) == "ip1" {
+					p := n.Learnable()[n.Layers()[layer].Params[0]]
+					p.Blob.Diff()[3] = float32(math.NaN())
+				}
+				return after(layer)
+			}
+		}
 		_, err = w.Run(ctx)
 		return err
 	})
 	return got, err
+}
+
+// runPoisoned is run on 2 ranks, of which rank 1 has a NaN in a gradient of
+// layer ip1 in iteration 7.
+func runPoisoned(t *testing.T, path string, change func(rank int, c *train.Config)) (curve, error) {
+	t.Helper()
+	return runWith(t, 2, path, change, true)
 }
 
 func mustRun(t *testing.T, n int, path string, change func(rank int, c *train.Config)) curve {
@@ -185,6 +209,119 @@ func TestTheSameSum(t *testing.T) {
 		spec := mustRun(t, n, path, func(_ int, c *train.Config) { c.Spec = levels })
 		if err := near(one.loss, spec.loss); err != nil {
 			t.Errorf("loss with %v: %v", levels, err)
+		}
+	}
+}
+
+// TestSCaffe_DesignsTrainAlike: for one spec all designs write the same bits, and
+// with either way to aggregate learn what one rank learns.
+func TestSCaffe_DesignsTrainAlike(t *testing.T) {
+	path, _ := files(t, 30)
+	one := mustRun(t, 1, path, nil)
+	for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+		for _, text := range []string{"chain,chunk=1K", "direct"} {
+			spec, err := collectives.ParseSpec(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var first curve
+			for i, d := range design.All() {
+				c := mustRun(t, 3, path, func(_ int, c *train.Config) {
+					c.Design, c.Scheme, c.Spec, c.Bucket = d, scheme, spec, 1
+				})
+				if i == 0 {
+					first = c
+				}
+				if string(c.snapshot) != string(first.snapshot) || !slices.Equal(c.loss, first.loss) || !slices.Equal(c.scores, first.scores) {
+					t.Errorf("%v with %v and %s: other bits than SC-B", d, scheme, text)
+				}
+			}
+			if err := near(one.loss, first.loss); err != nil {
+				t.Errorf("%v with %s: %v", scheme, text, err)
+			}
+			if err := near(one.scores, first.scores); err != nil {
+				t.Errorf("scores, %v with %s: %v", scheme, text, err)
+			}
+		}
+	}
+}
+
+// TestAllreduceResumes: every rank gets the parameters and the history of the
+// snapshot.
+func TestAllreduceResumes(t *testing.T) {
+	path, dir := files(t, 30)
+	all := func(_ int, c *train.Config) { c.Scheme = design.Allreduce }
+	whole := mustRun(t, 2, path, all)
+	resumed := mustRun(t, 2, path, func(rank int, c *train.Config) {
+		all(rank, c)
+		c.Snapshot = filepath.Join(dir, "s_iter_20.solverstate")
+	})
+	if string(whole.snapshot) != string(resumed.snapshot) {
+		t.Error("the resumed run ended with other bits")
+	}
+}
+
+// TestStatisticsFollowTheRoot: BatchNorm's running means are the root's in every
+// test, whoever aggregates how.
+func TestStatisticsFollowTheRoot(t *testing.T) {
+	path, dir := files(t, 30)
+	text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), strings.Replace(string(text), `layer { name: "relu1"`,
+		`layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" }
+layer { name: "relu1"`, 1))
+	reduce := mustRun(t, 3, path, nil)
+	allreduce := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme = design.Allreduce })
+	if err := near(reduce.scores, allreduce.scores); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRequests: what one rank is asked, all do, in the same iteration.
+func TestRequests(t *testing.T) {
+	path, dir := files(t, 30)
+	c := mustRun(t, 3, path, func(rank int, c *train.Config) {
+		calls := 0
+		c.Requests = func() (snapshot, stop bool) {
+			calls++
+			return rank == 1 && calls == 8, rank == 2 && calls == 13
+		}
+	})
+	if len(c.loss) != 13 {
+		t.Errorf("stopped after %d iterations, want 13", len(c.loss))
+	}
+	for _, iter := range []int{8, 13} {
+		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("s_iter_%d.solverstate", iter))); err != nil {
+			t.Errorf("the snapshot asked for: %v", err)
+		}
+	}
+	resumed := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Snapshot = filepath.Join(dir, "s_iter_13.solverstate") })
+	if whole := mustRun(t, 3, path, nil); string(whole.snapshot) != string(resumed.snapshot) {
+		t.Error("the run that was stopped and resumed ended with other bits")
+	}
+}
+
+// TestNumbersThatAreNotFinite: a gradient that is NaN on one rank ends training
+// with its layer's name, or costs one update.
+func TestNumbersThatAreNotFinite(t *testing.T) {
+	path, _ := files(t, 30)
+	for _, d := range []design.Design{design.SCB, design.SCOBR} {
+		for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+			for _, skip := range []bool{false, true} {
+				skipped := 0
+				c, err := runPoisoned(t, path, func(_ int, c *train.Config) {
+					c.Design, c.Scheme, c.Bucket, c.Options.SkipNotFinite = d, scheme, 1, skip
+					c.Events.Solver.OnSkip = func(solver.Skip) { skipped++ }
+				})
+				switch {
+				case skip && (err != nil || len(c.loss) != 50 || skipped == 0 || math.IsNaN(c.loss[49])):
+					t.Errorf("%v, %v: skipping: %v, %d iterations, %d skipped", d, scheme, err, len(c.loss), skipped)
+				case !skip && (err == nil || !strings.Contains(err.Error(), "iteration 7: a gradient is NaN") || !strings.Contains(err.Error(), `layer "ip1"`)):
+					t.Errorf("%v, %v: a poisoned gradient ended with %v", d, scheme, err)
+				}
+			}
 		}
 	}
 }

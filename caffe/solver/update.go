@@ -3,6 +3,8 @@ package solver
 import (
 	"fmt"
 
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -34,21 +36,35 @@ func (u Update) Clip() Update {
 
 // Check returns a *NotFiniteError if a gradient of the part is NaN or infinite.
 func (u Update) Check(from, to int) error {
-	params := u.s.net.Learnable()
 	_, buf := u.s.net.Packed()
 	diff := mem.Float32s(buf)
 	for i := from; i < to; i++ {
-		p := &params[i]
-		if k := firstNotFinite(diff[p.Offset : p.Offset+p.Blob.Count()]); k >= 0 {
-			return &NotFiniteError{Iter: u.iter, Value: diff[p.Offset+k], Layer: u.s.net.LayerName(p.Layer), Gradient: p.Name}
+		p := &u.s.net.Learnable()[i]
+		if err := u.check(p, diff[p.Offset:p.Offset+p.Blob.Count()]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// check checks gradients of one parameter.
+func (u Update) check(p *net.Param, diff []float32) error {
+	k := kernels.FirstNotFinite(diff)
+	if k < 0 {
+		return nil
+	}
+	return &NotFiniteError{Iter: u.iter, Value: diff[k], Layer: u.s.net.LayerName(p.Layer), Gradient: p.Name}
+}
+
+// block is how many elements are checked and then updated, while they are in
+// the cache.
+const block = 32 << 10
+
 // Apply changes the parameters of the part by their gradients and clears
-// these for the next backward pass.
-func (u Update) Apply(from, to int) {
+// these for the next backward pass. It returns a *NotFiniteError where a
+// gradient is NaN or infinite; what comes before that has changed then, what
+// comes after has not.
+func (u Update) Apply(from, to int) error {
 	s := u.s
 	s.makeHistory()
 	dataBuf, diffBuf := s.net.Packed()
@@ -57,19 +73,24 @@ func (u Update) Apply(from, to int) {
 	var hist [2][]float32
 	for i := from; i < to; i++ {
 		p := &params[i]
-		lo, hi := p.Offset, p.Offset+p.Blob.Count()
+		end := p.Offset + p.Blob.Count()
 		if p.LRMult == 0 {
-			clear(diff[lo:hi])
+			clear(diff[p.Offset:end])
 			continue
 		}
-		for k, h := range s.history {
-			hist[k] = h[lo:hi]
+		step := Step{Iter: u.iter, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale, Clear: true}
+		for lo := p.Offset; lo < end; lo += block {
+			hi := min(lo+block, end)
+			if err := u.check(p, diff[lo:hi]); err != nil {
+				return err
+			}
+			for k, h := range s.history {
+				hist[k] = h[lo:hi]
+			}
+			s.rule.Update(step, data[lo:hi], diff[lo:hi], hist[:len(s.history)])
 		}
-		s.rule.Update(Step{
-			Iter: u.iter, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale,
-		}, data[lo:hi], diff[lo:hi], hist[:len(s.history)])
-		clear(diff[lo:hi])
 	}
+	return nil
 }
 
 // ClearGradients sets the gradients of a part to 0: those that are of no more
@@ -85,14 +106,18 @@ func (s *Solver) ClearGradients(from, to int) {
 }
 
 // ApplyUpdate applies the update of the current iteration to all parameters,
-// or returns a *NotFiniteError and changes none.
+// or returns a *NotFiniteError; with SkipNotFinite none has changed then.
 func (s *Solver) ApplyUpdate() error {
 	u, all := s.Update(s.iter), len(s.net.Learnable())
-	if err := u.Check(0, all); err != nil {
-		return err
+	if s.opts.SkipNotFinite {
+		if err := u.Check(0, all); err != nil {
+			return err
+		}
 	}
-	u.Clip().Apply(0, all)
-	return nil
+	if s.Clips() {
+		u = u.Clip()
+	}
+	return u.Apply(0, all)
 }
 
 // makeHistory allocates the history. Workers that never update need none.
@@ -168,13 +193,4 @@ func (m *smoother) add(loss float32) {
 	m.value += (loss - m.losses[m.next]) / float32(m.window)
 	m.losses[m.next] = loss
 	m.next = (m.next + 1) % m.window
-}
-
-func firstNotFinite(x []float32) int {
-	for i, v := range x {
-		if v-v != 0 {
-			return i
-		}
-	}
-	return -1
 }

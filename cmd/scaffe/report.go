@@ -22,11 +22,12 @@ type reporter struct {
 	comm *collectives.Comm
 	bar  *progressbar.ProgressBar // nil: none
 	last train.Progress
+	cfg  train.Config
 	max  int
 }
 
 func newReporter(comm *collectives.Comm, cfg train.Config, progress string) (*reporter, error) {
-	r := &reporter{comm: comm, max: int(cfg.Solver.Solver.GetMaxIter())}
+	r := &reporter{comm: comm, cfg: cfg, max: int(cfg.Solver.Solver.GetMaxIter())}
 	show, err := showProgress(progress)
 	if err != nil {
 		return nil, err
@@ -132,6 +133,8 @@ func (r *reporter) started(w *train.Worker) {
 	n := w.Solver().Net()
 	r.log("net %q: %d parameters, %d ranks, global batch %d (%d here), BLAS %s",
 		n.Name(), n.ParamCount(), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), blas.Name())
+	x := w.Exchange()
+	r.log("design %v, aggregate %v, %d buckets of at least %s", r.cfg.Design, r.cfg.Scheme, len(x.Buckets()), collectives.FormatBytes(x.LeastBucket()))
 }
 
 // ended says on stdout what the run came to.
@@ -142,6 +145,12 @@ func (r *reporter) ended(s train.Summary, err error) {
 	if r.bar != nil {
 		_ = r.bar.Finish()
 	}
+	if err != nil {
+		return
+	}
+	if slow, times, ok := s.Straggler(); ok {
+		r.log("slowest rank %d: it computes %.1f times as long as the median rank; the others wait for it", slow.Rank, times)
+	}
 	if err == nil {
 		fmt.Printf("%d iterations, %d images in %.1f s: %s\n", s.Iterations, s.Images, s.Total.Seconds(), rates(s))
 	}
@@ -150,5 +159,5 @@ func (r *reporter) ended(s train.Summary, err error) {
 // rates says how fast it goes and where rank 0's time goes.
 func rates(s train.Summary) string {
 	return fmt.Sprintf("%.0f images/s, compute %.0f %%, communication %.0f %%, input %.0f %%",
-		s.ImagesPerSecond(), 100*s.Share(s.Compute()), 100*s.Share(s.Communication), 100*s.Share(s.Input))
+		s.ImagesPerSecond(), 100*s.Share(s.Compute()), 100*s.Share(s.Exposed), 100*s.Share(s.Input))
 }
