@@ -27,6 +27,11 @@ type batchNorm struct {
 	outer, chans, dim int
 	norm              blob.Blob // y, which the next layer may change in place
 	mean, inv         []float32 // of each channel; inv is 1/sqrt(var+eps)
+
+	// Of each channel of a block, which stays in the caches.
+	block           int
+	sums, products  []kernels.Lanes
+	meanDy, meanDyY []float32
 }
 
 // newBatchNorm sets lr_mult to 0 for each of the three parameters in p, as
@@ -76,16 +81,26 @@ func (l *batchNorm) Reshape(bottom, top []*blob.Blob) error {
 	if top[0] != b {
 		top[0].ReshapeLike(b)
 	}
-	if !l.global {
-		l.norm.ReshapeLike(b)
+	if l.global {
+		return nil
 	}
+	l.norm.ReshapeLike(b)
+	l.block = blockOf(l.dim)
+	l.sums, l.products = make([]kernels.Lanes, l.block), make([]kernels.Lanes, l.block)
+	l.meanDy, l.meanDyY = make([]float32, l.block), make([]float32, l.block)
 	return nil
 }
 
-// at returns the range of item o that channel c occupies.
-func (l *batchNorm) at(o, c int) (from, to int) {
-	from = (o*l.chans + c) * l.dim
-	return from, from + l.dim
+// rows calls f with every row of channels from to to: where it lies, and its
+// channel.
+func (l *batchNorm) rows(from, to int, f func(i, j, c int)) {
+	for o := range l.outer {
+		i := (o*l.chans + from) * l.dim
+		for c := from; c < to; c++ {
+			f(i, i+l.dim, c)
+			i += l.dim
+		}
+	}
 }
 
 func (l *batchNorm) Forward(bottom, top []*blob.Blob) error {
@@ -95,18 +110,18 @@ func (l *batchNorm) Forward(bottom, top []*blob.Blob) error {
 	}
 	if l.global {
 		l.useGlobal()
-	} else {
-		l.useBatch(x)
+		l.rows(0, l.chans, func(i, j, c int) { kernels.Normalize(y[i:j], x[i:j], l.mean[c], l.inv[c]) })
+		return nil
 	}
-	for o := range l.outer {
-		for c := range l.chans {
-			i, j := l.at(o, c)
-			if l.global {
-				kernels.Normalize(y[i:j], x[i:j], l.mean[c], l.inv[c])
-			} else {
-				kernels.NormalizeBoth(y[i:j], l.norm.Data()[i:j], x[i:j], l.mean[c], l.inv[c])
-			}
-		}
+	weight := l.params[2].Data()
+	weight[0] = weight[0]*l.fraction + 1
+	norm := l.norm.Data()
+	for from := 0; from < l.chans; from += l.block {
+		to := min(from+l.block, l.chans)
+		l.useBatch(x, from, to)
+		l.rows(from, to, func(i, j, c int) {
+			kernels.NormalizeBoth(y[i:j], norm[i:j], x[i:j], l.mean[c], l.inv[c])
+		})
 	}
 	return nil
 }
@@ -124,37 +139,31 @@ func (l *batchNorm) useGlobal() {
 	}
 }
 
-// useBatch computes mean and variance of the batch and takes them into the
-// parameters, the variance as an unbiased estimate.
-func (l *batchNorm) useBatch(x []float32) {
+// useBatch computes mean and variance of channels from to to and takes them
+// into the parameters, the variance as an unbiased estimate. They come from sums of
+// the distances to one value of the channel: it is never farther from the mean
+// than √n standard deviations, so that float64 has digits to spare.
+func (l *batchNorm) useBatch(x []float32, from, to int) {
 	n := float64(l.outer * l.dim)
 	unbiased := 1.0
 	if n > 1 {
 		unbiased = n / (n - 1)
 	}
-	runMean, runVar, weight := l.params[0].Data(), l.params[1].Data(), l.params[2].Data()
-	weight[0] = weight[0]*l.fraction + 1
-	for c := range l.mean {
-		mean, variance := l.moments(x, c, n)
+	clear(l.sums)
+	clear(l.products)
+	l.rows(from, to, func(i, j, c int) {
+		kernels.AddMoments(&l.sums[c-from], &l.products[c-from], x[i:j], x[c*l.dim])
+	})
+	runMean, runVar := l.params[0].Data(), l.params[1].Data()
+	for c := from; c < to; c++ {
+		off := l.sums[c-from].Total() / n
+		mean := float64(x[c*l.dim]) + off
+		variance := max(0, l.products[c-from].Total()/n-off*off)
 		l.mean[c] = float32(mean)
 		l.inv[c] = float32(1 / math.Sqrt(variance+l.eps))
 		runMean[c] = runMean[c]*l.fraction + float32(mean)
 		runVar[c] = runVar[c]*l.fraction + float32(unbiased*variance)
 	}
-}
-
-// moments returns mean and variance of channel c, which has n values, from
-// sums of their distances to one of them: no distance exceeds what counts in
-// the variance, so that the two sums in float64 lose nothing that a float32 shows.
-func (l *batchNorm) moments(x []float32, c int, n float64) (mean, variance float64) {
-	var sum, squares kernels.Lanes
-	first, _ := l.at(0, c)
-	for o := range l.outer {
-		i, j := l.at(o, c)
-		kernels.AddMoments(&sum, &squares, x[i:j], x[first])
-	}
-	off := sum.Total() / n
-	return float64(x[first]) + off, max(0, squares.Total()/n-off*off)
 }
 
 // Backward is dx = (dy - mean(dy) - mean(dy·y)·y) / sqrt(var + eps), and only
@@ -164,30 +173,30 @@ func (l *batchNorm) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.
 		return nil
 	}
 	dy, dx := top[0].Diff(), bottom[0].Diff()
-	for c := range l.chans {
-		if l.global {
-			for o := range l.outer {
-				i, j := l.at(o, c)
-				kernels.Scale(dx[i:j], l.inv[c], dy[i:j])
-			}
-			continue
-		}
-		l.gradient(dx, dy, c)
+	if l.global {
+		l.rows(0, l.chans, func(i, j, c int) { kernels.Scale(dx[i:j], l.inv[c], dy[i:j]) })
+		return nil
+	}
+	for from := 0; from < l.chans; from += l.block {
+		l.gradient(dx, dy, from, min(from+l.block, l.chans))
 	}
 	return nil
 }
 
-// gradient is Backward of channel c where the batch has its own moments.
-func (l *batchNorm) gradient(dx, dy []float32, c int) {
+// gradient is Backward of channels from to to where the batch has its own
+// moments.
+func (l *batchNorm) gradient(dx, dy []float32, from, to int) {
 	y, n := l.norm.Data(), float64(l.outer*l.dim)
-	var sum, dot kernels.Lanes
-	for o := range l.outer {
-		i, j := l.at(o, c)
-		kernels.AddSumDot(&sum, &dot, dy[i:j], y[i:j])
+	clear(l.sums)
+	clear(l.products)
+	l.rows(from, to, func(i, j, c int) {
+		kernels.AddSumDot(&l.sums[c-from], &l.products[c-from], dy[i:j], y[i:j])
+	})
+	for c := range to - from {
+		l.meanDy[c] = float32(l.sums[c].Total() / n)
+		l.meanDyY[c] = float32(l.products[c].Total() / n)
 	}
-	mean, slope := float32(sum.Total()/n), float32(dot.Total()/n)
-	for o := range l.outer {
-		i, j := l.at(o, c)
-		kernels.NormalizeGrad(dx[i:j], dy[i:j], y[i:j], mean, slope, l.inv[c])
-	}
+	l.rows(from, to, func(i, j, c int) {
+		kernels.NormalizeGrad(dx[i:j], dy[i:j], y[i:j], l.meanDy[c-from], l.meanDyY[c-from], l.inv[c])
+	})
 }

@@ -2,15 +2,18 @@ package layers
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/scaffe/scaffe/caffe/blob"
 )
 
 // BenchmarkLayers runs Forward and Backward of the layers that a net has many
-// of on blobs of the size of AlexNet's first, 16×96×27×27, or its last.
+// of on blobs of the size of AlexNet's first, 16×96×27×27, or its last, and on
+// the first and last images within ResNet-50.
 func BenchmarkLayers(b *testing.B) {
 	image, class := []int{16, 96, 27, 27}, []int{16, 1000}
+	large, small := []int{16, 64, 112, 112}, []int{16, 2048, 7, 7}
 	for _, c := range []struct {
 		name, typ, body string
 		bottom          [][]int
@@ -30,6 +33,12 @@ func BenchmarkLayers(b *testing.B) {
 		{"Concat", "Concat", "", [][]int{image, image}, false},
 		{"Softmax", "Softmax", "", [][]int{class}, false},
 		{"SoftmaxWithLoss", "SoftmaxWithLoss", "", [][]int{class, {16}}, false},
+		{"BatchNorm-large", "BatchNorm", "", [][]int{large}, true},
+		{"BatchNorm-small", "BatchNorm", "", [][]int{small}, true},
+		{"Scale-large", "Scale", "scale_param { bias_term: true }", [][]int{large}, true},
+		{"Scale-small", "Scale", "scale_param { bias_term: true }", [][]int{small}, true},
+		{"Eltwise-large", "Eltwise", "", [][]int{large, large}, false},
+		{"Accuracy", "Accuracy", "", [][]int{class, {16}}, false},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
 		var bottom []*blob.Blob
@@ -42,10 +51,10 @@ func BenchmarkLayers(b *testing.B) {
 		if c.inPlace {
 			top[0] = bottom[0]
 		}
-		if c.typ == "SoftmaxWithLoss" {
-			clear(bottom[1].Data())
-		}
 		l, err := tryLayer(c.typ, c.body, Env{Rand: r})
+		if err == nil && l.(Blobs).NoBackward(1) {
+			clear(bottom[1].Data()) // labels
+		}
 		if err == nil {
 			err = l.Setup(bottom, top)
 		}
@@ -65,6 +74,9 @@ func BenchmarkLayers(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/value")
 		})
 		propagate := takeGradient(l, bottom)
+		if !slices.Contains(propagate, true) {
+			continue
+		}
 		normal(top[0].Diff(), 0, 1, r)
 		normal(bottom[0].Data(), 0, 1, r)
 		if err := l.Forward(bottom, top); err != nil {

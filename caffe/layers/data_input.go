@@ -111,7 +111,9 @@ type dummyData struct {
 	shaped
 	fillers []*proto.FillerParameter
 	seed    uint64
-	next    int64 // the batch that Forward fills
+	source  *rand.PCG
+	random  *rand.Rand // over source
+	next    int64      // the batch that Forward fills
 	scratch *blob.Blob
 }
 
@@ -120,10 +122,13 @@ func newDummyData(p *proto.LayerParameter, env Env) (Layer, error) {
 	shapes, err := dummyShapes(d)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(p.GetName())) // never fails
+	source := rand.NewPCG(0, 0)
 	l := &dummyData{
 		shaped:  newShaped(p, env, shapes),
 		fillers: d.GetDataFiller(),
 		seed:    env.Data.Seed ^ h.Sum64(),
+		source:  source,
+		random:  rand.New(source),
 		scratch: &blob.Blob{},
 	}
 	if err != nil {
@@ -196,8 +201,8 @@ func (l *dummyData) fill(top []*blob.Blob, first bool) error {
 			to.Reshape(l.global[i]...)
 			offset = lo * (t.Count() / l.local[i][0])
 		}
-		r := rand.New(rand.NewPCG(l.seed, uint64(l.next)<<16+uint64(i)))
-		if err := fill(f, to, r); err != nil {
+		l.source.Seed(l.seed, uint64(l.next)<<16+uint64(i))
+		if err := fill(f, to, l.random); err != nil {
 			return l.errorf("top %d: %w", i, err)
 		}
 		if to != t {

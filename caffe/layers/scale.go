@@ -18,7 +18,8 @@ type scale struct {
 	param             *proto.ScaleParameter
 	axisParam         int
 	outer, dim, inner int
-	kept              blob.Blob // the bottom's values, where in place
+	kept              blob.Blob       // the bottom's values, where in place
+	sums, products    []kernels.Lanes // of a block of factors
 }
 
 func newScale(p *proto.LayerParameter, env Env) (Layer, error) {
@@ -110,6 +111,8 @@ func (l *scale) Reshape(bottom, top []*blob.Blob) error {
 		return l.errorf("the factors have shape %v, but the bias was made for %v", f.Shape(), bias.Shape())
 	}
 	l.outer, l.dim, l.inner = b.CountFrom(0, axis), f.Count(), b.CountFrom(end, b.NumAxes())
+	block := blockOf(l.inner)
+	l.sums, l.products = make([]kernels.Lanes, block), make([]kernels.Lanes, block)
 	if top[0] == b {
 		l.kept.ReshapeLike(b)
 	} else {
@@ -183,8 +186,8 @@ func (l *scale) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob
 		l.backwardRows(g)
 		return nil
 	}
-	for k := range l.dim {
-		l.backwardFactor(g, k)
+	for from := 0; from < l.dim; from += len(l.sums) {
+		l.backwardFactors(g, from, min(from+len(l.sums), l.dim))
 	}
 	return nil
 }
@@ -209,30 +212,35 @@ func (l *scale) backwardRows(g scaleGrads) {
 	}
 }
 
-// backwardFactor is Backward of what factor k is broadcast to, row by row, so
-// that a row is in the cache for all three gradients.
-func (l *scale) backwardFactor(g scaleGrads, k int) {
-	var sum, dot kernels.Lanes
+// backwardFactors is Backward of what factors from to to are broadcast to, row
+// by row, so that a row is in the cache for all three gradients.
+func (l *scale) backwardFactors(g scaleGrads, from, to int) {
+	clear(l.sums)
+	clear(l.products)
 	for o := range l.outer {
-		i := (o*l.dim + k) * l.inner
-		j := i + l.inner
-		dy := g.dy[i:j]
-		switch {
-		case g.df != nil && g.dbias != nil:
-			kernels.AddSumDot(&sum, &dot, dy, g.x[i:j])
-		case g.df != nil:
-			dot.AddDot(dy, g.x[i:j])
-		case g.dbias != nil:
-			sum.Add(dy)
-		}
-		if g.dx != nil {
-			kernels.Scale(g.dx[i:j], g.f[k], dy)
+		for k := from; k < to; k++ {
+			i := (o*l.dim + k) * l.inner
+			j, sum, dot := i+l.inner, &l.sums[k-from], &l.products[k-from]
+			dy := g.dy[i:j]
+			switch {
+			case g.df != nil && g.dbias != nil:
+				kernels.AddSumDot(sum, dot, dy, g.x[i:j])
+			case g.df != nil:
+				dot.AddDot(dy, g.x[i:j])
+			case g.dbias != nil:
+				sum.Add(dy)
+			}
+			if g.dx != nil {
+				kernels.Scale(g.dx[i:j], g.f[k], dy)
+			}
 		}
 	}
-	if g.df != nil {
-		g.df[k] += float32(dot.Total())
-	}
-	if g.dbias != nil {
-		g.dbias[k] += float32(sum.Total())
+	for k := from; k < to; k++ {
+		if g.df != nil {
+			g.df[k] += float32(l.products[k-from].Total())
+		}
+		if g.dbias != nil {
+			g.dbias[k] += float32(l.sums[k-from].Total())
+		}
 	}
 }

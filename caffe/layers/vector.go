@@ -14,5 +14,9 @@ func inPieces(n int, f func(i, j int)) {
 	}
 }
 
+// blockOf returns for how many channels, with rows of n elements, sums are
+// taken together: memory is then read in runs longer than short rows.
+func blockOf(n int) int { return min(max(pieceLength/max(n, 1), 1), 64) }
+
 // add sets dst = a + b.
 func add(dst, a, b []float32) { kernels.Add(dst, a, b) }
