@@ -181,64 +181,14 @@ func TestOneRankHasBadInput(t *testing.T) {
 // is named.
 func TestKilledRank(t *testing.T) {
 	dir := workplace(t, 1_000_000)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
+	r := begin(t, dir, mpirun(t), "-np", "3", scaffe, "train", "--solver", "solver.prototxt", "--deadline", "20s")
+	r.until("^iteration 20:")
+	victim := r.rank("1")
+	r.signal(syscall.SIGKILL, "1")
+	got := r.end()
+	if got.code == 0 || !whoWasKilled(1, victim).MatchString(got.stderr) {
+		t.Errorf("it ended with status %d; nobody says %q:\n%s", got.code, whoWasKilled(1, victim), last(got.stderr))
 	}
-	defer log.Close()
-	cmd := exec.CommandContext(ctx, mpirun(t), "-np", "3", scaffe, "train", "--solver", "solver.prototxt", "--deadline", "20s")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for { // until training is under way
-		text, _ := os.ReadFile(log.Name())
-		if bytes.Contains(text, []byte("iteration 20:")) {
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("training never began:\n%s", text)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	victim := processOfRank(t, "1")
-	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err == nil || ctx.Err() != nil {
-		t.Errorf("the run ended with %v (%v)", err, ctx.Err())
-	}
-	// Open MPI's mpirun may drop what the ranks say last; it names the rank too.
-	text, _ := os.ReadFile(log.Name())
-	said := fmt.Sprintf(`rank 1 \(process %d\)|process rank 1 .* exited on signal 9`, victim)
-	if filepath.Base(os.Getenv("SCAFFE_MPI_DIR")) == "mpich" {
-		// Its launcher kills the others within a millisecond; now and then one of
-		// them is gone first.
-		said += `|gone without a word on .*: rank \d`
-	}
-	if !regexp.MustCompile(said).Match(text) {
-		t.Errorf("nobody says %q:\n%s", said, text)
-	}
-}
-
-// processOfRank finds the process of the program that mpirun gave a rank.
-func processOfRank(t *testing.T, rank string) int {
-	t.Helper()
-	procs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range procs {
-		exe, _ := os.Readlink(filepath.Join(p, "exe"))
-		env, _ := os.ReadFile(filepath.Join(p, "environ"))
-		for _, v := range strings.Split(string(env), "\x00") {
-			if exe == scaffe && (v == "OMPI_COMM_WORLD_RANK="+rank || v == "PMI_RANK="+rank) {
-				pid, _ := strconv.Atoi(filepath.Base(p))
-				return pid
-			}
-		}
-	}
-	t.Fatalf("no process of %s has rank %s", scaffe, rank)
-	return 0
 }
 
 // TestBadFlags: what cannot be satisfied is an error, never ignored.

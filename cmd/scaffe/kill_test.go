@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/caffe/proto"
+)
+
+// killSolver snapshots so often that many a kill hits one.
+const killSolver = `net: "net.prototxt" base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" display: 1
+max_iter: 40 snapshot: 2 snapshot_prefix: "s" random_seed: 3`
+
+const killIters = 40
+
+// moment is when a rank is killed.
+type moment struct {
+	ranks, victim int
+	// after is the iteration that must have been shown; 0: the victim's process
+	// is there, and sets itself up.
+	after int
+	delay time.Duration // after that
+}
+
+func (m moment) String() string {
+	return fmt.Sprintf("rank %d of %d, %v after iteration %d", m.victim, m.ranks, m.delay, m.after)
+}
+
+// moments are n random moments, over the whole of a run.
+func moments(n int) []moment {
+	rnd := rand.New(rand.NewPCG(13, 4))
+	ms := make([]moment, n)
+	for i := range ms {
+		m := &ms[i]
+		m.ranks = 2
+		if i%6 == 5 {
+			m.ranks = 3
+		}
+		m.victim = rnd.IntN(m.ranks)
+		if i%5 == 4 { // while it sets itself up, which takes most of a second
+			m.delay = time.Duration(rnd.IntN(500)) * time.Millisecond
+			continue
+		}
+		m.after = 1 + rnd.IntN(killIters-10)
+		m.delay = time.Duration(rnd.IntN(6000)) * time.Microsecond
+	}
+	return ms
+}
+
+// killedTogether is how many of them are tried at a time: their mpiruns mostly
+// sleep.
+const killedTogether = 5
+
+// TestKilledAtAnyMoment: whichever rank is killed, whenever, the others end and
+// the rank is named; snapshots are whole or absent; and training that goes on
+// from the newest comes to the very weights of a run that nobody killed.
+func TestKilledAtAnyMoment(t *testing.T) {
+	run := mpirun(t)
+	n := 30
+	if filepath.Base(os.Getenv("SCAFFE_MPI_DIR")) == "mpich" {
+		n = 12
+	}
+	data := workplace(t, 10)
+	want := map[int][]byte{}
+	for _, ranks := range []int{2, 3} {
+		dir := killplace(t, data)
+		if r := command(t, dir, run, trainArgs(ranks, "")...); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+		want[ranks] = finalWeights(t, dir)
+	}
+	if bytes.Equal(want[2], finalWeights(t, killplace(t, data))) {
+		t.Fatal("the comparison sees no difference between something and nothing")
+	}
+	var torn, early, none atomic.Int32
+	todo := make(chan moment)
+	var wg sync.WaitGroup
+	for range killedTogether {
+		wg.Go(func() {
+			for m := range todo {
+				t.Run(m.String(), func(t *testing.T) {
+					dir := killplace(t, data)
+					if !killed(t, dir, run, m) {
+						early.Add(1)
+					}
+					newest := wholeSnapshots(t, dir)
+					if left, _ := filepath.Glob(filepath.Join(dir, ".s_iter_*.tmp")); len(left) > 1 { // than stray
+						torn.Add(1)
+					}
+					if newest == "" {
+						none.Add(1)
+					}
+					if r := command(t, dir, run, trainArgs(m.ranks, newest)...); r.code != 0 {
+						t.Errorf("started again from %q it ended with %d\n%s", newest, r.code, last(r.stderr))
+					} else if !bytes.Equal(finalWeights(t, dir), want[m.ranks]) {
+						t.Errorf("gone on from %q, the weights are not those of a run that nobody killed", newest)
+					}
+				})
+			}
+		})
+	}
+	for _, m := range moments(n) {
+		todo <- m
+	}
+	close(todo)
+	wg.Wait()
+	t.Logf("%d killed, %d of them while a file was written, %d before the first snapshot; %d had ended before", n-int(early.Load()), torn.Load(), none.Load(), early.Load())
+	if int(early.Load()) > n/3 {
+		t.Error("most runs had ended before they could be killed")
+	}
+}
+
+// TestKilledAgainAndAgain: ranks of one process die together. Killed after
+// every few iterations, and each time started again from the newest snapshot,
+// training comes to the weights of a run that nobody killed.
+func TestKilledAgainAndAgain(t *testing.T) {
+	data := workplace(t, 10)
+	args := []string{"train", "--local", "2", "--solver", "solver.prototxt"}
+	whole, dir := killplace(t, data), killplace(t, data)
+	if r := command(t, whole, scaffe, args...); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	rnd := rand.New(rand.NewPCG(13, 5))
+	newest, times := "", 0
+	for at := 0; at < killIters-8; times++ {
+		more := args
+		if newest != "" {
+			more = append(args[:len(args):len(args)], "--snapshot", newest)
+		}
+		r := begin(t, dir, scaffe, more...)
+		r.until(fmt.Sprintf("^iteration %d: loss", at+2+rnd.IntN(4)))
+		time.Sleep(time.Duration(rnd.IntN(4000)) * time.Microsecond)
+		_ = syscall.Kill(r.cmd.Process.Pid, syscall.SIGKILL)
+		if got := r.end(); strings.Contains(got.stderr, " iterations, ") {
+			break // was quicker
+		}
+		newest = wholeSnapshots(t, dir)
+		_, _ = fmt.Sscanf(newest, "s_iter_%d.", &at)
+	}
+	if r := command(t, dir, scaffe, append(args, "--snapshot", newest)...); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	if !bytes.Equal(finalWeights(t, dir), finalWeights(t, whole)) {
+		t.Errorf("killed %d times, and gone on from %s at last, the weights are not those of a run that nobody killed", times, newest)
+	}
+	t.Logf("killed %d times, gone on from %s at last", times, newest)
+}
+
+// stray is a temporary file that another run left.
+const stray = ".s_iter_39.solverstate.00000000deadbeef.tmp"
+
+// killplace makes a folder of its own for one run, with a stray file in it.
+func killplace(t *testing.T, data string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(data, "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"train_lmdb", "test_lmdb", "net.prototxt"} {
+		if err := os.Symlink(filepath.Join(data, name), filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, text := range map[string]string{"solver.prototxt": killSolver, stray: "half of"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	return dir
+}
+
+// trainArgs is what mpirun is started with.
+func trainArgs(ranks int, snapshot string) []string {
+	args := []string{"-np", strconv.Itoa(ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "20s"}
+	if snapshot != "" {
+		args = append(args, "--snapshot", snapshot)
+	}
+	return args
+}
+
+// finalWeights returns the last snapshot, the model and the state.
+func finalWeights(t *testing.T, dir string) []byte {
+	t.Helper()
+	var all []byte
+	for _, ext := range []string{"caffemodel", "solverstate"} {
+		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("s_iter_%d.%s", killIters, ext)))
+		if err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+		all = append(all, b...)
+	}
+	return all
+}
+
+// killed starts a run, kills a rank when its moment has come, and sees to how
+// the others end. It reports whether the rank was there to be killed.
+func killed(t *testing.T, dir, mpirun string, m moment) bool {
+	r := begin(t, dir, mpirun, trainArgs(m.ranks, "")...)
+	shown := regexp.MustCompile(fmt.Sprintf(`(?m)^iteration %d: loss`, m.after))
+	victim := 0
+	for victim == 0 || m.after > 0 && !shown.MatchString(r.text()) {
+		if victim == 0 {
+			victim = processOf(dir, strconv.Itoa(m.victim))
+		}
+		if r.ended() {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(m.delay)
+	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+		return false
+	}
+	got := r.end()
+	for begun := time.Now(); len(processes(dir)) > 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			t.Errorf("mpirun has ended, but not %v\n%s", processes(dir), last(got.stderr))
+			break
+		}
+	}
+	if got.code == 0 {
+		if !strings.Contains(got.stderr, " iterations, ") {
+			t.Errorf("mpirun ended with status 0\n%s", last(got.stderr))
+		}
+		return false // it had done its work
+	}
+	named := whoWasKilled(m.victim, victim).MatchString(got.stderr)
+	if m.after == 0 && !named {
+		// Before the ranks know each other that is up to the launcher. MPICH's may
+		// name another one, which went with it.
+		named = strings.Contains(got.stderr, "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES")
+	}
+	if !named {
+		t.Errorf("nobody names rank %d (process %d)\n%s", m.victim, victim, last(got.stderr))
+	}
+	return true
+}
+
+// whoWasKilled matches what names a killed rank.
+func whoWasKilled(rank, pid int) *regexp.Regexp {
+	// Open MPI's mpirun may drop what the ranks say last; it names the rank too.
+	said := fmt.Sprintf(`rank %d is gone|rank %d \(process %d\)|process rank %d .* exited on signal 9`, rank, rank, pid, rank)
+	if filepath.Base(os.Getenv("SCAFFE_MPI_DIR")) == "mpich" {
+		// Its launcher kills the others within a millisecond; now and then one of
+		// them is gone first.
+		said += `|gone without a word on .*: rank \d`
+	}
+	return regexp.MustCompile(said)
+}
+
+// wholeSnapshots loads all snapshots of dir and returns the state of the
+// newest, "" if there is none.
+func wholeSnapshots(t *testing.T, dir string) (newest string) {
+	t.Helper()
+	last := 0
+	files, _ := filepath.Glob(filepath.Join(dir, "s_iter_*"))
+	for _, path := range files {
+		var iter int
+		var err error
+		switch {
+		case strings.HasSuffix(path, ".caffemodel"):
+			_, err = proto.ReadModel(path)
+		case strings.HasSuffix(path, ".solverstate"):
+			if _, err = proto.ReadState(path); err == nil {
+				_, err = proto.ReadModel(strings.TrimSuffix(path, "solverstate") + "caffemodel")
+			}
+			_, _ = fmt.Sscanf(filepath.Base(path), "s_iter_%d.solverstate", &iter)
+		default:
+			err = fmt.Errorf("%s is neither a model nor a state", path)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if iter > last {
+			last, newest = iter, filepath.Base(path)
+		}
+	}
+	return newest
+}
