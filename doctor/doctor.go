@@ -16,6 +16,7 @@ import (
 
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/mpi"
 )
 
@@ -50,7 +51,7 @@ func Examine(ctx context.Context) (findings []Finding, rank int) {
 		}
 	}()
 	<-done
-	findings = append(findings, sharedMemory(), cores(), cpuKernels(), matrices(), gpus())
+	findings = append(findings, sharedMemory(), cores(), cpuKernels(), matrices(), convolutions(), gpus())
 	return findings, rank
 }
 
@@ -150,6 +151,15 @@ func matrices() Finding {
 	if !blas.Optimised {
 		f.Wrong = "pure Go: layers compute several times slower than with OpenBLAS"
 		f.Fix = "install libopenblas-dev and build with `make build`"
+	}
+	return f
+}
+
+func convolutions() Finding {
+	f := Finding{What: "convolutions", Found: fmt.Sprintf("%s, %d threads", dnn.Name(), dnn.Threads())}
+	if !dnn.Available {
+		f.Wrong = "no oneDNN: convolutions go through BLAS, about two times slower"
+		f.Fix = "install libdnnl-dev (version 2) and build with `make build`"
 	}
 	return f
 }
