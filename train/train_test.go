@@ -246,6 +246,30 @@ func TestSCaffe_DesignsTrainAlike(t *testing.T) {
 	}
 }
 
+// TestUpdatesThatNeedAllGradients: clip_gradients and iter_size are those of one
+// worker, however the gradients arrive.
+func TestUpdatesThatNeedAllGradients(t *testing.T) {
+	for _, field := range []string{"clip_gradients: 0.5", "iter_size: 3", "iter_size: 2 clip_gradients: 0.5"} {
+		path, _ := files(t, 30)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := mustRun(t, 1, path, nil)
+		write(t, path, string(text)+field)
+		one := mustRun(t, 1, path, nil)
+		if near(plain.loss, one.loss) == nil {
+			t.Fatalf("%s has no effect", field)
+		}
+		for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+			c := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme, c.Bucket = scheme, 1 })
+			if err := near(one.loss, c.loss); err != nil {
+				t.Errorf("%s, %v: %v", field, scheme, err)
+			}
+		}
+	}
+}
+
 // TestAllreduceResumes: every rank gets the parameters and the history of the
 // snapshot.
 func TestAllreduceResumes(t *testing.T) {

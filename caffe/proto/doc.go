@@ -14,7 +14,7 @@
 //     Support. A layer, a field or a value that is not supported is an error
 //     with file, line and column (Validate), never silently ignored. What only
 //     chooses an implementation (engine, solver_mode, device_id,
-//     layer_wise_reduce, prefetch) is accepted and has no effect.
+//     layer_wise_reduce) is accepted and has no effect.
 //   - Binary: ReadModel (.caffemodel), ReadState (.solverstate), ReadBlob (mean
 //     files), ParseDatum (records of a data set), and a Writer, whose files
 //     appear whole or not at all (package atomicfile). Fields that are not

@@ -98,7 +98,6 @@ var rules = map[protoreflect.FullName]rule{
 	"caffe.TanHParameter.engine":                 noEffect(sameResult),
 	"caffe.PoolingParameter.pool":                notEnum(PoolingParameter_STOCHASTIC, "STOCHASTIC pooling is not supported: use MAX or AVE"),
 	"caffe.DataParameter.backend":                notEnum(DataParameter_LEVELDB, levelDB),
-	"caffe.DataParameter.prefetch":               noEffect("how far readers run ahead is scaffe's own choice"),
 	"caffe.DataParameter.rand_skip":              notNumber("Caffe's Data layer ignores it: remove it"),
 	"caffe.DataParameter.force_encoded_color":    notTrue("Caffe ignores it: set force_color in transform_param"),
 	"caffe.DataParameter.scale":                  refused(oldPlace),
