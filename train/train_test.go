@@ -74,7 +74,7 @@ func files(t *testing.T, batch int) (solverPath, dir string) {
 	return solverPath, dir
 }
 
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

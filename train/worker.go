@@ -287,6 +287,16 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	return s, err
 }
 
+// Step runs n iterations, for callers that measure; updates of the last one may
+// still be under way, beside the caller, when it returns. It is a collective.
+func (w *Worker) Step(ctx context.Context, n int) error {
+	w.ctx = ctx
+	if w.time.began.IsZero() {
+		w.time.began = time.Now()
+	}
+	return w.solver.Step(ctx, n)
+}
+
 // Close ends requests and nets; the parameters' memory stays until the process
 // ends. It may be called twice.
 func (w *Worker) Close() error {
