@@ -25,7 +25,7 @@ func main() {
 		Usage: "data-parallel training of Caffe nets over MPI, and the collectives below it",
 		Description: "Logs and progress go to stderr, results to stdout. Started by mpirun, a process is one rank;\n" +
 			"started alone, it is a world of one, or of --local N in one process.",
-		Commands:        []*cli.Command{trainCommand(), dataCommand(), doctorCommand(), scheduleCommand(), explainCommand(), tuneCommand(), timeCommand()},
+		Commands:        []*cli.Command{trainCommand(), dataCommand(), doctorCommand(), scheduleCommand(), explainCommand(), tuneCommand(), timeCommand(), replayCommand()},
 		HideHelpCommand: true,
 		ExitErrHandler:  func(*cli.Context, error) {}, // below
 	}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/replay"
+	"github.com/scaffe/scaffe/trace"
+)
+
+func replayCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "replay",
+		Usage: "run the communication of training for real, with waits for computation",
+		Description: "The waits come from a profile: a file that scaffe time wrote, or a built-in one (--list).\n" +
+			"   mpirun -np 4 scaffe replay --profile alexnet-k80 --designs all --ratio 0.9",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "profile", Usage: "a `FILE`, or the name of a built-in profile"},
+			&cli.BoolFlag{Name: "list", Usage: "list the built-in profiles, and end"},
+			&cli.BoolFlag{Name: "show", Usage: "print the profile as a file, and end"},
+			&cli.StringFlag{Name: "design", Value: design.SCOBR.String(), Usage: "when parameters and gradients move: SC-B, SC-OB-naive, SC-OB or SC-OBR"},
+			&cli.StringFlag{Name: "designs", Usage: "compare several designs, comma-separated, or all"},
+			&cli.StringFlag{Name: "aggregate", Value: design.Reduce.String(), Usage: "reduce (the root updates and broadcasts) or allreduce (every rank updates)"},
+			&cli.StringFlag{Name: "algorithm", Usage: "how collectives are done, a `SPEC` such as chain:8/binomial or CB-8 (default: by size)"},
+			&cli.StringFlag{Name: "table", Usage: "tuning table that says so by size, a `FILE` made by scaffe tune"},
+			&cli.StringFlag{Name: "bucket", Usage: "least `SIZE` of what moves together, such as 4M (default: by prediction)"},
+			&cli.IntFlag{Name: "iterations", Value: 20, Usage: "measure `N` iterations of each design"},
+			&cli.IntFlag{Name: "warmup", Value: 2, Usage: "after `N` that do not count"},
+			&cli.IntFlag{Name: "turn", Value: replay.DefaultTurn, Usage: "`N` iterations of a design in a row"},
+			&cli.DurationFlag{Name: "budget", Usage: "fewer iterations (yet 6), so that they take about this `TIME`"},
+			&cli.Float64Flag{Name: "compute-scale", Value: 1, Usage: "multiply all times of the profile by `F`"},
+			&cli.Float64Flag{Name: "ratio", Usage: "scale them so that communication alone is `R` times the computation"},
+			&cli.Float64Flag{Name: "size-scale", Value: 1, Usage: "multiply sizes and times of the profile by `F`, at most 1"},
+			&cli.Float64Flag{Name: "jitter", Usage: "computation varies by up to `PART` of it, such as 0.05"},
+			&cli.StringFlag{Name: "straggler", Usage: "one rank computes slower, `RANK:FACTOR`"},
+			&cli.BoolFlag{Name: "check", Usage: "verify every sum and every parameter (distorts the times)"},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "of the result: " + strings.Join(replay.Formats, ", ")},
+			&cli.StringFlag{Name: "trace", Usage: "write a timeline of one design to `FILE`.json"},
+			&cli.IntFlag{Name: "local", Usage: "run `N` ranks in this process instead of mpirun's"},
+			&cli.DurationFlag{Name: "deadline", Value: nbc.DefaultDeadline, Usage: "give up on a collective after this `TIME`, naming who is missing"},
+		},
+		Before: noArguments,
+		Action: runReplay,
+	}
+}
+
+func runReplay(c *cli.Context) error {
+	if c.Bool("list") {
+		return listProfiles()
+	}
+	cfg, err := replayConfig(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("show") {
+		_, err := fmt.Print(cfg.Profile)
+		return err
+	}
+	opts := launch.Options{Local: c.Int("local")}
+	opts.Engine.Deadline = c.Duration("deadline")
+	if opts.Local < 0 || opts.Engine.Deadline <= 0 {
+		return fmt.Errorf("--local %d and --deadline %v must not be negative", opts.Local, opts.Engine.Deadline)
+	}
+	opts.Collectives.Table, opts.Collectives.Measure = c.String("table"), true
+	return launch.Run(c.Context, opts, func(ctx context.Context, comm *collectives.Comm) error {
+		return replayRank(ctx, comm, c, cfg)
+	})
+}
+
+// replayConfig reads the flags.
+func replayConfig(c *cli.Context) (cfg replay.Config, err error) {
+	cfg.Iterations, cfg.Warmup, cfg.Turn = c.Int("iterations"), c.Int("warmup"), c.Int("turn")
+	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
+	cfg.Budget = c.Duration("budget").Seconds()
+	if c.String("profile") == "" {
+		return cfg, fmt.Errorf("which --profile? A file, or one of %s", strings.Join(profile.Builtins(), ", "))
+	}
+	if cfg.Ratio != 0 && c.IsSet("compute-scale") {
+		return cfg, fmt.Errorf("--ratio and --compute-scale exclude each other")
+	}
+	if !slices.Contains(replay.Formats, c.String("format")) {
+		return cfg, fmt.Errorf("--format %q is unknown: use %s", c.String("format"), strings.Join(replay.Formats, ", "))
+	}
+	if cfg.Profile, err = scaledProfile(c); err != nil {
+		return cfg, err
+	}
+	if cfg.Scheme, err = design.ParseScheme(c.String("aggregate")); err != nil {
+		return cfg, err
+	}
+	if cfg.Designs, err = replayDesigns(c); err != nil {
+		return cfg, err
+	}
+	if c.String("trace") != "" && len(cfg.Designs) > 1 {
+		return cfg, fmt.Errorf("--trace shows one design: say which by --design, without --designs")
+	}
+	if spec := c.String("algorithm"); spec != "" {
+		if cfg.Spec, err = collectives.ParseSpec(spec); err != nil {
+			return cfg, err
+		}
+	}
+	if b := c.String("bucket"); b != "" {
+		if cfg.Bucket, err = collectives.ParseBytes(b); err != nil {
+			return cfg, fmt.Errorf("--bucket: %w", err)
+		}
+	}
+	if s := c.String("straggler"); s != "" {
+		cfg.Straggler, err = replay.ParseStraggler(s)
+	}
+	return cfg, err
+}
+
+func scaledProfile(c *cli.Context) (*profile.Profile, error) {
+	p, err := profile.Load(c.String("profile"))
+	if err != nil {
+		return nil, err
+	}
+	if f := c.Float64("size-scale"); f != 1 {
+		if p, err = p.Shrink(f); err != nil {
+			return nil, fmt.Errorf("--size-scale: %w", err)
+		}
+		p.Source = strings.TrimSpace(p.Source + fmt.Sprintf("\nsizes and times × %g (--size-scale)", f))
+	}
+	if f := c.Float64("compute-scale"); f != 1 {
+		if p, err = p.Scale(f); err != nil {
+			return nil, fmt.Errorf("--compute-scale: %w", err)
+		}
+		p.Source = strings.TrimSpace(p.Source + fmt.Sprintf("\ntimes × %g (--compute-scale)", f))
+	}
+	return p, nil
+}
+
+func replayDesigns(c *cli.Context) (all []design.Design, err error) {
+	names := []string{c.String("design")}
+	switch list := c.String("designs"); {
+	case list == "all":
+		return design.All(), nil
+	case list != "" && c.IsSet("design"):
+		return nil, fmt.Errorf("--design and --designs exclude each other")
+	case list != "":
+		names = strings.Split(list, ",")
+	}
+	for _, n := range names {
+		d, err := design.Parse(strings.TrimSpace(n))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// replayRank is one rank's replay.
+func replayRank(ctx context.Context, comm *collectives.Comm, c *cli.Context, cfg replay.Config) error {
+	file := c.String("trace")
+	if file != "" {
+		cfg.Trace = trace.New(comm.Rank(), trace.Options{})
+		if err := trace.Align(ctx, comm, cfg.Trace); err != nil {
+			return err
+		}
+	}
+	res, err := replay.Run(ctx, comm, cfg)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		t, err := trace.Gather(ctx, comm, cfg.Trace)
+		if err == nil && comm.Rank() == 0 {
+			err = t.Write(file)
+		}
+		if err := comm.Agree(ctx, err); err != nil {
+			return err
+		}
+	}
+	if comm.Rank() != 0 {
+		return nil
+	}
+	return res.Write(os.Stdout, c.String("format"))
+}
+
+// listProfiles prints the built-in profiles.
+func listProfiles() error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "# profile\tparameters\tMB\tbatch\tforward\tbackward\tupdate\timages/s\tsource")
+	for _, name := range profile.Builtins() {
+		p, err := profile.Builtin(name)
+		if err != nil {
+			return err
+		}
+		source, _, _ := strings.Cut(p.Source, "\n")
+		fmt.Fprintf(w, "%s\t%d\t%.1f\t%d\t%v\t%v\t%v\t%.4g\t%s\n", name, p.Elements(), float64(p.Bytes())/1e6, p.Batch,
+			p.Forward().Round(time.Microsecond), p.Backward().Round(time.Microsecond), p.Update.Round(time.Microsecond), p.Rate(), source)
+	}
+	return w.Flush()
+}

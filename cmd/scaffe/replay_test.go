@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/csv"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/trace"
+)
+
+// scaffe replay compares designs from a profile that scaffe time wrote, checks
+// all sums, and draws a timeline.
+func TestReplay(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "net.prototxt", testNet)
+	if r := command(t, dir, scaffe, "time", "--model", "net.prototxt", "--shape", "1x28x28", "--iterations", "2", "--batch", "2", "--out", "p"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	r := command(t, dir, scaffe, "replay", "--profile", "p", "--local", "3", "--designs", "all", "--check", "--iterations", "3", "--bucket", "1K", "--format", "csv",
+		"--straggler", "1:2", "--jitter", "0.1", "--compute-scale", "0.5", "--aggregate", "allreduce", "--algorithm", "chain")
+	rows, err := csv.NewReader(strings.NewReader(r.stdout)).ReadAll()
+	if r.code != 0 || err != nil || len(rows) != 5 {
+		t.Fatalf("status %d, %v\n%s%s", r.code, err, r.stdout, r.stderr)
+	}
+	if rows[1][0] != "p" || !strings.Contains(strings.Join(rows[1], " "), " allreduce chain ") {
+		t.Errorf("%q", rows[1])
+	}
+	r = command(t, dir, scaffe, "replay", "--profile", "p", "--local", "2", "--iterations", "3", "--trace", "t.json", "--ratio", "0.5")
+	if r.code != 0 || !strings.Contains(r.stdout, "SC-OBR") || strings.Contains(r.stdout, "naive") {
+		t.Fatalf("status %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if tr, err := trace.ReadFile(filepath.Join(dir, "t.json")); err != nil || len(tr.Ranks) != 2 {
+		t.Errorf("the timeline: %v", err)
+	}
+}
+
+// The list names every built-in profile, and --show prints one as a file.
+func TestReplayProfiles(t *testing.T) {
+	r := command(t, "", scaffe, "replay", "--list")
+	for _, name := range profile.Builtins() {
+		if !strings.Contains(r.stdout, name+" ") {
+			t.Errorf("%s is not in the list\n%s", name, r.stdout)
+		}
+	}
+	r = command(t, "", scaffe, "replay", "--profile", "vgg19-titanx", "--show", "--size-scale", "0.25")
+	p, err := profile.Parse("x", r.stdout)
+	if err != nil || p.Elements() < 143667240/4-100 || p.Elements() > 143667240/4+100 || !strings.Contains(p.Source, "--size-scale") {
+		t.Errorf("%v\n%s%s", err, r.stdout, r.stderr)
+	}
+}
+
+// Mistakes are named before ranks start.
+func TestReplayMistakes(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "bad", "batch 1\nlayer a")
+	for args, want := range map[string]string{
+		"":                                    "which --profile?",
+		"--profile none":                      "neither a file nor one of the built-in ones",
+		"--profile bad":                       "bad:2: the layer's type is missing",
+		"--profile alexnet-k80 more":          `replay takes no argument "more"`,
+		"--profile alexnet-k80 --design SC-X": `design "SC-X" is unknown`,
+		"--profile alexnet-k80 --design SC-B --designs all,SC-B":   "exclude each other",
+		"--profile alexnet-k80 --aggregate sum":                    `aggregation "sum" is unknown`,
+		"--profile alexnet-k80 --ratio 1 --compute-scale 2":        "exclude each other",
+		"--profile alexnet-k80 --size-scale 2":                     "--size-scale: sizes cannot be scaled by 2",
+		"--profile alexnet-k80 --compute-scale -1":                 "--compute-scale: times cannot be scaled by -1",
+		"--profile alexnet-k80 --straggler 1":                      `straggler "1"`,
+		"--profile alexnet-k80 --trace x --designs all":            "--trace shows one design",
+		"--profile alexnet-k80 --format xml":                       "use text, json, csv",
+		"--profile alexnet-k80 --algorithm tree":                   "tree",
+		"--profile alexnet-k80 --bucket 1X":                        "--bucket",
+		"--profile alexnet-k80 --size-scale 0.001 --ratio 1":       "no ratio of communication to computation",
+		"--profile alexnet-k80 --size-scale 0.001 --straggler 3:2": "no rank 3",
+	} {
+		r := command(t, dir, scaffe, append([]string{"replay"}, strings.Fields(args)...)...)
+		if r.code != 1 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: status %d, %s, want %s", args, r.code, r.stderr, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "x")); err == nil {
+		t.Error("a timeline was written")
+	}
+}

@@ -1,0 +1,140 @@
+package replay
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/trace"
+)
+
+// Config says what to replay. All of it but Trace must be alike on all ranks.
+type Config struct {
+	Profile *profile.Profile
+	// Designs take turns.
+	Designs []design.Design
+	Scheme  design.Scheme
+	// Spec, unless it has no levels, is how the collectives are done.
+	Spec collectives.Spec
+	// Bucket is as in design.Config.
+	Bucket int
+	// Iterations are measured of each design, after Warmup that do not count.
+	Iterations, Warmup int
+	// Turn is how many measured iterations a turn has; 0 means DefaultTurn.
+	Turn int
+	// Ratio, unless 0, scales the profile's times so that the communication
+	// alone takes Ratio times the computation.
+	Ratio float64
+	// Budget, unless 0, bounds Iterations so that the measured part takes about
+	// so many seconds, yet six iterations where Iterations allows.
+	Budget float64
+	// Jitter makes each rank's computation of each iteration longer or shorter, by
+	// up to this part of it, evenly distributed.
+	Jitter float64
+	// Straggler is a rank that computes slower than the others.
+	Straggler Straggler
+	// Check gives every rank gradients of its own, and verifies all sums and all
+	// parameters. Its work distorts the times.
+	Check bool
+	// Trace, which may be nil, takes the events of measured turns.
+	Trace *trace.Recorder
+}
+
+// DefaultTurn is how many iterations a turn has where nobody says otherwise.
+const DefaultTurn = 4
+
+// Straggler is a rank whose computation takes Factor times as long; a Factor of
+// 0 is none.
+type Straggler struct {
+	Rank   int
+	Factor float64
+}
+
+// ParseStraggler reads RANK:FACTOR, such as 2:10.
+func ParseStraggler(s string) (Straggler, error) {
+	rank, factor, ok := strings.Cut(s, ":")
+	r, err := strconv.Atoi(rank)
+	f, err2 := strconv.ParseFloat(factor, 64)
+	if !ok || err != nil || err2 != nil || r < 0 || !(f > 0) || f > 1e6 {
+		return Straggler{}, fmt.Errorf("straggler %q: write the rank and how many times slower it is, as 2:10", s)
+	}
+	return Straggler{r, f}, nil
+}
+
+// validate says what is wrong with a configuration for so many ranks.
+func (c *Config) validate(ranks int) error {
+	switch {
+	case c.Profile == nil:
+		return fmt.Errorf("replay: there is no profile")
+	case c.Profile.Elements() == 0:
+		return fmt.Errorf("replay: profile %s has no parameters: there is nothing to communicate", c.Profile.Name)
+	case len(c.Designs) == 0:
+		return fmt.Errorf("replay: there is no design")
+	case c.Iterations < 1 || c.Warmup < 0 || c.Turn < 0:
+		return fmt.Errorf("replay: %d iterations after %d, in turns of %d: at least 1 after at least 0", c.Iterations, c.Warmup, c.Turn)
+	case !(c.Ratio >= 0) || c.Ratio > 1e6 || !(c.Budget >= 0):
+		return fmt.Errorf("replay: ratio %v and budget %v must not be negative", c.Ratio, c.Budget)
+	case c.Ratio > 0 && (ranks == 1 || c.Profile.Compute() == 0):
+		return fmt.Errorf("replay: no ratio of communication to computation can be had from %d ranks and %v of computation", ranks, c.Profile.Compute())
+	case !(c.Jitter >= 0) || c.Jitter > 1:
+		return fmt.Errorf("replay: jitter %v must be between 0 and 1", c.Jitter)
+	case c.Straggler.Factor != 0 && (c.Straggler.Rank < 0 || c.Straggler.Rank >= ranks):
+		return fmt.Errorf("replay: there is no rank %d to be a straggler among %d", c.Straggler.Rank, ranks)
+	case c.Bucket < 0:
+		return fmt.Errorf("replay: a bucket of %d bytes", c.Bucket)
+	}
+	if err := c.Profile.Validate(); err != nil {
+		return fmt.Errorf("replay: profile %s: %w", c.Profile.Name, err)
+	}
+	seen := map[design.Design]bool{}
+	for _, d := range c.Designs {
+		if seen[d] {
+			return fmt.Errorf("replay: %v is asked for twice", d)
+		}
+		seen[d] = true
+	}
+	return nil
+}
+
+// alignment is that of parameters in the packed buffers of a net.Net, in
+// elements.
+const alignment = 16
+
+// layout places a profile's parameters as net.Net places those of a net, and
+// returns how many elements that takes.
+func layout(p *profile.Profile) (layers []design.Layer, count int) {
+	for _, l := range p.Layers {
+		y := design.Layer{Name: l.Name}
+		for _, n := range l.Params {
+			y.Params = append(y.Params, design.Range{Off: count, Len: n})
+			count += (n + alignment - 1) / alignment * alignment
+		}
+		layers = append(layers, y)
+	}
+	return layers, count
+}
+
+// buffers are the packed parameters and gradients.
+type buffers struct{ data, diff mem.Buffer }
+
+func allocate(comm *collectives.Comm, count int) (b buffers, err error) {
+	if b.data, err = comm.Alloc(mem.Float32.Bytes(count)); err != nil {
+		return b, fmt.Errorf("replay: parameters: %w", err)
+	}
+	if b.diff, err = comm.Alloc(mem.Float32.Bytes(count)); err != nil {
+		comm.Free(b.data)
+		return b, fmt.Errorf("replay: gradients: %w", err)
+	}
+	// Memory that was never written is one page of zeros to the kernel.
+	for _, buf := range []mem.Buffer{b.data, b.diff} {
+		x := mem.Float32s(buf)
+		for i := range x {
+			x[i] = 1
+		}
+	}
+	return b, nil
+}

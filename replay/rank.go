@@ -1,0 +1,228 @@
+package replay
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/trace"
+)
+
+// rank is this rank's part in a replay.
+type rank struct {
+	c      Config
+	comm   *collectives.Comm
+	layers []design.Layer
+	count  int // elements of a packed buffer
+	buffers
+	check *checker // nil: none
+
+	// The computing goroutine's.
+	wait  *waiter
+	at    time.Time // where the schedule of computation has come to
+	scale float64   // of the profile's times, for all ranks alike
+	own   float64   // of them in this iteration on this rank
+	gates []bool    // by layer: the first of its bucket, whose hooks may wait or start something
+	next  int       // the next iteration's number
+	trace *trace.Recorder
+
+	updates    sync.Mutex // one at a time
+	updateWait *waiter
+}
+
+// sample is what an iteration took on this rank, in ms.
+type sample struct{ total, push, pull float64 }
+
+func newRank(comm *collectives.Comm, c Config) (*rank, error) {
+	r := &rank{c: c, comm: comm, scale: 1}
+	r.layers, r.count = layout(c.Profile)
+	var err error
+	if r.wait, err = newWaiter(); err != nil {
+		return nil, err
+	}
+	if r.updateWait, err = newWaiter(); err != nil {
+		r.wait.close()
+		return nil, err
+	}
+	if r.buffers, err = allocate(comm, r.count); err != nil {
+		r.wait.close()
+		r.updateWait.close()
+		return nil, err
+	}
+	if c.Check {
+		r.check = newChecker(comm.Rank(), comm.Size(), r.buffers, r.layers)
+	}
+	return r, nil
+}
+
+// close gives the buffers back; nothing may be in flight.
+func (r *rank) close() {
+	r.wait.close()
+	r.updateWait.close()
+	r.comm.Free(r.data)
+	r.comm.Free(r.diff)
+}
+
+// exchange makes the exchange of a design, over the layers before end alone.
+func (r *rank) exchange(ctx context.Context, d design.Design, layers []design.Layer, count int) (*design.Exchange, error) {
+	bytes := mem.Float32.Bytes(count)
+	x, err := design.New(ctx, r.comm, design.Config{
+		Design: d, Scheme: r.c.Scheme, Spec: r.c.Spec, Bucket: r.c.Bucket, Layers: layers,
+		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), Use: r.use, Trace: r.trace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.gates = make([]bool, len(r.layers))
+	for _, b := range x.Buckets() {
+		r.gates[b.Layers[0]] = true
+	}
+	return x, nil
+}
+
+// turn runs n iterations of a design after one that does not count. All ranks
+// call it together.
+func (r *rank) turn(ctx context.Context, d design.Design, n int) ([]sample, error) {
+	return r.turnOf(ctx, d, n, r.layers, r.count)
+}
+
+func (r *rank) turnOf(ctx context.Context, d design.Design, n int, layers []design.Layer, count int) ([]sample, error) {
+	x, err := r.exchange(ctx, d, layers, count)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	if err := r.comm.Barrier(ctx); err != nil {
+		return nil, err
+	}
+	first := r.next
+	samples := make([]sample, 0, n)
+	r.at = time.Now()
+	var mark time.Time
+	var before design.Stats
+	for k := range n + 1 {
+		if err := r.iteration(ctx, x, layers); err != nil {
+			return nil, err
+		}
+		now, stats := time.Now(), x.Stats()
+		if k > 0 {
+			s := stats.Sub(before)
+			samples = append(samples, sample{ms(now.Sub(mark)), ms(s.ExposedPush), ms(s.ExposedPull)})
+			r.trace.Add(trace.Event{Kind: trace.Iteration, Name: d.String(), Iter: int32(r.next - 1), Begin: mark, End: now})
+		}
+		mark, before = now, stats
+	}
+	// All parameters arrive, so that the next turn finds them equal.
+	if err := x.Current(); err != nil {
+		return nil, err
+	}
+	if r.check != nil && count == r.count {
+		return samples, r.check.verify(d, first, r.next)
+	}
+	return samples, nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// iteration computes and exchanges as a worker does. It ends where its
+// backward phase does.
+func (r *rank) iteration(ctx context.Context, x *design.Exchange, layers []design.Layer) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	iter := r.next
+	r.next++
+	r.own = r.scale * r.slower(iter)
+	keeps := r.trace.Keeps(iter)
+	if err := x.Start(iter); err != nil {
+		return err
+	}
+	for i := range layers {
+		if len(layers[i].Params) > 0 {
+			if err := r.hook(x, r.gates[i], func() error { return x.BeforeForward(i) }); err != nil {
+				return err
+			}
+		}
+		r.compute(trace.Forward, i, iter, keeps, r.c.Profile.Layers[i].Forward)
+	}
+	for i := len(layers) - 1; i >= 0; i-- {
+		r.compute(trace.Backward, i, iter, keeps, r.c.Profile.Layers[i].Backward)
+		if len(layers[i].Params) == 0 {
+			continue
+		}
+		if r.check != nil {
+			r.check.backward(i, iter)
+		}
+		if err := r.hook(x, r.gates[i], func() error { return x.AfterBackward(i) }); err != nil {
+			return err
+		}
+	}
+	return r.hook(x, true, x.Finish)
+}
+
+// compute puts a layer's pass on the schedule.
+func (r *rank) compute(kind trace.Kind, layer, iter int, keeps bool, d time.Duration) {
+	begin := r.at
+	r.at = r.at.Add(time.Duration(float64(d) * r.own))
+	if keeps && d > 0 {
+		r.trace.Add(trace.Event{Kind: kind, Name: r.layers[layer].Name, Iter: int32(iter), Layer: int32(layer), Begin: begin, End: r.at})
+	}
+}
+
+// hook calls a hook of the exchange, for a gate when the computation before it
+// has ended. Where the hook waited, the schedule goes on from there.
+func (r *rank) hook(x *design.Exchange, gate bool, f func() error) error {
+	if !gate {
+		return f()
+	}
+	if err := r.wait.until(r.at); err != nil {
+		return err
+	}
+	before := x.Stats().Exposed()
+	err := f()
+	if x.Stats().Exposed() > before {
+		if now := time.Now(); now.After(r.at) {
+			r.at = now
+		}
+	}
+	return err
+}
+
+// use is the update: a wait, and with a checker a look at the sums.
+func (r *rank) use(iter int, b *design.Bucket, sum bool) error {
+	if !sum {
+		return nil
+	}
+	r.updates.Lock()
+	defer r.updates.Unlock()
+	begin := time.Now()
+	part := float64(b.Len) / float64(r.count)
+	if d := time.Duration(float64(r.c.Profile.Update) * part * r.scale * r.slower(iter)); d > 0 {
+		if err := r.updateWait.until(begin.Add(d)); err != nil {
+			return err
+		}
+		r.trace.Add(trace.Event{Kind: trace.Update, Name: b.Name, Iter: int32(iter), Bucket: int32(b.Index), Begin: begin, End: time.Now()})
+	}
+	if r.check != nil {
+		return r.check.update(b, iter)
+	}
+	return nil
+}
+
+// slower returns how much slower than the profile's this rank's computation of
+// an iteration is.
+func (r *rank) slower(iter int) float64 {
+	f := 1.0
+	if r.c.Straggler.Factor > 0 && r.c.Straggler.Rank == r.comm.Rank() {
+		f = r.c.Straggler.Factor
+	}
+	if r.c.Jitter > 0 {
+		u := rand.New(rand.NewPCG(uint64(r.comm.Rank()), uint64(iter))).Float64()
+		f *= 1 + r.c.Jitter*(2*u-1)
+	}
+	return f
+}

@@ -1,0 +1,333 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/trace"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tiny has layers with several parameters, with one element, and without any;
+// its first and its last have none.
+const tiny = `
+net tiny
+source nowhere
+batch 3
+update_ms 0.3
+layer data Data 0 0
+layer a Convolution 0.2 0.3 100 7
+layer r ReLU 0.05 0.1
+layer b Convolution 0 0.4 1
+layer c InnerProduct 0.1 0.1 5000 16
+layer d InnerProduct 0.1 0 33
+layer loss SoftmaxWithLoss 0.01 0.02
+`
+
+func tinyProfile(t *testing.T) *profile.Profile {
+	t.Helper()
+	p, err := profile.Parse("tiny", tiny)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// replayed runs a replay on n ranks of this process, and returns rank 0's
+// result; all ranks must have the same.
+func replayed(t *testing.T, n int, c Config) (*Result, error) {
+	t.Helper()
+	all := make([]*Result, n)
+	opts := launch.Options{Local: n, Engine: nbc.Options{Deadline: 60 * time.Second}}
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+		var err error
+		all[comm.Rank()], err = Run(ctx, comm, c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for r := range all {
+		if a, b := fmt.Sprintf("%+v", all[0]), fmt.Sprintf("%+v", all[r]); a != b {
+			t.Errorf("rank 0 has\n%s\nrank %d\n%s", a, r, b)
+		}
+	}
+	return all[0], nil
+}
+
+// Every design brings every gradient and every parameter, whatever the scheme,
+// the buckets, the algorithm and the number of ranks.
+func TestReplayChecks(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3} {
+		for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+			for _, bucket := range []int{1, 100, 1 << 20} {
+				t.Run(fmt.Sprintf("%d/%v/%d", ranks, scheme, bucket), func(t *testing.T) {
+					res, err := replayed(t, ranks, Config{
+						Profile: tinyProfile(t), Designs: design.All(), Scheme: scheme, Bucket: bucket,
+						Iterations: 3, Warmup: 1, Turn: 2, Check: true, Jitter: 0.5, Straggler: Straggler{0, 2},
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want := map[int]int{1: 4, 100: 3, 1 << 20: 1}[bucket]; res.Buckets != want {
+						t.Errorf("%d buckets, want %d", res.Buckets, want)
+					}
+					if len(res.Rows) != 4 || !res.Checked || res.Elements != 5157 || res.Ranks != ranks {
+						t.Errorf("%+v", res)
+					}
+					for _, r := range res.Rows {
+						if r.Iterations != 3 || r.Iteration.Median <= 0 {
+							t.Errorf("%+v", r)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// One design alone, an algorithm that is asked for, and a ratio.
+func TestReplayRatio(t *testing.T) {
+	spec, err := collectives.ParseSpec("chain:2/binomial")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := replayed(t, 4, Config{
+		Profile: tinyProfile(t), Designs: []design.Design{design.SCOBR}, Spec: spec, Iterations: 5, Ratio: 0.5, Budget: 1e-9,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.Communication.Median / res.Compute; got < 0.499 || got > 0.501 {
+		t.Errorf("communication is %v of computation, not half", got)
+	}
+	if len(res.Rows) != 1 || res.Rows[0].Iterations != 5 || res.Rows[0].OverBasic != 0 || res.Spec != "chain:2/binomial" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A timeline has what was computed, moved and waited for, of the iterations
+// that count.
+func TestReplayTrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.json")
+	p := tinyProfile(t)
+	err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+		rec := trace.New(comm.Rank(), trace.Options{})
+		if err := trace.Align(ctx, comm, rec); err != nil {
+			return err
+		}
+		if _, err := Run(ctx, comm, Config{Profile: p, Designs: []design.Design{design.SCOBR}, Bucket: 1, Iterations: 2, Trace: rec}); err != nil {
+			return err
+		}
+		got, err := trace.Gather(ctx, comm, rec)
+		if err != nil || comm.Rank() != 0 {
+			return err
+		}
+		return got.Write(file)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := trace.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range got.Ranks {
+		count := map[trace.Kind]int{}
+		for _, e := range r.Events {
+			count[e.Kind]++
+		}
+		// The iteration that does not count is in the picture too.
+		if count[trace.Forward] != 3*5 || count[trace.Backward] != 3*5 || count[trace.Push] != 3*4 || count[trace.Iteration] != 2 {
+			t.Errorf("rank %d has %v", r.Rank, count)
+		}
+	}
+}
+
+// What cannot be replayed is said before anything starts.
+func TestReplayMistakes(t *testing.T) {
+	good := func() Config {
+		return Config{Profile: tinyProfile(t), Designs: []design.Design{design.SCB}, Iterations: 1}
+	}
+	for want, change := range map[string]func(*Config){
+		"there is no profile":             func(c *Config) { c.Profile = nil },
+		"there is no design":              func(c *Config) { c.Designs = nil },
+		"0 iterations":                    func(c *Config) { c.Iterations = 0 },
+		"SC-B is asked for twice":         func(c *Config) { c.Designs = append(c.Designs, design.SCB) },
+		"jitter 2 must be":                func(c *Config) { c.Jitter = 2 },
+		"no rank 2 to be a straggler":     func(c *Config) { c.Straggler = Straggler{2, 3} },
+		"has no parameters":               func(c *Config) { c.Profile.Layers = c.Profile.Layers[:1] },
+		"ratio -1":                        func(c *Config) { c.Ratio = -1 },
+		"no ratio of communication":       func(c *Config) { c.Ratio = 1; c.Profile, _ = c.Profile.Scale(0) },
+		"a bucket of -1 bytes":            func(c *Config) { c.Bucket = -1 },
+		"batch 0 must be":                 func(c *Config) { c.Profile.Batch = 0 },
+		"at most 131072 iterations can":   func(c *Config) { c.Check, c.Iterations = true, 1<<18 },
+		"-1 iterations after 0, in turns": func(c *Config) { c.Iterations = -1 },
+	} {
+		c := good()
+		change(&c)
+		if _, err := replayed(t, 2, c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for _, s := range []string{"", "1", "1:", "x:2", "1:0", "-1:2", "1:nan"} {
+		if _, err := ParseStraggler(s); err == nil {
+			t.Errorf("ParseStraggler(%q) is no error", s)
+		}
+	}
+	if s, err := ParseStraggler("2:1.5"); err != nil || s != (Straggler{2, 1.5}) {
+		t.Error(s, err)
+	}
+}
+
+// The layout is that of a net, whose packed buffers begin every parameter at
+// such a place.
+func TestLayout(t *testing.T) {
+	if alignment != net.Alignment {
+		t.Errorf("alignment %d, that of a net is %d", alignment, net.Alignment)
+	}
+	layers, count := layout(tinyProfile(t))
+	if count != 112+16+16+5008+16+48 || len(layers) != 7 || layers[1].Params[1].Off != 112 || layers[5].Params[0].Len != 33 {
+		t.Errorf("%d elements, %+v", count, layers)
+	}
+}
+
+// The checker sees a sum that lacks a rank, or has one twice, and a parameter
+// that was not brought.
+func TestCheckerSees(t *testing.T) {
+	layers, count := layout(tinyProfile(t))
+	var all []design.Bucket
+	for i, l := range layers {
+		for _, p := range l.Params {
+			all = append(all, design.Bucket{Layers: []int{i}, Range: p})
+		}
+	}
+	fresh := func() *checker {
+		c := &checker{size: 3, data: make([]float32, count), diff: make([]float32, count), want: make([]float32, count), layers: layers}
+		for _, l := range layers {
+			for _, p := range l.Params {
+				for i := p.Off; i < p.End(); i++ {
+					c.diff[i] = c.sum(i, 7)
+				}
+			}
+		}
+		return c
+	}
+	c := fresh()
+	for i := range layers {
+		if len(layers[i].Params) > 0 {
+			if err := c.update(&design.Bucket{Layers: []int{i}}, 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.verify(design.SCB, 7, 8); err != nil {
+		t.Error(err)
+	}
+	c.data[150] += 1
+	if err := c.verify(design.SCB, 8, 8); err == nil || !strings.Contains(err.Error(), `parameter 150 (layer "c")`) {
+		t.Error(err)
+	}
+	for r := range 3 {
+		at := 0
+		for gradient(r, at, 7) == 0 {
+			at++
+		}
+		for _, sign := range []float32{-1, 1} {
+			c := fresh()
+			c.diff[at] += sign * gradient(r, at, 7)
+			if err := c.update(&all[0], 7); err == nil {
+				t.Errorf("rank %d's gradient %v times more is not seen", r, sign)
+			}
+		}
+	}
+}
+
+// A wait does not end early, and a point that has passed is not waited for.
+func TestWaiter(t *testing.T) {
+	w, err := newWaiter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	for _, d := range []time.Duration{-time.Hour, 0, time.Microsecond, 100 * time.Microsecond, 101 * time.Microsecond, 3 * time.Millisecond} {
+		end := time.Now().Add(d)
+		if err := w.until(end); err != nil || time.Now().Before(end) {
+			t.Errorf("%v: %v, %v too early", d, err, time.Until(end))
+		}
+	}
+}
+
+// What is printed is what was measured.
+func TestResultWrite(t *testing.T) {
+	res, err := replayed(t, 2, Config{Profile: tinyProfile(t), Designs: design.All(), Iterations: 6, Warmup: 1, Turn: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := res.Write(&b, "text"); err != nil || !strings.Contains(b.String(), "SC-OB-naive") || !strings.Contains(b.String(), "# times: nowhere") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+	b.Reset()
+	var again Result
+	if err := res.Write(&b, "json"); err != nil || json.Unmarshal(b.Bytes(), &again) != nil || fmt.Sprint(again) != fmt.Sprint(*res) {
+		t.Errorf("%v\n%+v\n%+v", err, again, res)
+	}
+	b.Reset()
+	if err := res.Write(&b, "csv"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil || len(rows) != 5 || len(rows[0]) != len(columns) || rows[1][0] != "tiny" {
+		t.Errorf("%v %v", err, rows)
+	}
+	if err := res.Write(&b, "xml"); err == nil {
+		t.Error("xml is no error")
+	}
+}
+
+// What follows from the times, for times that are given.
+func TestJudge(t *testing.T) {
+	res := &Result{Compute: 100, Batch: 8, Ranks: 2}
+	res.Communication.Median, res.Tail.Median = 90, 10
+	for _, d := range []struct {
+		name string
+		ms   float64
+	}{{"SC-B", 190}, {"SC-OB", 145}, {"SC-OBR", 118}, {"x", 119}} {
+		r := Row{Design: d.name}
+		r.Iteration.Median = d.ms
+		res.Rows = append(res.Rows, r)
+	}
+	res.judge()
+	for i, want := range []Row{
+		{Exposed: 90, Hidden: 0, OverMax: 1.9, OverBasic: 1},
+		{Exposed: 45, Hidden: 0.5, OverMax: 1.45, OverBasic: 145. / 190},
+		{Exposed: 18, Hidden: 0.8, OverMax: 1.18, OverBasic: 118. / 190, Met: true},
+		{Exposed: 19, Hidden: 1 - 19./90, OverMax: 1.19, OverBasic: 119. / 190},
+	} {
+		got := res.Rows[i]
+		if got.Exposed != want.Exposed || got.Hidden != want.Hidden || got.OverMax != want.OverMax || got.OverBasic != want.OverBasic || got.Met != want.Met {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if res.Target != 118 || math.Abs(res.Rows[0].Rate-16/0.19) > 1e-9 {
+		t.Errorf("target %v, %v images/s", res.Target, res.Rows[0].Rate)
+	}
+}
