@@ -27,6 +27,8 @@ const (
 	opNormalizeGrad
 	opSigmoidGrad
 	opTanhGrad
+	opTakeGreater
+	opWhere
 	opExp
 	opSigmoid
 	opTanh
@@ -115,4 +117,15 @@ func SigmoidGrad(dst, dy, y []float32) {
 // TanhGrad sets dst = dy·(1−y²): the gradient of Tanh, whose output is y.
 func TanhGrad(dst, dy, y []float32) {
 	each(opTanhGrad, dst, nil, dy[:len(dst)], y[:len(dst)], 0, 0, 0)
+}
+
+// TakeGreater sets dst = a and from = mark where a is greater than dst: one
+// step of a maximum that remembers where it came from.
+func TakeGreater(dst, from, a []float32, mark float32) {
+	each(opTakeGreater, dst, from[:len(dst)], a[:len(dst)], nil, mark, 0, 0)
+}
+
+// Where sets dst = a where from is mark, and 0 elsewhere.
+func Where(dst, a, from []float32, mark float32) {
+	each(opWhere, dst, nil, a[:len(dst)], from[:len(dst)], mark, 0, 0)
 }

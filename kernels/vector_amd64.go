@@ -11,6 +11,7 @@ var avx2Vectors = [vectorOps]vectorLoop{
 	opAffine: affineF32s, opAffineKeep: affineKeepF32s,
 	opNormalize: normalizeF32s, opNormalizeBoth: normalizeBothF32s, opNormalizeGrad: normalizeGradF32s,
 	opSigmoidGrad: sigmoidGradF32s, opTanhGrad: tanhGradF32s,
+	opTakeGreater: takeGreaterF32s, opWhere: whereF32s,
 	opExp: expF32s, opSigmoid: sigmoidF32s, opTanh: tanhF32s,
 }
 

@@ -41,6 +41,12 @@ func sigmoidGradF32s(dst *float32, keep *float32, a *float32, b *float32, n int,
 func tanhGradF32s(dst *float32, keep *float32, a *float32, b *float32, n int, c0 float32, c1 float32, c2 float32)
 
 //go:noescape
+func takeGreaterF32s(dst *float32, keep *float32, a *float32, b *float32, n int, c0 float32, c1 float32, c2 float32)
+
+//go:noescape
+func whereF32s(dst *float32, keep *float32, a *float32, b *float32, n int, c0 float32, c1 float32, c2 float32)
+
+//go:noescape
 func expF32s(dst *float32, keep *float32, a *float32, b *float32, n int, c0 float32, c1 float32, c2 float32)
 
 //go:noescape

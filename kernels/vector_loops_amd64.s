@@ -827,6 +827,152 @@ singledone:
 	VZEROUPPER
 	RET
 
+// func takeGreaterF32s(dst *float32, keep *float32, a *float32, b *float32, n int, c0 float32, c1 float32, c2 float32)
+// Requires: AVX
+TEXT ·takeGreaterF32s(SB), NOSPLIT, $0-52
+	MOVQ         dst+0(FP), AX
+	MOVQ         keep+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         n+32(FP), BX
+	VBROADCASTSS c0+40(FP), Y0
+
+wide:
+	CMPQ      BX, $0x00000010
+	JL        widedone
+	VMOVUPS   (DX), Y1
+	VMOVUPS   (AX), Y2
+	VCMPPS    $0x1e, Y2, Y1, Y3
+	VMOVUPS   (CX), Y4
+	VBLENDVPS Y3, Y0, Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VBLENDVPS Y3, Y1, Y2, Y1
+	VMOVUPS   Y1, (AX)
+	VMOVUPS   32(DX), Y1
+	VMOVUPS   32(AX), Y2
+	VCMPPS    $0x1e, Y2, Y1, Y3
+	VMOVUPS   32(CX), Y4
+	VBLENDVPS Y3, Y0, Y4, Y4
+	VMOVUPS   Y4, 32(CX)
+	VBLENDVPS Y3, Y1, Y2, Y1
+	VMOVUPS   Y1, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       wide
+
+widedone:
+narrow:
+	CMPQ      BX, $0x00000008
+	JL        narrowdone
+	VMOVUPS   (DX), Y1
+	VMOVUPS   (AX), Y2
+	VCMPPS    $0x1e, Y2, Y1, Y3
+	VMOVUPS   (CX), Y4
+	VBLENDVPS Y3, Y0, Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VBLENDVPS Y3, Y1, Y2, Y1
+	VMOVUPS   Y1, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000008, BX
+	JMP       narrow
+
+narrowdone:
+single:
+	CMPQ      BX, $0x00000001
+	JL        singledone
+	VMOVSS    (DX), X1
+	VMOVSS    (AX), X2
+	VCMPPS    $0x1e, X2, X1, X3
+	VMOVSS    (CX), X4
+	VBLENDVPS X3, X0, X4, X4
+	VMOVSS    X4, (CX)
+	VBLENDVPS X3, X1, X2, X1
+	VMOVSS    X1, (AX)
+	ADDQ      $0x00000004, AX
+	ADDQ      $0x00000004, CX
+	ADDQ      $0x00000004, DX
+	SUBQ      $0x00000001, BX
+	JMP       single
+
+singledone:
+	VZEROUPPER
+	RET
+
+// func whereF32s(dst *float32, keep *float32, a *float32, b *float32, n int, c0 float32, c1 float32, c2 float32)
+// Requires: AVX
+TEXT ·whereF32s(SB), NOSPLIT, $0-52
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+16(FP), CX
+	MOVQ         b+24(FP), DX
+	MOVQ         n+32(FP), BX
+	VBROADCASTSS c0+40(FP), Y0
+
+wide:
+	CMPQ    BX, $0x00000020
+	JL      widedone
+	VMOVUPS (DX), Y1
+	VCMPPS  $0x00, Y0, Y1, Y1
+	VMOVUPS (CX), Y2
+	VANDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMOVUPS 32(DX), Y1
+	VCMPPS  $0x00, Y0, Y1, Y1
+	VMOVUPS 32(CX), Y2
+	VANDPS  Y2, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS 64(DX), Y1
+	VCMPPS  $0x00, Y0, Y1, Y1
+	VMOVUPS 64(CX), Y2
+	VANDPS  Y2, Y1, Y1
+	VMOVUPS Y1, 64(AX)
+	VMOVUPS 96(DX), Y1
+	VCMPPS  $0x00, Y0, Y1, Y1
+	VMOVUPS 96(CX), Y2
+	VANDPS  Y2, Y1, Y1
+	VMOVUPS Y1, 96(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000020, BX
+	JMP     wide
+
+widedone:
+narrow:
+	CMPQ    BX, $0x00000008
+	JL      narrowdone
+	VMOVUPS (DX), Y1
+	VCMPPS  $0x00, Y0, Y1, Y1
+	VMOVUPS (CX), Y2
+	VANDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, BX
+	JMP     narrow
+
+narrowdone:
+single:
+	CMPQ   BX, $0x00000001
+	JL     singledone
+	VMOVSS (DX), X1
+	VCMPPS $0x00, X0, X1, X1
+	VMOVSS (CX), X2
+	VANDPS X2, X1, X1
+	VMOVSS X1, (AX)
+	ADDQ   $0x00000004, AX
+	ADDQ   $0x00000004, CX
+	ADDQ   $0x00000004, DX
+	SUBQ   $0x00000001, BX
+	JMP    single
+
+singledone:
+	VZEROUPPER
+	RET
+
 DATA expHigh<>+0(SB)/4, $0x42b20000
 DATA expHigh<>+4(SB)/4, $0x42b20000
 DATA expHigh<>+8(SB)/4, $0x42b20000

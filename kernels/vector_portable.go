@@ -1,5 +1,7 @@
 package kernels
 
+import "math"
+
 // The vector loops in plain Go. Each is the operation that vector.go documents
 // under the name; the conversions forbid fused multiply-adds.
 
@@ -78,6 +80,32 @@ var portableVectors = [vectorOps]func(dst, keep, a, b []float32, c0, c1, c2 floa
 		dy, y = dy[:len(dst)], y[:len(dst)]
 		for i, v := range y {
 			dst[i] = dy[i] * (1 - float32(v*v))
+		}
+	},
+	opTakeGreater: func(dst, from, a, _ []float32, mark, _, _ float32) {
+		a, from = a[:len(dst)], from[:len(dst)]
+		m := math.Float32bits(mark)
+		for i, old := range dst { // integers, which the compiler moves without a branch
+			x := a[i]
+			bits, f := math.Float32bits(old), math.Float32bits(from[i])
+			greater := math.Float32bits(x)
+			if x > old {
+				bits = greater
+			}
+			if x > old {
+				f = m
+			}
+			dst[i], from[i] = math.Float32frombits(bits), math.Float32frombits(f)
+		}
+	},
+	opWhere: func(dst, _, a, from []float32, mark, _, _ float32) {
+		a, from = a[:len(dst)], from[:len(dst)]
+		for i := range dst {
+			bits := math.Float32bits(a[i])
+			if from[i] != mark {
+				bits = 0
+			}
+			dst[i] = math.Float32frombits(bits)
 		}
 	},
 	opExp: func(dst, _, a, _ []float32, shift, _, _ float32) {

@@ -81,6 +81,8 @@ var elementwiseCalls = map[string]func(dst, keep, a, b []float32){
 	"NormalizeGrad": func(d, _, a, b []float32) { NormalizeGrad(d, a, b, 0.1, 0.7, 1.3) },
 	"SigmoidGrad":   func(d, _, a, b []float32) { SigmoidGrad(d, a, b) },
 	"TanhGrad":      func(d, _, a, b []float32) { TanhGrad(d, a, b) },
+	"TakeGreater":   func(d, k, a, _ []float32) { TakeGreater(d, k, a, 3) },
+	"Where":         func(d, _, a, b []float32) { Where(d, a, b, -1) },
 	"Exp":           func(d, _, a, _ []float32) { Exp(d, a, 0) },
 	"Exp shifted":   func(d, _, a, _ []float32) { Exp(d, a, 1.5) },
 	"Sigmoid":       func(d, _, a, _ []float32) { Sigmoid(d, a) },
@@ -124,10 +126,17 @@ func TestVectorValues(t *testing.T) {
 		"NormalizeGrad": func(_, a, b float64) float64 { return (a - 0.1 - 0.7*b) * 1.3 },
 		"SigmoidGrad":   func(_, a, b float64) float64 { return a * b * (1 - b) },
 		"TanhGrad":      func(_, a, b float64) float64 { return a * (1 - b*b) },
-		"Exp":           func(_, a, _ float64) float64 { return math.Exp(a) },
-		"Exp shifted":   func(_, a, _ float64) float64 { return math.Exp(a - 1.5) },
-		"Sigmoid":       func(_, a, _ float64) float64 { return 1 / (1 + math.Exp(-a)) },
-		"Tanh":          func(_, a, _ float64) float64 { return math.Tanh(a) },
+		"TakeGreater":   func(d, a, _ float64) float64 { return max(d, a) },
+		"Where": func(_, a, b float64) float64 {
+			if b != -1 {
+				return 0
+			}
+			return a
+		},
+		"Exp":         func(_, a, _ float64) float64 { return math.Exp(a) },
+		"Exp shifted": func(_, a, _ float64) float64 { return math.Exp(a - 1.5) },
+		"Sigmoid":     func(_, a, _ float64) float64 { return 1 / (1 + math.Exp(-a)) },
+		"Tanh":        func(_, a, _ float64) float64 { return math.Tanh(a) },
 	}
 	onPaths(t, func(t *testing.T) {
 		for name, f := range elementwiseCalls {
@@ -141,6 +150,7 @@ func TestVectorValues(t *testing.T) {
 				return x
 			}
 			dst, keep, a, b := random(), random(), random(), random()
+			b[3], b[50] = -1, -1 // for Where
 			old := append([]float32{}, dst...)
 			f(dst, keep, a, b)
 			for i := range dst {
@@ -155,6 +165,12 @@ func TestVectorValues(t *testing.T) {
 				sameBits(t, "kept", keep, a)
 			case "NormalizeBoth":
 				sameBits(t, "both", keep, dst)
+			case "TakeGreater":
+				for i := range dst {
+					if (keep[i] == 3) != (a[i] > old[i]) {
+						t.Errorf("TakeGreater: %v over %v is marked %v", a[i], old[i], keep[i])
+					}
+				}
 			}
 		}
 	})

@@ -1,7 +1,6 @@
 package layers
 
 import (
-	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/caffe/blob"
@@ -18,7 +17,7 @@ type eltwise struct {
 	op     proto.EltwiseParameter_EltwiseOp
 	coeff  []float32
 	stable bool
-	winner []int32 // MAX: the bottom that each element came from
+	winner []float32 // MAX: the number of the bottom that each element came from
 }
 
 func newEltwise(p *proto.LayerParameter, env Env) (Layer, error) {
@@ -53,7 +52,7 @@ func (l *eltwise) Reshape(bottom, top []*blob.Blob) error {
 	}
 	top[0].ReshapeLike(bottom[0])
 	if n := top[0].Count(); l.op == proto.EltwiseParameter_MAX && cap(l.winner) < n {
-		l.winner = make([]int32, n)
+		l.winner = make([]float32, n)
 	}
 	return nil
 }
@@ -97,44 +96,18 @@ func (l *eltwise) sum(y []float32, bottom []*blob.Blob, i, j int) {
 // Caffe, and with any later one.
 func (l *eltwise) maximum(y []float32, bottom []*blob.Blob) {
 	l.winner = l.winner[:len(y)]
-	copy(y, bottom[1].Data())
-	for i := range l.winner {
-		l.winner[i] = 1
-	}
-	for i, b := range bottom {
-		if i != 1 {
-			takeGreater(y, l.winner, b.Data(), int32(i))
+	inPieces(len(y), func(from, to int) {
+		top, winner := y[from:to], l.winner[from:to]
+		copy(top, bottom[1].Data()[from:to])
+		for i := range winner {
+			winner[i] = 1
 		}
-	}
-}
-
-// takeGreater puts what is greater in x than in y into y, and i beside it. It
-// moves integers, which the compiler does without a branch.
-func takeGreater(y []float32, winner []int32, x []float32, i int32) {
-	x, winner = x[:len(y)], winner[:len(y)]
-	for k, old := range y {
-		v, w := x[k], winner[k]
-		greater, bits := math.Float32bits(v), math.Float32bits(old)
-		if v > old {
-			bits = greater
+		for i, b := range bottom {
+			if i != 1 {
+				kernels.TakeGreater(top, winner, b.Data()[from:to], float32(i))
+			}
 		}
-		if v > old {
-			w = i
-		}
-		y[k], winner[k] = math.Float32frombits(bits), w
-	}
-}
-
-// ofWinner sets dx to dy where bottom i won, and to 0 elsewhere.
-func ofWinner(dx, dy []float32, winner []int32, i int32) {
-	dy, winner = dy[:len(dx)], winner[:len(dx)]
-	for k := range dx {
-		bits := math.Float32bits(dy[k])
-		if winner[k] != i {
-			bits = 0
-		}
-		dx[k] = math.Float32frombits(bits)
-	}
+	})
 }
 
 func (l *eltwise) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
@@ -150,7 +123,7 @@ func (l *eltwise) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Bl
 		case proto.EltwiseParameter_SUM:
 			kernels.Scale(dx, l.coeff[i], dy)
 		case proto.EltwiseParameter_MAX:
-			ofWinner(dx, dy, l.winner, int32(i))
+			kernels.Where(dx, dy, l.winner, float32(i))
 		}
 	}
 	return nil

@@ -13,7 +13,8 @@ import (
 // values are what one turn of an elementwise loop works with.
 type values struct {
 	w       width
-	x, y, d func() VecVirtual    // loads of a, b and the old dst
+	x, y, d func() VecVirtual // loads of a, b and the old dst
+	keep    Mem
 	c       func(int) VecVirtual // the constants
 }
 
@@ -21,7 +22,7 @@ type values struct {
 func elementwise() {
 	for _, k := range []struct {
 		name   string
-		uses   string // a, b; d where dst is read; k where keep takes a, r where it takes the result
+		uses   string // a, b; d where dst is read; k where keep takes a, r where it takes the result, u where f uses it
 		consts int
 		unroll int
 		f      func(v values) VecVirtual
@@ -46,6 +47,8 @@ func elementwise() {
 			y := v.y()
 			return mul(v.x(), sub(v.w.held(number("one", 1)), mul(y, y)))
 		}},
+		{"takeGreaterF32s", "adu", 1, 2, takeGreater},
+		{"whereF32s", "ab", 1, 4, func(v values) VecVirtual { return and(compare(equal, v.y(), v.c(0)), v.x()) }},
 		{"expF32s", "a", 1, 1, func(v values) VecVirtual { return exp(v.w, sub(v.x(), v.c(0))) }},
 		{"sigmoidF32s", "a", 0, 1, sigmoid},
 		{"tanhF32s", "a", 0, 1, tanh},
@@ -57,7 +60,7 @@ func elementwise() {
 		for _, p := range []struct {
 			key  rune
 			name string
-		}{{'k', "keep"}, {'r', "keep"}, {'a', "a"}, {'b', "b"}} {
+		}{{'k', "keep"}, {'r', "keep"}, {'u', "keep"}, {'a', "a"}, {'b', "b"}} {
 			if strings.ContainsRune(k.uses, p.key) {
 				ptr[p.key] = Load(Param(p.name), GP64())
 				ptrs = append(ptrs, ptr[p.key])
@@ -73,6 +76,9 @@ func elementwise() {
 				return func() VecVirtual { return w.load(stream{ptr[key], at}.mem()) }
 			}
 			v := values{w: w, x: from('a'), y: from('b'), d: from('d'), c: func(i int) VecVirtual { return w.of(c[i]) }}
+			if ptr['u'] != nil {
+				v.keep = stream{ptr['u'], at}.mem()
+			}
 			if ptr['k'] != nil {
 				x := v.x()
 				v.x = func() VecVirtual { return x }
@@ -90,6 +96,15 @@ func elementwise() {
 
 func affine(v values) VecVirtual    { return add(mul(v.x(), v.c(0)), v.c(1)) }
 func normalize(v values) VecVirtual { return mul(sub(v.x(), v.c(0)), v.c(1)) }
+
+// takeGreater emits a where it is greater than the old dst, and c0 to keep
+// there.
+func takeGreater(v values) VecVirtual {
+	x, old := v.x(), v.d()
+	above := compare(greater, x, old)
+	v.w.store(choose(above, v.c(0), v.w.load(v.keep)), v.keep)
+	return choose(above, x, old)
+}
 
 // constantsOf emits the numbers in memory that function name needs, which must
 // stand before it. Package kernels says in exp.go what they are.

@@ -136,6 +136,7 @@ func sqrt(x Op) VecVirtual {
 
 // Predicates of VCMPPS that are false for NaN.
 const (
+	equal   = 0x00
 	less    = 0x11
 	greater = 0x1e
 )
