@@ -272,6 +272,10 @@ func (x *Exchange) hand(f *flow, j job) {
 	} else {
 		x.watch.pull.begin(j.begin)
 	}
+	if x.comm.Size() == 1 { // it has ended already
+		f.done <- x.do(f, j)
+		return
+	}
 	f.jobs <- j
 }
 

@@ -7,19 +7,21 @@
 //	defer w.Close()
 //	summary, err := w.Run(ctx)
 //
-// # The design SC-B
+// When parameters and gradients move is package design's business
+// (Config.Design): the worker tells it how far an iteration has come, and is told
+// when a bucket's gradients have been summed.
 //
-// S-Caffe section 4.1: phases one after another, one packed buffer each way.
+// # The update
 //
-//  1. the root's parameters are broadcast
-//  2. forward and backward, each rank on its own part of the global batch
-//  3. the gradients, packed in one buffer, are reduced to the root
-//  4. the root updates the parameters
+// A bucket is updated as soon as its sum has arrived, by its helper, once the
+// loss of the iteration is known to be finite on all ranks: it is summed while
+// backward runs. Where the update depends on all gradients (clip_gradients, or
+// Options.SkipNotFinite) all buckets wait for the last.
 //
-// In this package that is one bucket that holds all parameters: its Pull
-// starts with the iteration and is awaited before the first layer that has
-// parameters, its Push starts after the backward of the last such layer, and
-// is awaited before the update.
+// # What all ranks agree on
+//
+// With the loss the ranks sum whether one of them was asked for a snapshot or an
+// end (Config.Requests), so that all act in the same iteration.
 //
 // # The same sum
 //
