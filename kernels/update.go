@@ -97,7 +97,7 @@ func (o Update) runPortable(rule int, f factors, w, g, h, u []float32) {
 		if u != nil {
 			v, u = u[:n], u[n:]
 		}
-		portableUpdates[rule](&o, &f, w[:n], g[:n], h[:n], v)
+		portableUpdates[rule](o, f, w[:n], g[:n], h[:n], v)
 		if o.Clear {
 			clear(g[:n])
 		}
@@ -107,7 +107,7 @@ func (o Update) runPortable(rule int, f factors, w, g, h, u []float32) {
 
 // gradient is d. The conversions here and below forbid fused multiply-adds,
 // so that every processor computes the same bits.
-func (o *Update) gradient(w, g float32) float32 {
+func (o Update) gradient(w, g float32) float32 {
 	g = float32(g * o.Scale)
 	if o.L1 {
 		return g + float32(o.Decay*sign(w))
@@ -128,8 +128,8 @@ func sign(x float32) float32 {
 func sqrt(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
 // portableUpdates are the rules in plain Go.
-var portableUpdates = [updateRules]func(o *Update, f *factors, w, g, h, u []float32){
-	ruleSGD: func(o *Update, f *factors, w, g, h, _ []float32) {
+var portableUpdates = [updateRules]func(o Update, f factors, w, g, h, u []float32){
+	ruleSGD: func(o Update, f factors, w, g, h, _ []float32) {
 		g, h = g[:len(w)], h[:len(w)]
 		m := f[0]
 		for i, x := range w {
@@ -138,7 +138,7 @@ var portableUpdates = [updateRules]func(o *Update, f *factors, w, g, h, u []floa
 			w[i] = x - v
 		}
 	},
-	ruleNesterov: func(o *Update, f *factors, w, g, h, _ []float32) {
+	ruleNesterov: func(o Update, f factors, w, g, h, _ []float32) {
 		g, h = g[:len(w)], h[:len(w)]
 		m, m1 := f[0], f[1]
 		for i, x := range w {
@@ -148,7 +148,7 @@ var portableUpdates = [updateRules]func(o *Update, f *factors, w, g, h, u []floa
 			w[i] = x - (float32(m1*v) - old)
 		}
 	},
-	ruleAdaGrad: func(o *Update, f *factors, w, g, h, _ []float32) {
+	ruleAdaGrad: func(o Update, f factors, w, g, h, _ []float32) {
 		g, h = g[:len(w)], h[:len(w)]
 		delta := f[0]
 		for i, x := range w {
@@ -158,7 +158,7 @@ var portableUpdates = [updateRules]func(o *Update, f *factors, w, g, h, u []floa
 			w[i] = x - float32(o.Rate*(d/(sqrt(v)+delta)))
 		}
 	},
-	ruleRMSProp: func(o *Update, f *factors, w, g, h, _ []float32) {
+	ruleRMSProp: func(o Update, f factors, w, g, h, _ []float32) {
 		g, h = g[:len(w)], h[:len(w)]
 		rho, rho1, delta := f[0], f[1], f[2]
 		for i, x := range w {
@@ -168,7 +168,7 @@ var portableUpdates = [updateRules]func(o *Update, f *factors, w, g, h, u []floa
 			w[i] = x - float32(o.Rate*(d/(sqrt(v)+delta)))
 		}
 	},
-	ruleAdaDelta: func(o *Update, f *factors, w, g, h, u []float32) {
+	ruleAdaDelta: func(o Update, f factors, w, g, h, u []float32) {
 		g, h, u = g[:len(w)], h[:len(w)], u[:len(w)]
 		m, m1, delta := f[0], f[1], f[2]
 		for i, x := range w {
@@ -180,7 +180,7 @@ var portableUpdates = [updateRules]func(o *Update, f *factors, w, g, h, u []floa
 			w[i] = x - float32(o.Rate*v)
 		}
 	},
-	ruleAdam: func(o *Update, f *factors, w, g, h, u []float32) {
+	ruleAdam: func(o Update, f factors, w, g, h, u []float32) {
 		g, h, u = g[:len(w)], h[:len(w)], u[:len(w)]
 		b1, c1, b2, c2, delta := f[0], f[1], f[2], f[3], f[4]
 		for i, x := range w {

@@ -93,6 +93,9 @@ func TestVectorPathsAgree(t *testing.T) {
 	for name, f := range elementwiseCalls {
 		for _, n := range vectorLengths {
 			for _, inPlace := range []bool{false, true} {
+				if inPlace && n > vectorPiece {
+					continue // long enough once
+				}
 				run := func() []float32 {
 					r := rand.New(rand.NewPCG(uint64(n), 1))
 					a, b, all := vectorOf(r, n, true), vectorOf(r, n, true), vectorOf(r, 2*n+2, false)
@@ -187,10 +190,10 @@ func ulps(got float32, want float64) float64 {
 	return math.Abs(float64(got)-want) / unit
 }
 
-// Every 1009th float32, and all near the edges.
+// Every 4099th float32, and all near the edges.
 func TestExponentialsAreAccurate(t *testing.T) {
 	var xs []float32
-	for bits := uint64(0); bits < 1<<32; bits += 1009 {
+	for bits := uint64(0); bits < 1<<32; bits += 4099 {
 		xs = append(xs, math.Float32frombits(uint32(bits)))
 	}
 	for _, edge := range []float32{88.72284, -87.33655, -103.97208, 0.625, -0.625, 0.34657, 44.36142} {
@@ -231,6 +234,11 @@ func TestVectorsAllocateNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	d, k, a, b := vectorOf(r, 100, false), vectorOf(r, 100, false), vectorOf(r, 100, false), vectorOf(r, 100, false)
 	onPaths(t, func(t *testing.T) {
+		for name, f := range updateCalls {
+			if n := testing.AllocsPerRun(5, func() { f(Update{Clear: true}, d, k, a, b) }); n != 0 {
+				t.Errorf("%s allocates %v times", name, n)
+			}
+		}
 		for name, f := range elementwiseCalls {
 			if n := testing.AllocsPerRun(5, func() { f(d, k, a, b) }); n != 0 {
 				t.Errorf("%s allocates %v times", name, n)
