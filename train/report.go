@@ -46,6 +46,9 @@ type Summary struct {
 type RankTimes struct {
 	Rank                    int
 	Compute, Exposed, Input time.Duration
+	// Readers is how well its training data kept up: batches, waits and the
+	// queue; how they were decoded is not gathered.
+	Readers data.Stats
 }
 
 // Compute is the time spent neither waiting nor reading.
@@ -107,15 +110,23 @@ func (w *Worker) summary() Summary {
 
 // ranks gathers the times of all ranks.
 func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
-	n, me := w.comm.Size(), w.comm.Rank()
-	v := make([]int64, 3*n)
-	v[me], v[n+me], v[2*n+me] = int64(s.Compute()), int64(s.Exposed), int64(s.Input)
+	r := s.Readers
+	mine := []int64{
+		int64(s.Compute()), int64(s.Exposed), int64(s.Input),
+		r.Loaders, r.Batches, r.Waits, int64(r.Starved), r.Found, r.Depth,
+	}
+	v := make([]int64, len(mine)*w.comm.Size())
+	copy(v[len(mine)*w.comm.Rank():], mine)
 	if err := w.comm.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Int64, mem.Sum); err != nil {
 		return nil, err
 	}
-	rs := make([]RankTimes, n)
-	for r := range rs {
-		rs[r] = RankTimes{r, time.Duration(v[r]), time.Duration(v[n+r]), time.Duration(v[2*n+r])}
+	rs := make([]RankTimes, w.comm.Size())
+	for i := range rs {
+		x := v[len(mine)*i:]
+		rs[i] = RankTimes{
+			Rank: i, Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]),
+			Readers: data.Stats{Loaders: x[3], Batches: x[4], Waits: x[5], Starved: time.Duration(x[6]), Found: x[7], Depth: x[8]},
+		}
 	}
 	return rs, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"sort"
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/data"
@@ -83,6 +82,7 @@ type Worker struct {
 	exchange *design.Exchange
 	scheme   design.Scheme
 	params   []span // by bucket: which of the net's learnable parameters
+	setups   []*Setup
 	rec      *trace.Recorder
 	time     timeline
 	done     int // iterations of this run
@@ -218,29 +218,17 @@ func (w *Worker) sameNet(ctx context.Context) error {
 	return w.comm.Agree(ctx, fmt.Errorf("the ranks have built different nets (here %d parameters in %d blobs): do all nodes have the same files?", n.ParamCount(), len(n.Learnable())))
 }
 
-// makeExchange cuts the net into buckets and prepares to move them.
+// makeExchange prepares to move parameters and gradients as c says.
 func (w *Worker) makeExchange(ctx context.Context, c Config) error {
-	n := w.solver.Net()
-	data, diff := n.Packed()
-	all := n.Layers()
-	w.time = newTimeline(c.Trace, all)
+	w.time = newTimeline(c.Trace, w.solver.Net().Layers())
 	w.together = w.solver.Clips() || w.skipNotFinite || w.comm.Size() == 1
-	var err error
-	w.exchange, err = design.New(ctx, w.comm, design.Config{
-		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root,
-		Layers: designLayers(n), Data: data, Diff: diff,
-		Use: w.use, Together: w.together, All: w.all, Trace: c.Trace,
-	})
+	s, err := w.newSetup(ctx, c)
 	if err != nil {
 		return err
 	}
-	learnable := n.Learnable()
+	w.exchange, w.params = s.exchange, s.params
 	var told []trace.Bucket
 	for _, b := range w.exchange.Buckets() {
-		at := func(element int) int {
-			return sort.Search(len(learnable), func(i int) bool { return learnable[i].Offset >= element })
-		}
-		w.params = append(w.params, span{at(b.Off), at(b.End())})
 		told = append(told, trace.Bucket{Bucket: b.Index, Name: b.Name, Layers: b.Layers})
 	}
 	c.Trace.SetBuckets(told)
@@ -300,10 +288,10 @@ func (w *Worker) Step(ctx context.Context, n int) error {
 // Close ends requests and nets; the parameters' memory stays until the process
 // ends. It may be called twice.
 func (w *Worker) Close() error {
-	if w.exchange != nil {
-		w.exchange.Close()
-		w.exchange = nil
+	for _, s := range w.setups {
+		s.exchange.Close()
 	}
+	w.setups = nil
 	if w.loss.sum != nil {
 		w.loss.sum.Close()
 	}

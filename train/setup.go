@@ -1,0 +1,63 @@
+package train
+
+import (
+	"context"
+	"sort"
+
+	"github.com/scaffe/scaffe/design"
+)
+
+// Setup is one way to keep the ranks in step: a design, and the collectives
+// that move its buckets.
+type Setup struct {
+	exchange *design.Exchange
+	params   []span // by bucket
+}
+
+// Exchange returns what moves parameters and gradients in this setup.
+func (s *Setup) Exchange() *design.Exchange { return s.exchange }
+
+// Setup makes another setup, beside the one that Config asked for and on the
+// same net, for callers that compare (package train/compare). c's Design, Spec
+// and Bucket count; the rest is as New was told. It is a collective; Close
+// closes it.
+func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
+	c.Scheme = w.scheme
+	return w.newSetup(ctx, c)
+}
+
+// Use trains on with s, from the next Step on. It is a collective.
+func (w *Worker) Use(ctx context.Context, s *Setup) error {
+	w.ctx = ctx
+	// What the one before has under way ends first; all are current after it,
+	// whoever brought them.
+	if err := w.exchange.Current(); err != nil {
+		return err
+	}
+	w.exchange, w.params = s.exchange, s.params
+	return nil
+}
+
+// newSetup cuts the net into buckets and prepares to move them.
+func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
+	n := w.solver.Net()
+	data, diff := n.Packed()
+	x, err := design.New(ctx, w.comm, design.Config{
+		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root,
+		Layers: designLayers(n), Data: data, Diff: diff,
+		Use: w.use, Together: w.together, All: w.all, Trace: w.rec,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &Setup{exchange: x}
+	w.setups = append(w.setups, s)
+	learnable := n.Learnable()
+	for _, b := range x.Buckets() {
+		at := func(element int) int {
+			return sort.Search(len(learnable), func(i int) bool { return learnable[i].Offset >= element })
+		}
+		s.params = append(s.params, span{at(b.Off), at(b.End())})
+	}
+	return s, nil
+}
