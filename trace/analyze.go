@@ -134,8 +134,16 @@ func (r *Report) Communication() Communication {
 
 // Analyze says where the time went, over the iterations that all ranks have
 // recorded whole.
-func Analyze(t *Trace) *Report {
-	a := &analysis{timeline: newTimeline(t), out: &Report{Meta: t.Meta, ClockBound: t.ClockBound()}}
+func Analyze(t *Trace) *Report { return AnalyzeIterations(t, Span{}) }
+
+// AnalyzeIterations says where the time of some iterations went; those of the
+// zero Span are all.
+func AnalyzeIterations(t *Trace, s Span) *Report {
+	return newTimeline(t).analyze(s)
+}
+
+func (tl *timeline) analyze(s Span) *Report {
+	a := &analysis{timeline: tl, span: s, out: &Report{Meta: tl.t.Meta, ClockBound: tl.t.ClockBound()}}
 	a.iterations()
 	a.notes()
 	if len(a.iters) > 0 {
@@ -149,6 +157,7 @@ func Analyze(t *Trace) *Report {
 
 type analysis struct {
 	*timeline
+	span  Span
 	out   *Report
 	iters []int32
 	in    map[int32]bool
@@ -168,7 +177,7 @@ func (a *analysis) iterations() {
 	}
 	a.in = map[int32]bool{}
 	for _, iter := range slices.Sorted(maps.Keys(seen)) {
-		if seen[iter] == len(a.t.Ranks) {
+		if seen[iter] == len(a.t.Ranks) && (a.span == Span{} || a.span.Contains(int(iter))) {
 			a.in[iter] = true
 			a.iters = append(a.iters, iter)
 		}
@@ -178,7 +187,7 @@ func (a *analysis) iterations() {
 func (a *analysis) notes() {
 	note := func(format string, args ...any) { a.out.Notes = append(a.out.Notes, fmt.Sprintf(format, args...)) }
 	if len(a.iters) == 0 {
-		note("there is no iteration that all ranks have recorded whole")
+		note("there is no such iteration that all ranks have recorded whole: the trace has %s", a.has())
 	}
 	var outside int64
 	for i := range a.t.Ranks {

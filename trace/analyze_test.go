@@ -185,12 +185,52 @@ func TestAnalyzeCrookedTraces(t *testing.T) {
 	}
 }
 
+// What an iteration waits for may be of the one before; where recording begins
+// and ends with that, the iterations are still what they are.
+func TestAnalyzeWaitsOfTheIterationBefore(t *testing.T) {
+	tr := &trace.Trace{Ranks: []trace.Rank{{}}}
+	add := func(iter int32, lines ...line) {
+		tr.Ranks[0].Events = append(tr.Ranks[0].Events, hand(iter, 0, lines)...)
+	}
+	add(4, line{trace.Pull, "fc", 1, -20, 10}, line{trace.WaitPull, "fc", 1, -15, -5})
+	add(5, line{trace.Iteration, "", 0, 0, 30})
+	add(4, line{trace.WaitPull, "fc", 1, 0, 10})
+	add(5, line{trace.Forward, "fc", 1, 10, 30}, line{trace.Pull, "fc", 1, 30, 45}, line{trace.WaitPull, "fc", 1, 40, 45})
+	want := times(map[trace.Part]float64{trace.InForward: 20, trace.InExposed: 10})
+	r := trace.Analyze(tr)
+	if r.Path != want || r.Ranks[0].Times != want || len(r.Iterations) != 1 {
+		t.Errorf("got %v and %v of %d iterations, want %v", r.Path, r.Ranks[0].Times, len(r.Iterations), want)
+	}
+}
+
+// Without Iteration events, iterations are what else a rank does.
+func TestAnalyzeUnmarkedIterations(t *testing.T) {
+	tr := handTrace()
+	for r := range tr.Ranks {
+		tr.Ranks[r].Events = slices.DeleteFunc(tr.Ranks[r].Events, func(e trace.Record) bool { return e.Kind == trace.Iteration })
+	}
+	r := trace.Analyze(tr)
+	if len(r.Iterations) != 2 || r.Iterations[0].Path[trace.InExposed] != msOf(26) || r.Ranks[0].Times.Total() != msOf(100) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAnalyzeIterations(t *testing.T) {
+	r := trace.AnalyzeIterations(handTrace(), trace.Span{First: 11, End: 12})
+	if len(r.Iterations) != 1 || r.Iterations[0].Iter != 11 || r.Path.Total() != msOf(100) || r.Ranks[1].Times[trace.InExposed] != msOf(22) {
+		t.Errorf("%+v", r)
+	}
+	if text := trace.AnalyzeIterations(handTrace(), trace.Span{First: 90, End: 91}).Text(); !strings.Contains(text, "the trace has 10 to 12") {
+		t.Error(text)
+	}
+}
+
 // Layers that run within a test phase are no training.
 func TestAnalyzeTestPhase(t *testing.T) {
 	tr := &trace.Trace{Ranks: []trace.Rank{{Events: hand(0, 0, []line{
+		{trace.Iteration, "", 0, 0, 60},
 		{trace.Test, "", 0, 0, 50},
 		{trace.Forward, "fc", 1, 10, 20},
-		{trace.Iteration, "", 0, 50, 60},
 		{trace.Forward, "fc", 1, 50, 60},
 	})}}}
 	want := times(map[trace.Part]float64{trace.InTest: 50, trace.InForward: 10})
@@ -201,7 +241,7 @@ func TestAnalyzeTestPhase(t *testing.T) {
 
 func TestAnalyzeNothing(t *testing.T) {
 	for _, tr := range []*trace.Trace{{}, {Ranks: make([]trace.Rank, 2)}} {
-		if text := trace.Analyze(tr).Text(); !strings.Contains(text, "no iteration") {
+		if text := trace.Analyze(tr).Text(); !strings.Contains(text, "no such iteration") {
 			t.Errorf("the report of nothing is %q", text)
 		}
 	}

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -65,7 +66,7 @@ type piece struct {
 	begin, end time.Duration
 	part       Part
 	event      int   // index in the rank's Events; -1 between events
-	iter       int32 // the iteration that the rank was in
+	iter       int32 // the iteration that the rank was in, or none
 	culprit    int   // of InSkew: the rank that began last
 }
 
@@ -225,55 +226,71 @@ func (tl *timeline) split(out []piece, r int, p piece) []piece {
 	return out
 }
 
-// period is where an iteration begins on a rank.
+// period is the time of an iteration on a rank.
 type period struct {
-	iter  int32
-	begin time.Duration
+	iter       int32
+	begin, end time.Duration
 }
 
-// periods returns where the iterations begin on a rank: with their Iteration
-// event, or else with their first event on the computing goroutine.
+// none is the iteration of what belongs to none.
+const none = math.MinInt32
+
+// periods returns when the iterations are on a rank. They begin with their
+// Iteration event, and last until the next; the last one until its event's
+// end. Without any such event they begin and end with what else the computing
+// goroutine does, apart from waiting for others: that may be for what the
+// iteration before has started.
 func (tl *timeline) periods(r int) []period {
-	begin, marked := map[int32]time.Duration{}, map[int32]bool{}
-	for i := range tl.t.Ranks[r].Events {
-		e := &tl.t.Ranks[r].Events[i]
-		if e.Kind.track() != compute {
+	es := tl.t.Ranks[r].Events
+	marks := slices.ContainsFunc(es, func(e Record) bool { return e.Kind == Iteration })
+	of := map[int32]period{}
+	for i := range es {
+		e := &es[i]
+		switch wait := e.Kind == WaitPush || e.Kind == WaitPull || e.Kind == Sync; {
+		case marks && e.Kind != Iteration, wait && !marks, e.Kind.track() != compute:
 			continue
 		}
-		mark := e.Kind == Iteration
-		if _, known := begin[e.Iter]; !known || mark && !marked[e.Iter] { // events are in order
-			begin[e.Iter] = e.Begin
+		p, known := of[e.Iter]
+		if !known { // events are in order
+			p = period{e.Iter, e.Begin, e.End}
 		}
-		marked[e.Iter] = marked[e.Iter] || mark
+		p.end = max(p.end, e.End)
+		of[e.Iter] = p
 	}
-	var out []period
-	for iter, at := range begin {
-		out = append(out, period{iter, at})
-	}
-	slices.SortFunc(out, func(a, b period) int {
+	out := slices.SortedFunc(maps.Values(of), func(a, b period) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.iter, b.iter))
 	})
+	for i := range len(out) - 1 {
+		out[i].end = out[i+1].begin
+	}
 	return out
 }
 
 // divide says for every piece which iteration it belongs to. A piece over the
-// boundary is cut there; what lies before the first iteration belongs to it.
+// boundary is cut there.
 func (tl *timeline) divide(ps []piece, r int) []piece {
+	var cuts []period // without gaps, the last without end
+	at := time.Duration(math.MinInt64)
+	for _, p := range tl.periods(r) {
+		cuts = append(cuts, period{none, at, p.begin}, p)
+		at = p.end
+	}
+	cuts = append(cuts, period{none, at, math.MaxInt64})
 	var out []piece
-	periods := tl.periods(r)
 	k := 0
 	for _, p := range ps {
-		for k+1 < len(periods) && periods[k+1].begin <= p.begin {
+		for cuts[k].end <= p.begin {
 			k++
 		}
-		for k+1 < len(periods) && periods[k+1].begin < p.end {
-			head := p
-			head.end, head.iter = periods[k+1].begin, periods[k].iter
-			out = append(out, head)
-			p.begin = head.end
+		for cuts[k].end < p.end {
+			if head := p; cuts[k].end > p.begin {
+				head.end, head.iter = cuts[k].end, cuts[k].iter
+				out = append(out, head)
+				p.begin = head.end
+			}
 			k++
 		}
-		p.iter = periods[k].iter
+		p.iter = cuts[k].iter
 		out = append(out, p)
 	}
 	return out

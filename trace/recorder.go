@@ -151,17 +151,26 @@ func (r *Recorder) Now() time.Time {
 	return r.clock()
 }
 
-// Keeps reports whether the events of an iteration are kept, so that who emits
+// Keeps reports whether events of an iteration may be kept, so that who emits
 // many can leave reading the clock. A nil recorder keeps nothing.
 func (r *Recorder) Keeps(iter int) bool {
 	if r == nil {
 		return false
 	}
 	if r.span != (Span{}) {
-		return r.span.Contains(iter)
+		return r.span.First-1 <= iter && iter < r.span.End
 	}
 	base := r.base.Load()
 	return base == 0 || int64(iter) < base-1+DefaultIterations
+}
+
+// keeps reports whether an event is kept. Of the iteration before the first
+// one to keep these are the pulls, which the first one waits for.
+func (r *Recorder) keeps(e *Event) bool {
+	if r.span != (Span{}) && int(e.Iter) < r.span.First && e.Kind != Pull && e.Kind != WaitPull {
+		return false
+	}
+	return r.Keeps(int(e.Iter))
 }
 
 // Add keeps an event, if its iteration is one to keep and there is room. It
@@ -173,7 +182,7 @@ func (r *Recorder) Add(e Event) {
 	if r.span == (Span{}) && r.base.Load() == 0 {
 		r.base.CompareAndSwap(0, int64(e.Iter)+1)
 	}
-	keep := r.Keeps(int(e.Iter))
+	keep := r.keeps(&e)
 	begin, end := int64(e.Begin.Sub(r.epoch)), int64(e.End.Sub(r.epoch))
 
 	r.mu.Lock()

@@ -45,13 +45,27 @@ func TestRecorderKeepsIterations(t *testing.T) {
 	} {
 		r := trace.New(0, trace.Options{Iterations: c.span})
 		for i := range 300 {
-			if on := r.Keeps(c.first + i); i > 0 && on != (int64(i)-int64(c.span.First) < c.kept && i >= c.span.First) {
+			if on := r.Keeps(c.first + i); i > 0 && on != (int64(i)-int64(c.span.First) < c.kept && i >= c.span.First-1) {
 				t.Errorf("%+v: Keeps(%d) is %v", c, c.first+i, on)
 			}
 			r.Add(trace.Event{Iter: int32(c.first + i), Begin: r.Now(), End: r.Now()})
 		}
 		if kept, outside, dropped := r.Counts(); int64(kept) != c.kept || outside != c.outside || dropped != 0 {
 			t.Errorf("%+v: kept %d, outside %d, dropped %d", c, kept, outside, dropped)
+		}
+	}
+}
+
+// Of the iteration before, what the first one to keep waits for is kept too.
+func TestRecorderKeepsPullsOfTheIterationBefore(t *testing.T) {
+	for kind := trace.Forward; kind <= trace.Sync; kind++ {
+		r := trace.New(0, trace.Options{Iterations: trace.Span{First: 10, End: 20}})
+		for _, iter := range []int32{8, 9} {
+			r.Add(trace.Event{Kind: kind, Iter: iter, Begin: r.Now(), End: r.Now()})
+		}
+		kept, _, _ := r.Counts()
+		if want := kind == trace.Pull || kind == trace.WaitPull; want != (kept == 1) {
+			t.Errorf("%v: %d kept", kind, kept)
 		}
 	}
 }

@@ -73,23 +73,6 @@ func (t *Trace) ClockBound() time.Duration {
 	return worst
 }
 
-// Select returns the part of the trace that belongs to some iterations. It
-// shares everything else with t.
-func (t *Trace) Select(s Span) *Trace {
-	out := *t
-	out.Ranks = slices.Clone(t.Ranks)
-	for i := range out.Ranks {
-		var kept []Record
-		for _, e := range out.Ranks[i].Events {
-			if s.Contains(int(e.Iter)) {
-				kept = append(kept, e)
-			}
-		}
-		out.Ranks[i].Events = kept
-	}
-	return &out
-}
-
 // bounds returns the first begin and the last end of all events.
 func (t *Trace) bounds() (begin, end time.Duration) {
 	first := true

@@ -25,7 +25,7 @@ func main() {
 		Usage: "data-parallel training of Caffe nets over MPI, and the collectives below it",
 		Description: "Logs and progress go to stderr, results to stdout. Started by mpirun, a process is one rank;\n" +
 			"started alone, it is a world of one, or of --local N in one process.",
-		Commands:        []*cli.Command{trainCommand(), dataCommand(), doctorCommand(), scheduleCommand(), explainCommand(), tuneCommand(), timeCommand(), replayCommand()},
+		Commands:        []*cli.Command{trainCommand(), dataCommand(), doctorCommand(), scheduleCommand(), explainCommand(), tuneCommand(), timeCommand(), replayCommand(), traceCommand()},
 		HideHelpCommand: true,
 		ExitErrHandler:  func(*cli.Context, error) {}, // below
 	}
@@ -53,7 +53,14 @@ func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 {
 		return args
 	}
-	command := app.Command(args[1])
+	command, head := app.Command(args[1]), 2
+	if command != nil && len(command.Subcommands) > 0 && len(args) > head {
+		sub := slices.IndexFunc(command.Subcommands, func(s *cli.Command) bool { return s.HasName(args[head]) })
+		if sub < 0 {
+			return args
+		}
+		command, head = command.Subcommands[sub], head+1
+	}
 	if command == nil || len(command.Subcommands) > 0 {
 		return args
 	}
@@ -64,11 +71,11 @@ func flagsFirst(app *cli.App, args []string) []string {
 		})
 	}
 	var flags, rest []string
-	for i := 2; i < len(args); i++ {
+	for i := head; i < len(args); i++ {
 		a := args[i]
 		switch name := strings.TrimLeft(a, "-"); {
 		case a == "--":
-			return slices.Concat(args[:2], flags, []string{a}, rest, args[i+1:])
+			return slices.Concat(args[:head], flags, []string{a}, rest, args[i+1:])
 		case name == a || name == "":
 			rest = append(rest, a)
 		case strings.Contains(a, "=") || alone(name) || i+1 == len(args):
@@ -78,5 +85,5 @@ func flagsFirst(app *cli.App, args []string) []string {
 			i++
 		}
 	}
-	return slices.Concat(args[:2], flags, rest)
+	return slices.Concat(args[:head], flags, rest)
 }

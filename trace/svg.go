@@ -1,0 +1,280 @@
+package trace
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// SVG draws some iterations: ranks below each other, in each what the computing
+// goroutine does, and below it what is in flight. The black line is the
+// critical path. It serves for one or a few iterations.
+func (t *Trace) SVG(s Span) ([]byte, error) {
+	p := &svg{timeline: newTimeline(t), left: 120, width: 1080}
+	var err error
+	if p.begin, p.end, err = p.window(s); err != nil {
+		return nil, err
+	}
+	for r := range t.Ranks {
+		p.views = append(p.views, p.view(r))
+	}
+	p.layout()
+	p.head(s)
+	p.grid()
+	for r := range t.Ranks {
+		p.rank(r)
+	}
+	p.critical()
+	p.legend()
+	p.add("</svg>\n")
+	return []byte(p.out.String()), nil
+}
+
+// svg is a drawing under way. Lengths are in SVG's user units.
+type svg struct {
+	*timeline
+	views       []view
+	out         strings.Builder
+	begin, end  time.Duration
+	left, width float64
+	top, bottom float64
+	rowTop      [][]float64 // of every rank the top of each row, then the end
+	heights     [][]float64
+	used        [classes]bool
+}
+
+func (p *svg) add(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
+
+func (p *svg) text(class string, x, y float64, format string, args ...any) {
+	p.add("<text class=\"%s\" x=\"%s\" y=\"%s\">%s</text>\n", class, num(x), num(y), html.EscapeString(fmt.Sprintf(format, args...)))
+}
+
+// num returns a length with at most one decimal.
+func num(v float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+}
+
+func (p *svg) x(t time.Duration) float64 {
+	return p.left + p.width*float64(t-p.begin)/float64(p.end-p.begin)
+}
+
+// layout finds the rows' places: lanes of collectives are lower, and lower
+// still where there are many.
+func (p *svg) layout() {
+	p.top = 96
+	y := p.top
+	for r := range p.views {
+		rows := p.views[r].rows
+		tops, heights := []float64{y}, []float64{24}
+		y += 24
+		for tr := up; tr < tracks; tr++ {
+			if rows[tr] > 0 {
+				y += 3
+			}
+			height := math.Min(11, 44/float64(max(rows[tr], 1)))
+			for range rows[tr] {
+				tops, heights = append(tops, y), append(heights, math.Max(height-1, 1))
+				y += height
+			}
+		}
+		p.rowTop, p.heights = append(p.rowTop, append(tops, y)), append(p.heights, heights)
+		y += 18
+	}
+	p.bottom = y - 8
+}
+
+const svgStyle = `<style>
+.card{fill:#fcfcfd;stroke:#dcdce3}.tick{stroke:#e6e7ed}.bound{stroke:#9a9dab;stroke-dasharray:3 3}.path{stroke:#1b1b1f;fill:none;stroke-width:2}.lane{fill:#f0f1f5}
+text{font-family:Inter,"Segoe UI","Helvetica Neue",Arial,sans-serif;fill:#3d3f4b;font-size:12px}
+.title{font-size:17px;font-weight:600;fill:#1b1b1f}.facts,.axis{fill:#686b7a}.axis{font-size:11px;text-anchor:middle}.rank{font-weight:600}.host{fill:#686b7a;font-size:11px}.in{fill:#fff;font-size:11px;text-anchor:middle}.low{fill:#fff;font-size:8px;text-anchor:middle}
+.dark{fill:#5a1a20}
+.k0{fill:#5b9bdc}.k1{fill:#2c66ad}.k2{fill:#8557c2}.k3{fill:#d42a3a}.k4{fill:#f0a0a6}.k5{fill:#d0a100}.k6{fill:#c0508e}.k7,.k8{fill:#8a8f96}.k10{fill:#e07f1f}.k11{fill:#16938a}.k12{fill:#8d9a3f}
+@media (prefers-color-scheme:dark){
+.card{fill:#17181d;stroke:#34363f}.tick{stroke:#2a2c35}.bound{stroke:#6d7186}.path{stroke:#f4f4f7}.lane{fill:#20222a}
+text{fill:#c9cbd6}.title{fill:#f4f4f7}.facts,.axis,.host{fill:#9599a8}.in,.low,.dark{fill:#fff}.k4{fill:#8d4850}
+}
+</style>
+`
+
+func (p *svg) head(s Span) {
+	w, h := p.left+p.width+28, p.bottom+64
+	p.add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %s %s\" width=\"%s\" height=\"%s\" role=\"img\">\n", num(w), num(h), num(w), num(h))
+	title := p.t.title()
+	p.add("<title>%s</title>\n%s", html.EscapeString(title), svgStyle)
+	p.add("<rect class=\"card\" x=\"0.5\" y=\"0.5\" width=\"%s\" height=\"%s\" rx=\"12\"/>\n", num(w-1), num(h-1))
+	p.text("title", 28, 38, "%s", title)
+	what := fmt.Sprintf("iterations %d to %d", s.First, s.End-1)
+	switch {
+	case s.End == math.MaxInt:
+		what = fmt.Sprintf("iterations from %d on", s.First)
+	case s.End == s.First+1:
+		what = fmt.Sprintf("iteration %d", s.First)
+	}
+	p.text("facts", 28, 60, "%s, %s ms", what, num(float64(p.end-p.begin)/1e6))
+}
+
+// step returns a round distance of ticks, about so many over all.
+func step(all time.Duration, ticks float64) time.Duration {
+	least := float64(all) / ticks
+	unit := math.Pow(10, math.Floor(math.Log10(least)))
+	for _, m := range []float64{1, 2, 5} {
+		if unit*m >= least {
+			return max(time.Duration(unit*m), 1)
+		}
+	}
+	return time.Duration(unit * 10)
+}
+
+func (p *svg) grid() {
+	d := step(p.end-p.begin, 12)
+	for t := time.Duration(0); t <= p.end-p.begin; t += d {
+		x := p.x(p.begin + t)
+		p.add("<line class=\"tick\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>\n", num(x), num(p.top-8), num(x), num(p.bottom))
+		unit := ""
+		if t == 0 {
+			unit = " ms"
+		}
+		p.text("axis", x, p.top-14, "%s%s", strconv.FormatFloat(float64(t)/1e6, 'g', 6, 64), unit)
+	}
+}
+
+func (p *svg) rank(r int) {
+	k, v, tops := &p.t.Ranks[r], &p.views[r], p.rowTop[r]
+	p.text("rank", 28, tops[0]+16, "rank %d", k.Rank)
+	if k.Host != "" {
+		p.text("host", 28, tops[0]+32, "%s", cutText(k.Host, 13))
+	}
+	p.add("<rect class=\"lane\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"24\"/>\n", num(p.left), num(tops[0]), num(p.width))
+	boxes := p.boxes(v)
+	for _, b := range boxes {
+		y, h := tops[b.row], p.heights[r][b.row]
+		p.used[b.class] = true
+		if b.w > 4 {
+			b.w -= 0.7 // so that neighbours can be told apart
+		}
+		p.add("<rect class=\"k%d\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>\n", b.class, num(b.x), num(y), num(b.w), num(h))
+		p.label(b, k, y, h)
+	}
+	for _, q := range v.periods {
+		if q.begin > p.begin && q.begin < p.end {
+			x := p.x(q.begin)
+			p.add("<line class=\"bound\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>\n", num(x), num(tops[0]-6), num(x), num(tops[len(tops)-1]+4))
+		}
+	}
+}
+
+// box is an item's place.
+type box struct {
+	x, w  float64
+	class class
+	row   int
+	event int
+}
+
+// boxes returns what can be seen of a view: neighbours of one class that are
+// too narrow to be told apart are one.
+func (p *svg) boxes(v *view) []box {
+	var out []box
+	last := map[int]int{} // of each row
+	for i := range v.items {
+		it := &v.items[i]
+		if it.end <= p.begin || it.begin >= p.end {
+			continue
+		}
+		x, to := p.x(max(it.begin, p.begin)), p.x(min(it.end, p.end))
+		if l, any := last[it.row]; any && out[l].class == it.class && to-x < 1 && x-(out[l].x+out[l].w) < 0.3 {
+			out[l].w, out[l].event = to-out[l].x, -1
+			continue
+		}
+		last[it.row] = len(out)
+		out = append(out, box{x, math.Max(to-x, 0.2), it.class, it.row, it.event})
+	}
+	return out
+}
+
+// label writes a box's name into it where there is room.
+func (p *svg) label(b box, k *Rank, y, h float64) {
+	if b.event < 0 || h < 8 {
+		return
+	}
+	e := &k.Events[b.event]
+	style, em := "in", 6.6
+	if h < 20 {
+		style, em = "low", 4.8
+	}
+	name := e.Name
+	if b.row == 0 && (name == "" || b.class == class(InExposed)) {
+		name = strings.TrimSpace(b.class.short() + " " + name)
+	}
+	if b.class == class(InSkew) {
+		style += " dark"
+	}
+	for _, words := range []string{name, b.class.short()} {
+		if words != "" && em*float64(utf8.RuneCountInString(words))+6 < b.w {
+			p.text(style, b.x+b.w/2, y+h/2+em*0.58, "%s", words)
+			return
+		}
+	}
+}
+
+// critical draws the critical path along the ranks' first rows.
+func (p *svg) critical() {
+	all := map[int32]bool{}
+	for r := range p.views {
+		for _, q := range p.views[r].periods {
+			all[q.iter] = true
+		}
+	}
+	var d strings.Builder
+	from := -1
+	for _, s := range p.path(all) { // backwards
+		if s.end <= p.begin || s.begin >= p.end {
+			continue
+		}
+		y := p.rowTop[s.rank][0] + 26
+		to := "L"
+		if from < 0 {
+			to = "M"
+		}
+		fmt.Fprintf(&d, "%s%s %sH%s", to, num(p.x(min(s.end, p.end))), num(y), num(p.x(max(s.begin, p.begin))))
+		from = s.rank
+	}
+	if from >= 0 {
+		p.add("<path class=\"path\" d=\"%s\"/>\n", d.String())
+	}
+}
+
+func (p *svg) legend() {
+	x, y := 28.0, p.bottom+28
+	entry := func(w float64, draw func()) {
+		if x+w > p.left+p.width {
+			x, y = 28, y+20
+		}
+		draw()
+		x += w
+	}
+	for c, used := range p.used {
+		if name := classNames[c]; used {
+			entry(34+6.3*float64(len(name)), func() {
+				p.add("<rect class=\"k%d\" x=\"%s\" y=\"%s\" width=\"12\" height=\"12\" rx=\"2\"/>\n", c, num(x), num(y-10))
+				p.text("facts", x+18, y, "%s", name)
+			})
+		}
+	}
+	entry(100, func() {
+		p.add("<line class=\"path\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>\n", num(x), num(y-4), num(x+14), num(y-4))
+		p.text("facts", x+20, y, "critical path")
+	})
+}
+
+// cutText shortens text to a number of characters.
+func cutText(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,145 @@
+package trace
+
+import (
+	"fmt"
+	"time"
+)
+
+// class is what an item of a picture is coloured by: a Part, or one of those
+// below for what goes on beside the computing goroutine.
+type class uint8
+
+const (
+	inFlightUp class = class(Parts) + iota
+	inFlightDown
+	readAhead
+	classes
+)
+
+// classNames name the classes in legends.
+var classNames = func() (names [classes]string) {
+	for p := range Parts {
+		names[p] = p.String()
+	}
+	names[InExposed], names[InSkew] = "exposed wait", "skew: wait for the last rank to begin"
+	names[inFlightUp], names[inFlightDown], names[readAhead] = "push in flight", "pull in flight", "read"
+	return names
+}()
+
+// short names a class in a box.
+func (c class) short() string {
+	if c < class(Parts) {
+		return Part(c).String()
+	}
+	return [...]string{"push", "pull", "read"}[c-inFlightUp]
+}
+
+// item is a box of a picture.
+type item struct {
+	begin, end time.Duration
+	class      class
+	row        int // of the rank's rows
+	event      int // index in the rank's Events
+}
+
+// view is a rank as pictures show it: the computing goroutine in its first row,
+// without overlaps; then the lanes of the pushes, the pulls and the reader.
+type view struct {
+	items   []item
+	rows    [tracks]int // how many of each track
+	periods []period
+}
+
+// view returns what pictures show of rank r.
+func (tl *timeline) view(r int) view {
+	es := tl.t.Ranks[r].Events
+	lane, used := lanes(es)
+	v := view{rows: used, periods: tl.periods(r)}
+	v.rows[compute] = 1
+	for i := range tl.pieces[r] {
+		p := &tl.pieces[r][i]
+		if p.part == InOther {
+			continue
+		}
+		if n := len(v.items); n > 0 { // cut at an iteration's boundary
+			if l := &v.items[n-1]; l.event == p.event && l.class == class(p.part) && l.end == p.begin {
+				l.end = p.end
+				continue
+			}
+		}
+		v.items = append(v.items, item{p.begin, p.end, class(p.part), 0, p.event})
+	}
+	first := [tracks]int{}
+	for tr := up; tr < tracks; tr++ {
+		first[tr] = first[tr-1] + v.rows[tr-1]
+	}
+	of := [tracks]class{up: inFlightUp, down: inFlightDown, reader: readAhead}
+	for i := range es {
+		if tr := es[i].Kind.track(); tr != compute {
+			v.items = append(v.items, item{es[i].Begin, es[i].End, of[tr], first[tr] + lane[i], i})
+		}
+	}
+	return v
+}
+
+// within returns what of a view lies in a stretch of time.
+func (v view) within(begin, end time.Duration) view {
+	var kept []item
+	for _, it := range v.items {
+		it.begin, it.end = max(it.begin, begin), min(it.end, end)
+		if it.begin < it.end || it.begin == it.end && it.begin > begin && it.end < end {
+			kept = append(kept, it)
+		}
+	}
+	v.items = kept
+	return v
+}
+
+// title is a caption of a picture of the trace.
+func (t *Trace) title() string {
+	out := count(len(t.Ranks), "rank")
+	for _, key := range []string{"net", "design", "algorithm", "aggregate"} {
+		if v := t.Meta[key]; v != "" {
+			out += " · " + v
+		}
+	}
+	return out
+}
+
+// window returns the time that some iterations take, from the first rank's
+// begin of the first to the last rank's end of the last.
+func (tl *timeline) window(s Span) (begin, end time.Duration, err error) {
+	found := false
+	for r := range tl.t.Ranks {
+		for _, p := range tl.periods(r) {
+			if !s.Contains(int(p.iter)) {
+				continue
+			}
+			if !found {
+				begin, end, found = p.begin, p.end, true
+			}
+			begin, end = min(begin, p.begin), max(end, p.end)
+		}
+	}
+	if !found || end <= begin {
+		return 0, 0, fmt.Errorf("the trace has nothing of iterations %v: it has %s", s, tl.has())
+	}
+	return begin, end, nil
+}
+
+// has says which iterations the trace has.
+func (tl *timeline) has() string {
+	first, last, any := int32(0), int32(0), false
+	for r := range tl.t.Ranks {
+		for _, p := range tl.periods(r) {
+			if !any {
+				first, last, any = p.iter, p.iter, true
+			}
+			first, last = min(first, p.iter), max(last, p.iter)
+		}
+	}
+	if !any {
+		return "none"
+	}
+	return fmt.Sprintf("%d to %d", first, last)
+}
