@@ -29,6 +29,7 @@ type rank struct {
 	gates []bool    // by layer: the first of its bucket, whose hooks may wait or start something
 	next  int       // the next iteration's number
 	trace *trace.Recorder
+	late  lateness
 
 	updates    sync.Mutex // one at a time
 	updateWait *waiter
@@ -164,6 +165,18 @@ func (r *rank) iteration(ctx context.Context, x *design.Exchange, layers []desig
 	return r.hook(x, true, x.Finish)
 }
 
+// lateness is how long after their points on the schedule waits ended.
+type lateness struct {
+	sum, most time.Duration
+	n         int
+}
+
+func (l *lateness) add(d time.Duration) {
+	l.sum += d
+	l.most = max(l.most, d)
+	l.n++
+}
+
 // compute puts a layer's pass on the schedule.
 func (r *rank) compute(kind trace.Kind, layer, iter int, keeps bool, d time.Duration) {
 	begin := r.at
@@ -182,6 +195,7 @@ func (r *rank) hook(x *design.Exchange, gate bool, f func() error) error {
 	if err := r.wait.until(r.at); err != nil {
 		return err
 	}
+	r.late.add(time.Since(r.at))
 	before := x.Stats().Exposed()
 	err := f()
 	if x.Stats().Exposed() > before {

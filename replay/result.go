@@ -43,6 +43,10 @@ type Result struct {
 	// Target is Slack × max(Compute, Communication) + Tail.
 	Target float64
 	Rows   []Row
+	// LateMean and LateMost are how long after their time waits for computation
+	// ended, on the rank where that was most. Milliseconds mean that the ranks
+	// lack cores, and the results say little of a cluster.
+	LateMean, LateMost float64
 }
 
 // Row is what one design came to.
@@ -137,6 +141,7 @@ func (res *Result) writeText(to io.Writer) error {
 		res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Tail.Median, res.Tail, res.LastBytes)
 	fmt.Fprintf(to, "# iteration: the slowest rank's, median with its 95 %% confidence interval; exposed: iteration less compute\n")
 	fmt.Fprintf(to, "# target: %g × max(compute, communication) + tail = %.2f ms\n", Slack, res.Target)
+	fmt.Fprintf(to, "# waits for computation ended %.3f ms late in the mean, %.3f ms at most\n", res.LateMean, res.LateMost)
 	if res.Checked {
 		fmt.Fprintf(to, "# every sum and every parameter is right on every rank\n")
 	}
@@ -194,6 +199,7 @@ var columns = []column{
 	{"over_max", func(_ *Result, r *Row) any { return r.OverMax }},
 	{"over_basic", func(_ *Result, r *Row) any { return r.OverBasic }},
 	{"target_met", func(_ *Result, r *Row) any { return r.Met }},
+	{"late_ms", func(s *Result, _ *Row) any { return s.LateMean }},
 	{"images_per_second", func(_ *Result, r *Row) any { return r.Rate }},
 }
 

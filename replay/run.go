@@ -51,12 +51,28 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 		r.scale = res.Communication.Median / (c.Ratio * ms(c.Profile.Compute()))
 	}
 	res.computation(c, r.scale)
+	r.late = lateness{}
 	r.c.Iterations = c.affordable(res)
 	if err := r.compare(ctx, res); err != nil {
 		return nil, err
 	}
 	res.judge()
+	mean := 0.0
+	if r.late.n > 0 {
+		mean = ms(r.late.sum) / float64(r.late.n)
+	}
+	most, err := r.most(ctx, mean, ms(r.late.most))
+	if err != nil {
+		return nil, err
+	}
+	res.LateMean, res.LateMost = most[0], most[1]
 	return res, nil
+}
+
+// most returns the largest of every number over the ranks.
+func (r *rank) most(ctx context.Context, v ...float64) ([]float64, error) {
+	out := make([]float64, len(v))
+	return out, r.comm.Allreduce(ctx, mem.Of(v), mem.Of(out), mem.Float64, mem.Max)
 }
 
 // describe says what is replayed and where.
@@ -203,7 +219,9 @@ func (r *rank) slowest(ctx context.Context, s []sample) (slowest, error) {
 	for i := range s {
 		v[i], v[n+i], v[2*n+i] = s[i].total, s[i].push, s[i].pull
 	}
-	out := make([]float64, len(v))
-	err := r.comm.Allreduce(ctx, mem.Of(v), mem.Of(out), mem.Float64, mem.Max)
-	return slowest{out[:n], out[n : 2*n], out[2*n:]}, err
+	out, err := r.most(ctx, v...)
+	if err != nil {
+		return slowest{}, err
+	}
+	return slowest{out[:n], out[n : 2*n], out[2*n:]}, nil
 }
