@@ -31,8 +31,14 @@ type Report struct {
 	Iterations []IterationReport `json:"iterations"`
 	// ClockBound is Trace.ClockBound.
 	ClockBound time.Duration `json:"clock_bound_ns"`
-	// Path is what the critical path of an iteration was made of. Its total is
-	// the iteration's time.
+	// Path is what the critical path of an iteration was made of: what the
+	// ranks did that the iteration's end waited for. Its total is the
+	// iteration's time.
+	//
+	// The path follows the rank that ends last back in time. Where that rank
+	// waited for a collective that not all had begun, the path goes on at the
+	// rank that began last. What a rank on the path computes while others
+	// already wait for it is skew, by the share of the others that do.
 	Path Times `json:"critical_path"`
 	// PathSkew is how much of Path's skew was on each rank.
 	PathSkew []time.Duration `json:"path_skew_by_rank_ns"`
@@ -231,7 +237,10 @@ func (a *analysis) ranks() {
 	}
 }
 
-// critical sums the critical path.
+// critical sums the critical path. What a rank on it computes while others
+// already wait for that rank to begin a collective is skew by their share: all
+// of it where all others wait, a third where one of three does. With the work
+// evenly divided it would not be there.
 func (a *analysis) critical() {
 	index := map[int32]int{}
 	for i, iter := range a.iters {
@@ -240,12 +249,25 @@ func (a *analysis) critical() {
 	}
 	n := time.Duration(len(a.iters))
 	a.out.PathSkew = make([]time.Duration, len(a.t.Ranks))
+	waiters := a.waiters()
 	for _, s := range a.path(a.in) {
-		d := s.end - s.begin
-		a.out.Iterations[index[s.iter]].Path[s.part] += d
-		a.out.Path[s.part] += d
-		if s.part == InSkew {
-			a.out.PathSkew[s.rank] += d
+		it := &a.out.Iterations[index[s.iter]]
+		d, skew := s.end-s.begin, time.Duration(0)
+		switch s.part {
+		case InForward, InBackward:
+			if others := len(a.pieces) - 1; others > 0 {
+				skew = waiters[s.rank].within(s.begin, s.end) / time.Duration(others)
+			}
+		case InSkew:
+			skew = d
+		}
+		it.Path[s.part] += d - skew
+		it.Path[InSkew] += skew
+		a.out.PathSkew[s.rank] += skew
+	}
+	for _, it := range a.out.Iterations {
+		for part, d := range it.Path {
+			a.out.Path[part] += d
 		}
 	}
 	for part := range a.out.Path {

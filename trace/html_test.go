@@ -66,7 +66,8 @@ func TestHTMLHoldsWhatNamesSay(t *testing.T) {
 }
 
 func TestHTMLOfManyEvents(t *testing.T) {
-	if text := page(t, fakeTrace(8, 60, 180)); !strings.Contains(text, "too many events for a page") {
+	defer trace.SetPageItems(trace.SetPageItems(500))
+	if text := page(t, fakeTrace(2, 10, 30)); !strings.Contains(text, "too many events for a page") {
 		t.Errorf("%d bytes, and no word on what is left out", len(text))
 	}
 }

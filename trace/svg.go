@@ -230,21 +230,21 @@ func (p *svg) critical() {
 		}
 	}
 	var d strings.Builder
-	from := -1
+	from, begin := -1, 0.0
 	for _, s := range p.path(all) { // backwards
 		if s.end <= p.begin || s.begin >= p.end {
 			continue
 		}
-		y := p.rowTop[s.rank][0] + 26
-		to := "L"
-		if from < 0 {
-			to = "M"
+		switch y := p.rowTop[s.rank][0] + 26; {
+		case from < 0:
+			fmt.Fprintf(&d, "M%s %s", num(p.x(min(s.end, p.end))), num(y))
+		case from != s.rank:
+			fmt.Fprintf(&d, "H%sV%s", num(p.x(min(s.end, p.end))), num(y))
 		}
-		fmt.Fprintf(&d, "%s%s %sH%s", to, num(p.x(min(s.end, p.end))), num(y), num(p.x(max(s.begin, p.begin))))
-		from = s.rank
+		from, begin = s.rank, p.x(max(s.begin, p.begin))
 	}
 	if from >= 0 {
-		p.add("<path class=\"path\" d=\"%s\"/>\n", d.String())
+		p.add("<path class=\"path\" d=\"%sH%s\"/>\n", d.String(), num(begin))
 	}
 }
 
