@@ -52,7 +52,13 @@ func (t *Trace) HTML(w io.Writer, s Span) error {
 	if err != nil {
 		return err
 	}
-	return pageTemplate.Execute(w, pageView(r, template.JS(b)))
+	v := pageView(r, template.JS(b))
+	for c := range classes {
+		if d.shown[c] {
+			v.Legend = append(v.Legend, pageKey{"k" + strconv.Itoa(int(c)), classNames[c]})
+		}
+	}
+	return pageTemplate.Execute(w, v)
 }
 
 // unit is that of the page's times, in ns.
@@ -67,6 +73,8 @@ type pageData struct {
 	Ranks   []pageRank `json:"ranks"`
 	Path    []int64    `json:"path"`  // rank, begin, end, ...; backwards
 	Paths   [][]int64  `json:"paths"` // iteration, time of each part
+
+	shown [classes]bool
 }
 
 type pageRank struct {
@@ -114,6 +122,7 @@ func (tl *timeline) data(zero, end time.Duration) (d pageData, left string) {
 			}
 			k.Items = append(k.Items, int64(it.class), int64(it.row), n, int64(e.Iter), begin-before, int64(it.end-zero)/unit-begin, e.Bytes)
 			before = begin
+			d.shown[it.class] = true
 		}
 		for _, p := range views[r].periods {
 			if p.end > zero && p.begin < end {
@@ -196,11 +205,6 @@ func pageView(r *Report, data template.JS) pageTexts {
 		}
 	}
 	v.Facts = append(v.Facts, [2]string{"clocks", r.ClockNote()})
-	for c := range classes {
-		if c != class(InOther) {
-			v.Legend = append(v.Legend, pageKey{"k" + strconv.Itoa(int(c)), classNames[c]})
-		}
-	}
 	if len(r.Iterations) == 0 {
 		return v
 	}

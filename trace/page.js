@@ -115,9 +115,11 @@ function drawRow(g, k, r) {
 
 function drawPath(g) {
   const p = data.path;
-  g.strokeStyle = colour.path; g.lineWidth = 2;
+  let begun = false, jumps = 0;
+  for (let i = 0; i < p.length; i += 3) if (p[i + 1] <= to && p[i + 2] >= from) jumps++;
+  const dense = jumps > (width - GUTTER) / 40; // the lines between ranks would hide what they cross
+  g.strokeStyle = colour.path; g.lineWidth = dense ? 1 : 2; g.globalAlpha = dense ? 0.35 : 1;
   g.beginPath();
-  let begun = false;
   for (let i = 0; i < p.length; i += 3) {
     if (p[i + 1] > to || p[i + 2] < from) { begun = false; continue; }
     const y = ranks[p[i]].top + MAIN + 2, a = Math.max(x(p[i + 1]), GUTTER), b = Math.min(x(p[i + 2]), width);
@@ -126,6 +128,7 @@ function drawPath(g) {
     begun = true;
   }
   g.stroke();
+  g.globalAlpha = 1;
 }
 
 function drawAxis() {

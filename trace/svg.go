@@ -20,7 +20,7 @@ func (t *Trace) SVG(s Span) ([]byte, error) {
 		return nil, err
 	}
 	for r := range t.Ranks {
-		p.views = append(p.views, p.view(r))
+		p.views = append(p.views, p.view(r).within(p.begin, p.end))
 	}
 	p.layout()
 	p.head(s)
@@ -182,10 +182,7 @@ func (p *svg) boxes(v *view) []box {
 	last := map[int]int{} // of each row
 	for i := range v.items {
 		it := &v.items[i]
-		if it.end <= p.begin || it.begin >= p.end {
-			continue
-		}
-		x, to := p.x(max(it.begin, p.begin)), p.x(min(it.end, p.end))
+		x, to := p.x(it.begin), p.x(it.end)
 		if l, any := last[it.row]; any && out[l].class == it.class && to-x < 1 && x-(out[l].x+out[l].w) < 0.3 {
 			out[l].w, out[l].event = to-out[l].x, -1
 			continue

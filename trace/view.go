@@ -82,14 +82,33 @@ func (tl *timeline) view(r int) view {
 	return v
 }
 
-// within returns what of a view lies in a stretch of time.
+// within returns what of a view lies in a stretch of time, without the lanes
+// that have nothing there.
 func (v view) within(begin, end time.Duration) view {
 	var kept []item
+	used := map[int]bool{0: true}
 	for _, it := range v.items {
 		it.begin, it.end = max(it.begin, begin), min(it.end, end)
 		if it.begin < it.end || it.begin == it.end && it.begin > begin && it.end < end {
 			kept = append(kept, it)
+			used[it.row] = true
 		}
+	}
+	var to []int // of each row, the new one
+	row, next := 0, 0
+	for tr, n := range v.rows {
+		v.rows[tr] = 0
+		for range n {
+			to = append(to, next)
+			if used[row] {
+				v.rows[tr]++
+				next++
+			}
+			row++
+		}
+	}
+	for i := range kept {
+		kept[i].row = to[kept[i].row]
 	}
 	v.items = kept
 	return v
