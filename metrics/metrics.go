@@ -39,7 +39,7 @@ var Training = []Metric{
 	{Name: "scaffe_loss", Help: "The loss of the last iteration over all ranks."},
 	{Name: "scaffe_learning_rate", Help: "The learning rate of the last iteration."},
 	{Name: "scaffe_images_per_second", Help: "Images per second over all ranks, lately."},
-	{Name: "scaffe_seconds_total", Help: "Where the time of rank 0 went: compute, exposed_communication, input.", Total: true, Labels: []string{"part"}},
+	{Name: "scaffe_seconds_total", Help: "Where the time of rank 0 went: compute, exposed_communication, input, tests_and_snapshots.", Total: true, Labels: []string{"part"}},
 	{Name: "scaffe_collective_seconds_total", Help: "How long gradients (push) and parameters (pull) were in flight, hidden or not.", Total: true, Labels: []string{"direction"}},
 	{Name: "scaffe_reader_queue", Help: "Batches that are decoded and wait, on rank 0."},
 	{Name: "scaffe_reader_starved_seconds_total", Help: "How long rank 0 waited for batches that were not decoded in time.", Total: true},

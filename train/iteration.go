@@ -34,13 +34,13 @@ func (w *Worker) attach() {
 		OnDisplay: told.OnDisplay,
 		OnSkip:    w.onSkip,
 		OnTest: func(t solver.Test) {
-			w.time.tell(trace.Test, t.Name, w.time.since)
+			w.time.asideEnds(trace.Test, t.Name)
 			if told.OnTest != nil {
 				told.OnTest(t)
 			}
 		},
 		OnSnapshot: func(s solver.Snapshot) {
-			w.time.tell(trace.Snapshot, "", w.time.since)
+			w.time.asideEnds(trace.Snapshot, "")
 			if told.OnSnapshot != nil {
 				told.OnSnapshot(s)
 			}
@@ -199,14 +199,15 @@ func (w *Worker) paramsNeeded(int) error {
 	if err == nil && w.scheme == design.Allreduce {
 		err = w.statistics()
 	}
-	w.time.since = time.Now()
+	w.time.asideBegins()
 	return err
 }
 
 // snapshot makes the parameters and the history current at the root.
 func (w *Worker) snapshot(int) error {
-	w.time.since = time.Now()
-	return w.exchange.Updated()
+	err := w.exchange.Updated()
+	w.time.asideBegins()
+	return err
 }
 
 // statistics brings what the root's layers have gathered, and no solver

@@ -32,8 +32,9 @@ type Summary struct {
 	Images     int // over all ranks
 	Total      time.Duration
 	// Exposed is the time in which this rank did nothing but wait for the
-	// others, Input that for its data layers. The rest is computation.
-	Exposed, Input time.Duration
+	// others, Input that for its data layers, Aside that of tests and snapshots.
+	// The rest is computation.
+	Exposed, Input, Aside time.Duration
 	// Moves are the collectives' times, hidden ones too.
 	Moves design.Stats
 	// Readers is how well the training data kept up.
@@ -44,15 +45,15 @@ type Summary struct {
 
 // RankTimes is where one rank's time went.
 type RankTimes struct {
-	Rank                    int
-	Compute, Exposed, Input time.Duration
+	Rank                           int
+	Compute, Exposed, Input, Aside time.Duration
 	// Readers is how well its training data kept up: batches, waits and the
 	// queue; how they were decoded is not gathered.
 	Readers data.Stats
 }
 
-// Compute is the time spent neither waiting nor reading.
-func (s Summary) Compute() time.Duration { return s.Total - s.Exposed - s.Input }
+// Compute is the time spent neither waiting nor reading, nor aside.
+func (s Summary) Compute() time.Duration { return s.Total - s.Exposed - s.Input - s.Aside }
 
 // ImagesPerSecond is the rate over all ranks, tests included.
 func (s Summary) ImagesPerSecond() float64 {
@@ -98,7 +99,7 @@ func (w *Worker) summary() Summary {
 	moves := w.exchange.Stats()
 	s := Summary{
 		Iterations: w.done, Skipped: w.skipped, Images: w.done * perIteration, Total: time.Since(w.time.began),
-		Exposed: moves.Exposed() + w.time.sync, Input: w.time.input, Moves: moves,
+		Exposed: moves.Exposed() + w.time.sync, Input: w.time.input, Aside: w.time.aside, Moves: moves,
 	}
 	for _, l := range w.time.layers {
 		if r, ok := l.Layer.(interface{ Stats() data.Stats }); ok {
@@ -112,7 +113,7 @@ func (w *Worker) summary() Summary {
 func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
 	r := s.Readers
 	mine := []int64{
-		int64(s.Compute()), int64(s.Exposed), int64(s.Input),
+		int64(s.Compute()), int64(s.Exposed), int64(s.Input), int64(s.Aside),
 		r.Loaders, r.Batches, r.Waits, int64(r.Starved), r.Found, r.Depth,
 	}
 	v := make([]int64, len(mine)*w.comm.Size())
@@ -124,8 +125,8 @@ func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
 	for i := range rs {
 		x := v[len(mine)*i:]
 		rs[i] = RankTimes{
-			Rank: i, Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]),
-			Readers: data.Stats{Loaders: x[3], Batches: x[4], Waits: x[5], Starved: time.Duration(x[6]), Found: x[7], Depth: x[8]},
+			Rank: i, Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]), Aside: time.Duration(x[3]),
+			Readers: data.Stats{Loaders: x[4], Batches: x[5], Waits: x[6], Starved: time.Duration(x[7]), Found: x[8], Depth: x[9]},
 		}
 	}
 	return rs, nil

@@ -16,16 +16,16 @@ type timeline struct {
 	layers []net.Layer
 	reads  []bool // by layer: it reads data
 
-	began      time.Time // the run
-	iteration  time.Time
-	iter       int32
-	mark       time.Time // where the last thing told of ended
-	open       int       // the layer whose forward runs, -1: none
-	input      time.Duration
-	sync       time.Duration
-	update     time.Duration // on this goroutine
-	since      time.Time     // of a test or a snapshot
-	lastUpdate time.Time
+	began     time.Time // the run
+	iteration time.Time
+	iter      int32
+	mark      time.Time // where the last thing told of ended
+	open      int       // the layer whose forward runs, -1: none
+	input     time.Duration
+	sync      time.Duration
+	aside     time.Duration // tests and snapshots
+	since     time.Time     // of a test or a snapshot
+	synced    time.Duration // sync, then
 }
 
 func newTimeline(rec *trace.Recorder, ls []net.Layer) timeline {
@@ -88,4 +88,12 @@ func (t *timeline) backwardEnds(layer int) {
 func (t *timeline) waits(what string) func() {
 	begin := time.Now()
 	return func() { t.sync += t.tell(trace.Sync, what, begin).Sub(begin) }
+}
+
+// asideBegins begins a test or a snapshot.
+func (t *timeline) asideBegins() { t.since, t.synced = time.Now(), t.sync }
+
+// asideEnds ends it. Its waits for other ranks are counted as such.
+func (t *timeline) asideEnds(kind trace.Kind, name string) {
+	t.aside += t.tell(kind, name, t.since).Sub(t.since) - (t.sync - t.synced)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
 	"github.com/scaffe/scaffe/caffe/solver"
@@ -17,27 +19,62 @@ import (
 	"github.com/scaffe/scaffe/train"
 )
 
-// reporter says on rank 0's terminal how training goes.
-type reporter struct {
-	comm *collectives.Comm
-	bar  *progressbar.ProgressBar // nil: none
-	last train.Progress
-	cfg  train.Config
-	max  int
+// reportFlags say where a run is reported to, beside stdout and stderr.
+func reportFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "progress", Value: "auto", Usage: "progress bar: auto (on a terminal), always or never"},
+		&cli.StringFlag{Name: "log-json", Usage: "append what happens to `FILE`, one JSON object a line; - is stdout"},
+		&cli.StringFlag{Name: "metrics", Usage: "serve metrics for Prometheus at `ADDR`, such as :9100 (this machine alone) or 0.0.0.0:9100"},
+	}
 }
 
-func newReporter(comm *collectives.Comm, cfg train.Config, progress string) (*reporter, error) {
-	r := &reporter{comm: comm, cfg: cfg, max: int(cfg.Solver.Solver.GetMaxIter())}
-	show, err := showProgress(progress)
-	if err != nil {
-		return nil, err
+// reporter says, on rank 0, how training goes: to people on stderr and, at the
+// end, on stdout; to machines as they have asked for it. On other ranks it
+// says nothing.
+type reporter struct {
+	comm    *collectives.Comm
+	cfg     train.Config
+	out     io.Writer // of the summary
+	show    bool      // a bar
+	json    *jsonLog
+	metrics *metricsReport
+
+	worker *train.Worker
+	bar    *progressbar.ProgressBar // nil: none
+	last   train.Progress
+	skip   int // the iteration whose update was last left out, -1: none
+	speed  speed
+}
+
+// newReporter opens what the flags ask for.
+func newReporter(c *cli.Context, comm *collectives.Comm, cfg train.Config) (*reporter, error) {
+	r := &reporter{comm: comm, cfg: cfg, out: os.Stdout, skip: -1}
+	var err error
+	if r.show, err = showProgress(c.String("progress")); err != nil || comm.Rank() != 0 {
+		return r, err
 	}
-	if show && comm.Rank() == 0 {
-		r.bar = progressbar.NewOptions(r.max,
-			progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
+	if name := c.String("log-json"); name != "" {
+		if r.json, err = openJSONLog(name); err != nil {
+			return r, err
+		}
+		if name == "-" {
+			r.out = os.Stderr
+		}
+	}
+	if address := c.String("metrics"); address != "" {
+		if r.metrics, err = serveMetrics(address); err != nil {
+			return r, err
+		}
+		r.log("metrics at %s", r.metrics.URL())
 	}
 	return r, nil
+}
+
+// close gives back what newReporter opened; an error is one of the JSON log,
+// which a program may wait for.
+func (r *reporter) close() error {
+	r.metrics.close()
+	return r.json.close()
 }
 
 // showProgress reads --progress.
@@ -114,50 +151,113 @@ func (r *reporter) events() train.Events {
 					scores = append(scores, s.String())
 				}
 				r.log("iteration %d: test over %d batches: %s", t.Iter, t.Batches, strings.Join(scores, ", "))
+				r.json.test(t)
+				r.metrics.test(t)
 			},
-			OnSnapshot: func(s solver.Snapshot) { r.log("iteration %d: snapshot %s", s.Iter, s.State) },
+			OnSnapshot: func(s solver.Snapshot) {
+				r.log("iteration %d: snapshot %s", s.Iter, s.State)
+				r.json.snapshot(s)
+				r.metrics.snapshot()
+			},
+			OnSkip: func(s solver.Skip) {
+				r.skip = s.Iter
+				r.log("iteration %d: no update: %v", s.Iter, s.Err)
+				r.json.skip(s)
+			},
 		},
 	}
 }
 
 func (r *reporter) progress(p train.Progress) {
-	r.last = p
+	r.speed.add(p.Total-p.Aside, p.Images)
 	if r.bar != nil {
-		r.bar.Describe(fmt.Sprintf("loss %.4f, %.0f images/s", p.Loss, p.ImagesPerSecond()))
-		_ = r.bar.Set(p.Iter + 1)
+		r.bar.Describe(fmt.Sprintf("loss %.4f, %.0f images/s, %.0f %% exposed", p.Loss, r.speed.perSecond(), 100*p.Share(p.Exposed)))
+		_ = r.bar.Set(p.Iterations)
 	}
+	r.json.iteration(p, r.last.Summary, r.skip == p.Iter)
+	r.metrics.progress(p, r.speed.perSecond())
+	r.last = p
 }
 
 // started says what is about to be trained.
-func (r *reporter) started(w *train.Worker) {
-	n := w.Solver().Net()
+func (r *reporter) started(w *train.Worker) error {
+	r.worker = w
+	n, x := w.Solver().Net(), w.Exchange()
 	r.log("net %q: %d parameters, %d ranks, global batch %d (%d here), BLAS %s",
 		n.Name(), n.ParamCount(), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), blas.Name())
-	x := w.Exchange()
 	r.log("design %v, aggregate %v, %d buckets of at least %s", r.cfg.Design, r.cfg.Scheme, len(x.Buckets()), collectives.FormatBytes(x.LeastBucket()))
+	if r.comm.Rank() != 0 {
+		return nil
+	}
+	if r.show {
+		r.bar = progressbar.NewOptions(int(w.Solver().Param().GetMaxIter())-w.Solver().Iter(),
+			progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
+	}
+	r.json.start(r.comm, r.cfg, w)
+	return r.metrics.start(r.comm, r.cfg, n)
 }
 
-// ended says on stdout what the run came to.
+// ended says what the run came to.
 func (r *reporter) ended(s train.Summary, err error) {
 	if r.comm.Rank() != 0 {
 		return
 	}
 	if r.bar != nil {
 		_ = r.bar.Finish()
+		r.bar = nil
 	}
+	r.metrics.progress(train.Progress{Iteration: r.last.Iteration, Summary: s}, r.speed.perSecond())
+	iter := r.worker.Solver().Iter()
+	stopped := err == nil && iter < int(r.worker.Solver().Param().GetMaxIter())
+	r.json.end(s, stopped, err)
 	if err != nil {
 		return
+	}
+	if stopped {
+		r.log("iteration %d: stopped, as asked", iter)
 	}
 	if slow, times, ok := s.Straggler(); ok {
 		r.log("slowest rank %d: it computes %.1f times as long as the median rank; the others wait for it", slow.Rank, times)
 	}
-	if err == nil {
-		fmt.Printf("%d iterations, %d images in %.1f s: %s\n", s.Iterations, s.Images, s.Total.Seconds(), rates(s))
-	}
+	fmt.Fprintf(r.out, "%d iterations, %d images in %.1f s: %s\n", s.Iterations, s.Images, s.Total.Seconds(), rates(s))
+	writeSummary(r.out, s)
 }
 
 // rates says how fast it goes and where rank 0's time goes.
 func rates(s train.Summary) string {
-	return fmt.Sprintf("%.0f images/s, compute %.0f %%, communication %.0f %%, input %.0f %%",
+	text := fmt.Sprintf("%.0f images/s, compute %.0f %%, exposed communication %.0f %%, input %.0f %%",
 		s.ImagesPerSecond(), 100*s.Share(s.Compute()), 100*s.Share(s.Exposed), 100*s.Share(s.Input))
+	if s.Aside > 0 {
+		text += fmt.Sprintf(", tests and snapshots %.0f %%", 100*s.Share(s.Aside))
+	}
+	return text
+}
+
+// speed is how fast it goes lately: over the last so many iterations.
+type speed struct {
+	at     [21]time.Duration
+	images [21]int
+	n      int // how many were added
+}
+
+func (s *speed) add(at time.Duration, images int) {
+	s.at[s.n%len(s.at)], s.images[s.n%len(s.at)] = at, images
+	s.n++
+}
+
+func (s *speed) perSecond() float64 {
+	if s.n == 0 {
+		return 0
+	}
+	newest := (s.n - 1) % len(s.at)
+	var at time.Duration // of the oldest; the run begins with no images
+	var images int
+	if s.n > len(s.at) {
+		at, images = s.at[s.n%len(s.at)], s.images[s.n%len(s.at)]
+	}
+	if s.at[newest] <= at {
+		return 0
+	}
+	return float64(s.images[newest]-images) / (s.at[newest] - at).Seconds()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func trainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "train",
 		Usage: "train a net as a Caffe solver file says",
-		Flags: []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "solver", Usage: "solver definition, `FILE`.prototxt", Required: true},
 			&cli.StringFlag{Name: "snapshot", Usage: "go on from a snapshot, `FILE`.solverstate"},
 			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights of `FILE`.caffemodel (several: comma-separated)"},
@@ -31,15 +32,14 @@ func trainCommand() *cli.Command {
 			&cli.StringFlag{Name: "design", Value: design.SCOBR.String(), Usage: "when they move: SC-B, SC-OB-naive, SC-OB or SC-OBR"},
 			&cli.StringFlag{Name: "aggregate", Value: design.Reduce.String(), Usage: "reduce: the root updates and broadcasts; allreduce: every rank updates"},
 			&cli.StringFlag{Name: "bucket", Value: "auto", Usage: "gather neighbouring layers until they have `SIZE` bytes, such as 1M (default: by the network)"},
-			&cli.StringFlag{Name: "algorithm", Usage: "how parameters and gradients move, a `SPEC` such as chain:8/binomial or CB-8 (default: by size)"},
+			&cli.StringFlag{Name: "algorithm", Usage: "how parameters and gradients move, a `SPEC` such as chain:8/binomial or CB-8, or tuned: by size (default)"},
 			&cli.StringFlag{Name: "table", Usage: "tuning table that says so by size, a `FILE` made by scaffe tune"},
 			&cli.StringFlag{Name: "snapshot-format", Usage: "`FORMAT` of snapshots instead of the solver file's: binaryproto"},
 			&cli.StringFlag{Name: "on-nan", Value: "stop", Usage: "where the loss or a gradient is NaN or infinite: stop, or skip that update"},
 			&cli.StringFlag{Name: "trace", Usage: "write what every rank did when, a `FILE`.json for scaffe trace, Perfetto or chrome://tracing"},
 			&cli.StringFlag{Name: "trace-iterations", Usage: "keep these, `FIRST:END` (default: the first 200)"},
 			&cli.DurationFlag{Name: "deadline", Value: nbc.DefaultDeadline, Usage: "give up on a collective after this `TIME`, naming who is missing"},
-			&cli.StringFlag{Name: "progress", Value: "auto", Usage: "progress bar: auto (on a terminal), always or never"},
-		},
+		}, reportFlags()),
 		Before: noArguments,
 		Action: runTrain,
 	}
@@ -53,20 +53,23 @@ func runTrain(c *cli.Context) error {
 	return launch.Run(c.Context, t.launch, t.rank)
 }
 
+// tuned names what is selected for each size, where no spec is asked for.
+const tuned = "tuned"
+
 // training is what the flags ask for.
 type training struct {
-	solver   string
-	format   []proto.SolverOption
-	config   train.Config // alike for every rank
-	launch   launch.Options
-	trace    string // file, "" for none
-	traced   trace.Options
-	progress string
+	flags  *cli.Context
+	solver string
+	format []proto.SolverOption
+	config train.Config // alike for every rank
+	launch launch.Options
+	trace  string // file, "" for none
+	traced trace.Options
 }
 
 // newTraining reads the flags.
 func newTraining(c *cli.Context) (*training, error) {
-	t := &training{solver: c.String("solver"), trace: c.String("trace"), progress: c.String("progress")}
+	t := &training{flags: c, solver: c.String("solver"), trace: c.String("trace")}
 	t.config.Snapshot, t.config.Weights = c.String("snapshot"), c.StringSlice("weights")
 	t.launch.Collectives.Table, t.launch.Collectives.Measure = c.String("table"), true
 	t.launch.Local, t.launch.Engine.Deadline = c.Int("local"), c.Duration("deadline")
@@ -103,7 +106,7 @@ func (t *training) readMoves(c *cli.Context) (err error) {
 			return fmt.Errorf("--bucket %s is no size: use such as 256K or 4M, or auto", size)
 		}
 	}
-	if spec := c.String("algorithm"); spec != "" {
+	if spec := c.String("algorithm"); spec != "" && spec != tuned {
 		t.config.Spec, err = collectives.ParseSpec(spec)
 	}
 	return err
@@ -141,10 +144,18 @@ func (t *training) rank(ctx context.Context, comm *collectives.Comm) error {
 	if err = comm.Agree(ctx, err); err != nil {
 		return err
 	}
-	r, err := newReporter(comm, cfg, t.progress)
-	if err = comm.Agree(ctx, err); err != nil {
-		return err
+	r, err := newReporter(t.flags, comm, cfg)
+	if err = comm.Agree(ctx, err); err == nil {
+		err = t.train(ctx, comm, cfg, r)
 	}
+	if closing := r.close(); err == nil {
+		err = comm.Agree(ctx, closing)
+	}
+	return err
+}
+
+// train is one rank's training, with its files open.
+func (t *training) train(ctx context.Context, comm *collectives.Comm, cfg train.Config, r *reporter) error {
 	cfg.Events = r.events()
 	if t.trace != "" {
 		cfg.Trace = trace.New(comm.Rank(), t.traced)
@@ -160,7 +171,9 @@ func (t *training) rank(ctx context.Context, comm *collectives.Comm) error {
 		return err
 	}
 	defer w.Close()
-	r.started(w)
+	if err := comm.Agree(ctx, r.started(w)); err != nil {
+		return err
+	}
 	summary, err := w.Run(ctx)
 	r.ended(summary, err)
 	if err == nil && cfg.Trace != nil {

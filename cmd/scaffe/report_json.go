@@ -1,0 +1,310 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+
+	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/train"
+)
+
+// jsonLog writes what happens as JSON, one object a line. A nil one writes
+// nothing. The names of the fields are an interface: docs/training.md lists
+// them, and programs that others wrote depend on them.
+type jsonLog struct {
+	out  io.WriteCloser
+	name string
+	err  error // the first; nothing is written after it
+}
+
+type jsonHead struct {
+	Event string    `json:"event"`
+	Time  time.Time `json:"time"`
+}
+
+type jsonStart struct {
+	jsonHead
+	Net         string       `json:"net"`
+	Parameters  int          `json:"parameters"`
+	Ranks       int          `json:"ranks"`
+	GlobalBatch int          `json:"global_batch"`
+	Iter        int          `json:"iter"`
+	MaxIter     int          `json:"max_iter"`
+	Design      string       `json:"design"`
+	Aggregate   string       `json:"aggregate"`
+	Spec        string       `json:"spec"`
+	LeastBucket int          `json:"least_bucket"`
+	Buckets     []jsonBucket `json:"buckets"`
+}
+
+type jsonBucket struct {
+	Name  string  `json:"name"`
+	Bytes int     `json:"bytes"`
+	Push  string  `json:"push"`
+	Pull  *string `json:"pull"` // null: nothing is pulled
+}
+
+type jsonTimes struct {
+	Compute float64 `json:"compute_ms"`
+	Exposed float64 `json:"exposed_ms"`
+	Input   float64 `json:"input_ms"`
+	Aside   float64 `json:"aside_ms"`
+}
+
+type jsonIteration struct {
+	jsonHead
+	Iter            int      `json:"iter"`
+	Loss            *float32 `json:"loss"` // null: not finite
+	Rate            float32  `json:"lr"`
+	ImagesPerSecond float64  `json:"images_per_second"`
+	jsonTimes
+	Skipped bool `json:"skipped"`
+}
+
+type jsonSkip struct {
+	jsonHead
+	Iter  int    `json:"iter"`
+	Error string `json:"error"`
+}
+
+type jsonTest struct {
+	jsonHead
+	Iter    int         `json:"iter"`
+	Net     int         `json:"net"`
+	Name    string      `json:"name"`
+	Batches int         `json:"batches"`
+	Scores  []jsonScore `json:"scores"`
+}
+
+type jsonScore struct {
+	Name       string   `json:"name"`
+	Value      *float32 `json:"value"`
+	LossWeight float32  `json:"loss_weight"`
+}
+
+type jsonSnapshot struct {
+	jsonHead
+	Iter  int    `json:"iter"`
+	Model string `json:"model"`
+	State string `json:"state"`
+}
+
+type jsonEnd struct {
+	jsonHead
+	Iterations      int     `json:"iterations"`
+	Skipped         int     `json:"skipped"`
+	Images          int     `json:"images"`
+	Seconds         float64 `json:"seconds"`
+	ImagesPerSecond float64 `json:"images_per_second"`
+	jsonTimes
+	Collectives jsonCollectives `json:"collectives"`
+	Ranks       []jsonRank      `json:"ranks"`
+	Straggler   *jsonStraggler  `json:"straggler"` // null: none
+	Stopped     bool            `json:"stopped"`
+	Error       *string         `json:"error"` // null: none
+}
+
+type jsonCollectives struct {
+	Push        float64 `json:"push_ms"`
+	Pull        float64 `json:"pull_ms"`
+	Either      float64 `json:"communication_ms"`
+	ExposedPush float64 `json:"exposed_push_ms"`
+	ExposedPull float64 `json:"exposed_pull_ms"`
+	Hidden      float64 `json:"hidden"`
+}
+
+type jsonRank struct {
+	Rank int `json:"rank"`
+	jsonTimes
+	Queue   float64 `json:"queue"`
+	Depth   float64 `json:"queue_depth"`
+	Batches int64   `json:"batches"`
+	Waits   int64   `json:"waited_for"`
+	Starved float64 `json:"starved_ms"`
+}
+
+type jsonStraggler struct {
+	Rank  int     `json:"rank"`
+	Times float64 `json:"times"`
+}
+
+// openJSONLog opens a file to append to, or stdout for "-".
+func openJSONLog(name string) (*jsonLog, error) {
+	if name == "-" {
+		return &jsonLog{out: os.Stdout, name: "stdout"}, nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("--log-json: %w", err)
+	}
+	return &jsonLog{out: f, name: name}, nil
+}
+
+func (l *jsonLog) close() error {
+	if l == nil {
+		return nil
+	}
+	if l.out != os.Stdout {
+		l.failed(l.out.Close())
+	}
+	return l.err
+}
+
+// failed keeps the first error and says it at once: training goes on.
+func (l *jsonLog) failed(err error) {
+	if err != nil && l.err == nil {
+		l.err = fmt.Errorf("--log-json: %s ends early: %w", l.name, err)
+		fmt.Fprintln(os.Stderr, l.err)
+	}
+}
+
+// write writes a line, at once.
+func (l *jsonLog) write(v any) {
+	if l.err != nil {
+		return
+	}
+	b, err := json.Marshal(v)
+	if err == nil {
+		_, err = l.out.Write(append(b, '\n'))
+	}
+	l.failed(err)
+}
+
+func newHead(event string) jsonHead { return jsonHead{Event: event, Time: time.Now().UTC()} }
+
+func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worker) {
+	if l == nil {
+		return
+	}
+	n := w.Solver().Net()
+	v := jsonStart{
+		jsonHead: newHead("start"), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), GlobalBatch: n.GlobalBatch(),
+		Iter: w.Solver().Iter(), MaxIter: int(w.Solver().Param().GetMaxIter()),
+		Design: cfg.Design.String(), Aggregate: cfg.Scheme.String(), Spec: specName(cfg.Spec), LeastBucket: w.Exchange().LeastBucket(),
+		Buckets: []jsonBucket{},
+	}
+	for _, b := range w.Exchange().Buckets() {
+		j := jsonBucket{Name: b.Name, Bytes: b.Bytes()}
+		j.Push, j.Pull = moves(comm, cfg, b.Bytes())
+		v.Buckets = append(v.Buckets, j)
+	}
+	l.write(v)
+}
+
+// moves says which collectives move a bucket; pull is nil where the push does
+// it all.
+func moves(comm *collectives.Comm, cfg train.Config, bytes int) (push string, pull *string) {
+	spec := func(v collectives.Verb) string {
+		c, err := comm.Select(collectives.Query{Verb: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}, cfg.Spec)
+		if err != nil {
+			return "" // it would not have been built
+		}
+		return c.Spec.String()
+	}
+	if cfg.Scheme == design.Allreduce {
+		return spec(collectives.Allreduce), nil
+	}
+	down := spec(collectives.Bcast)
+	return spec(collectives.Reduce), &down
+}
+
+func (l *jsonLog) iteration(p train.Progress, last train.Summary, skipped bool) {
+	if l == nil {
+		return
+	}
+	aside := p.Aside - last.Aside
+	v := jsonIteration{
+		jsonHead: newHead("iteration"), Iter: p.Iter, Loss: finite(p.Loss), Rate: p.Rate,
+		jsonTimes: newTimes(p.Compute()-last.Compute(), p.Exposed-last.Exposed, p.Input-last.Input, aside, 1),
+		Skipped:   skipped || !solver.Finite(float64(p.Loss)),
+	}
+	if d := p.Total - last.Total - aside; d > 0 {
+		v.ImagesPerSecond = float64(p.Images-last.Images) / d.Seconds()
+	}
+	l.write(v)
+}
+
+func (l *jsonLog) skip(s solver.Skip) {
+	if l != nil {
+		l.write(jsonSkip{newHead("skip"), s.Iter, s.Err.Error()})
+	}
+}
+
+func (l *jsonLog) test(t solver.Test) {
+	if l == nil {
+		return
+	}
+	v := jsonTest{jsonHead: newHead("test"), Iter: t.Iter, Net: t.Net, Name: t.Name, Batches: t.Batches, Scores: []jsonScore{}}
+	for _, s := range t.Scores {
+		v.Scores = append(v.Scores, jsonScore{s.Name, finite(float32(s.Value)), s.LossWeight})
+	}
+	l.write(v)
+}
+
+func (l *jsonLog) snapshot(s solver.Snapshot) {
+	if l != nil {
+		l.write(jsonSnapshot{newHead("snapshot"), s.Iter, s.Model, s.State})
+	}
+}
+
+func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
+	if l == nil {
+		return
+	}
+	n, m := s.Iterations, s.Moves
+	v := jsonEnd{
+		jsonHead: newHead("end"), Iterations: n, Skipped: s.Skipped, Images: s.Images,
+		Seconds: s.Total.Seconds(), ImagesPerSecond: s.ImagesPerSecond(), jsonTimes: newTimes(s.Compute(), s.Exposed, s.Input, s.Aside, n),
+		Collectives: jsonCollectives{ms(m.Push, n), ms(m.Pull, n), ms(m.Communication, n), ms(m.ExposedPush, n), ms(m.ExposedPull, n), m.Hidden()},
+		Ranks:       []jsonRank{}, Stopped: stopped,
+	}
+	for _, r := range s.Ranks {
+		v.Ranks = append(v.Ranks, jsonRank{
+			r.Rank, newTimes(r.Compute, r.Exposed, r.Input, r.Aside, n), r.Readers.MeanQueued(), r.Readers.MeanDepth(),
+			r.Readers.Batches, r.Readers.Waits, ms(r.Readers.Starved, 1),
+		})
+	}
+	if r, times, ok := s.Straggler(); ok {
+		v.Straggler = &jsonStraggler{r.Rank, times}
+	}
+	if failure != nil {
+		text := failure.Error()
+		v.Error = &text
+	}
+	l.write(v)
+}
+
+func newTimes(compute, exposed, input, aside time.Duration, iterations int) jsonTimes {
+	return jsonTimes{ms(compute, iterations), ms(exposed, iterations), ms(input, iterations), ms(aside, iterations)}
+}
+
+// ms is milliseconds for each of n iterations, to the nanosecond.
+func ms(d time.Duration, n int) float64 {
+	if n == 0 {
+		return 0
+	}
+	return math.Round(d.Seconds()*1e9/float64(n)) / 1e6
+}
+
+// finite returns x, or nil where JSON has no word for it.
+func finite(x float32) *float32 {
+	if !solver.Finite(float64(x)) {
+		return nil
+	}
+	return &x
+}
+
+// specName names what was asked for.
+func specName(s collectives.Spec) string {
+	if len(s.Levels) == 0 {
+		return tuned
+	}
+	return s.String()
+}
