@@ -1,6 +1,6 @@
 // Package profile holds what one iteration of a net costs, as data: for every
 // layer the sizes of its parameters and the time of its forward and backward
-// pass. A profile is measured by Measure (scaffe time), read from a file, or
+// pass. A profile is measured by package measure (scaffe time), read from a file, or
 // one of the built-in ones, for nets and GPUs of the papers. Package replay
 // runs one with its computation replaced by waits.
 //
@@ -43,7 +43,7 @@
 // times per layer were made in this way.
 //
 // The work of a layer is in the files nets/*.work, made from the nets
-// themselves (WorkOf) by
+// themselves (measure.Work) by
 //
-//	SCAFFE_CAFFE_NETS=DIR go test ./profile -run TestWork -update
+//	SCAFFE_CAFFE_NETS=DIR go test ./profile/measure -run TestWork -update
 package profile

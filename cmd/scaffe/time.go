@@ -12,7 +12,7 @@ import (
 	"github.com/scaffe/scaffe/atomicfile"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/kernels/blas"
-	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/profile/measure"
 )
 
 func timeCommand() *cli.Command {
@@ -30,7 +30,7 @@ func timeCommand() *cli.Command {
 			&cli.StringFlag{Name: "shape", Usage: "`CxHxW` of images, for data layers without crop_size"},
 			&cli.BoolFlag{Name: "data", Usage: "read the net's data set"},
 			&cli.StringFlag{Name: "out", Usage: "write a profile to `FILE`"},
-			&cli.StringFlag{Name: "format", Value: "text", Usage: "of the times: " + strings.Join(profile.Formats, ", ")},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "of the times: " + strings.Join(measure.Formats, ", ")},
 		},
 		Before: noArguments,
 		Action: runTime,
@@ -39,10 +39,10 @@ func timeCommand() *cli.Command {
 
 func runTime(c *cli.Context) error {
 	format := c.String("format")
-	if !slices.Contains(profile.Formats, format) {
-		return fmt.Errorf("--format %q is unknown: use %s", format, strings.Join(profile.Formats, ", "))
+	if !slices.Contains(measure.Formats, format) {
+		return fmt.Errorf("--format %q is unknown: use %s", format, strings.Join(measure.Formats, ", "))
 	}
-	o := profile.NetOptions{Batch: c.Int("batch"), Data: c.Bool("data")}
+	o := measure.Options{Batch: c.Int("batch"), Data: c.Bool("data")}
 	phase, ok := proto.Phase_value[strings.ToUpper(c.String("phase"))]
 	if !ok {
 		return fmt.Errorf("--phase %q is unknown: use TRAIN or TEST", c.String("phase"))
@@ -50,16 +50,16 @@ func runTime(c *cli.Context) error {
 	o.Phase = proto.Phase(phase)
 	if s := c.String("shape"); s != "" {
 		var err error
-		if o.Shape, err = profile.ParseShape(s); err != nil {
+		if o.Shape, err = measure.ParseShape(s); err != nil {
 			return fmt.Errorf("--shape: %w", err)
 		}
 	}
-	n, err := profile.OpenNet(c.String("model"), o)
+	n, err := measure.Open(c.String("model"), o)
 	if err != nil {
 		return err
 	}
 	defer n.Close()
-	t, err := profile.Measure(c.Context, n, c.Int("warmup"), c.Int("iterations"))
+	t, err := measure.Net(c.Context, n, c.Int("warmup"), c.Int("iterations"))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package profile
+package measure
 
 import (
 	"encoding/csv"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"text/tabwriter"
 	"time"
+
+	"github.com/scaffe/scaffe/profile"
 )
 
 // Formats are what Timing.Write writes.
@@ -37,7 +39,7 @@ func (t *Timing) writeText(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "# forward ms\tmin\tmax\tbackward ms\tmin\tmax\tparameters\t  layer (type)\n")
 	for _, l := range t.Layers {
-		fmt.Fprintf(w, "%s%s%d\t  %s (%s)\n", l.Forward.text(), l.Backward.text(), Layer{Params: l.Params}.Elements(), l.Name, l.Type)
+		fmt.Fprintf(w, "%s%s%d\t  %s (%s)\n", l.Forward.text(), l.Backward.text(), l.elements(), l.Name, l.Type)
 	}
 	fmt.Fprintf(w, "%s%s%d\t  all layers but those that read data\n", t.Forward.text(), t.Backward.text(), t.elements())
 	if err := w.Flush(); err != nil {
@@ -54,14 +56,16 @@ func (t *Timing) writeText(to io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(to, "\n%s: batch %d, %d iterations, %.4g images/s\n", t.Net, t.Batch, t.Iterations, t.Rate())
+	_, err := fmt.Fprintf(to, "\n%s: batch %d, %d iterations, %.4g images/s with the update\n", t.Net, t.Batch, t.Iterations, t.Rate())
 	return err
 }
+
+func (l LayerTiming) elements() int { return profile.Layer{Params: l.Params}.Elements() }
 
 func (t *Timing) elements() int {
 	sum := 0
 	for _, l := range t.Layers {
-		sum += Layer{Params: l.Params}.Elements()
+		sum += l.elements()
 	}
 	return sum
 }
@@ -111,7 +115,7 @@ func (t *Timing) writeCSV(to io.Writer) error {
 	row := func(name, typ string, params int, forward, backward Times) {
 		r := []string{name, typ, strconv.Itoa(params)}
 		for _, d := range []time.Duration{forward.Mean, forward.Min, forward.Max, backward.Mean, backward.Min, backward.Max} {
-			r = append(r, formatMS(d))
+			r = append(r, strconv.FormatFloat(ms(d), 'f', -1, 64))
 		}
 		_ = w.Write(r) // Error tells
 	}
@@ -120,7 +124,7 @@ func (t *Timing) writeCSV(to io.Writer) error {
 		"backward_ms", "backward_min_ms", "backward_max_ms",
 	})
 	for _, l := range t.Layers {
-		row(l.Name, l.Type, Layer{Params: l.Params}.Elements(), l.Forward, l.Backward)
+		row(l.Name, l.Type, l.elements(), l.Forward, l.Backward)
 	}
 	row("", "net", t.elements(), t.Forward, t.Backward)
 	w.Flush()

@@ -1,4 +1,4 @@
-package profile
+package measure
 
 import (
 	"errors"
@@ -34,8 +34,10 @@ func ParseShape(s string) (Shape, error) {
 	return sh, nil
 }
 
-// NetOptions say how a net is made ready for measuring.
-type NetOptions struct {
+const maxBatch = 1 << 24
+
+// Options say how a net is made ready for measuring.
+type Options struct {
 	Phase proto.Phase
 	// Batch, unless 0, replaces the net's own batch_size.
 	Batch int
@@ -45,9 +47,9 @@ type NetOptions struct {
 	Shape Shape
 }
 
-// OpenNet builds the net of a prototxt file, or the one of that name in
+// Open builds the net of a prototxt file, or the one of that name in
 // package models.
-func OpenNet(model string, o NetOptions) (*net.Net, error) {
+func Open(model string, o Options) (*net.Net, error) {
 	if o.Batch < 0 || o.Batch > maxBatch {
 		return nil, fmt.Errorf("a batch of %d samples: it must be between 1 and %d", o.Batch, maxBatch)
 	}
@@ -64,7 +66,7 @@ func OpenNet(model string, o NetOptions) (*net.Net, error) {
 }
 
 // rewrite gives data layers the batch, and random images.
-func (o NetOptions) rewrite(p *proto.LayerParameter) error {
+func (o Options) rewrite(p *proto.LayerParameter) error {
 	if b := uint32(o.Batch); b > 0 {
 		if d := p.GetDataParam(); d != nil {
 			d.BatchSize = pb.Uint32(b)

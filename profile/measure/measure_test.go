@@ -1,4 +1,4 @@
-package profile
+package measure
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/profile"
 )
 
 // A measurement has a time for every layer, whose sums are the net's, and
@@ -22,11 +23,11 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	if _, err := Measure(context.Background(), n, 0, 0); err == nil {
+	if _, err := Net(context.Background(), n, 0, 0); err == nil {
 		t.Error("no iterations are no error")
 	}
 	before := n.Learnable()[0].Blob.Data()[0]
-	m, err := Measure(context.Background(), n, 1, 5)
+	m, err := Net(context.Background(), n, 1, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +60,13 @@ func TestMeasure(t *testing.T) {
 	if p.Elements() != 112+8+720 || p.Layers[0].Forward != 0 {
 		t.Errorf("the profile is\n%s", p)
 	}
-	again, err := Parse("x", p.String())
+	again, err := profile.Parse("x", p.String())
 	if err != nil || again.String() != p.String() {
 		t.Errorf("%v\n%s", err, p)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Measure(ctx, n, 0, 1); err == nil {
+	if _, err := Net(ctx, n, 0, 1); err == nil {
 		t.Error("a cancelled context is no error")
 	}
 }

@@ -1,4 +1,4 @@
-package profile
+package measure
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/profile"
 	pb "google.golang.org/protobuf/proto"
 )
 
@@ -17,7 +18,7 @@ type Times struct{ Mean, Min, Max time.Duration }
 // LayerTiming is what one layer took.
 type LayerTiming struct {
 	Name, Type        string
-	Params            []int // as in Layer
+	Params            []int // as in profile.Layer
 	Input             bool  // it reads data: not counted in the net's times
 	Forward, Backward Times
 }
@@ -40,10 +41,10 @@ func (t *Timing) Rate() float64 {
 	return float64(t.Batch) / max(t.Both.Mean+t.Update.Mean, 1).Seconds()
 }
 
-// Measure runs a net for its times, after warmup iterations that do not
+// Net runs a net for its times, after warmup iterations that do not
 // count. It moves the parameters to packed buffers; their values stay: the
 // update's rate is 0.
-func Measure(ctx context.Context, n *net.Net, warmup, iterations int) (*Timing, error) {
+func Net(ctx context.Context, n *net.Net, warmup, iterations int) (*Timing, error) {
 	if warmup < 0 || iterations < 1 {
 		return nil, fmt.Errorf("%d iterations after %d: at least 1 after at least 0", iterations, warmup)
 	}
@@ -221,10 +222,10 @@ func (m *meter) timing(iterations int) *Timing {
 
 // Profile returns the means as a profile. Layers that read data take no time
 // in it: readers read ahead, beside the computation.
-func (t *Timing) Profile(source string) *Profile {
-	p := &Profile{Net: t.Net, Source: source, Batch: t.Batch, Update: t.Update.Mean}
+func (t *Timing) Profile(source string) *profile.Profile {
+	p := &profile.Profile{Net: t.Net, Source: source, Batch: t.Batch, Update: t.Update.Mean}
 	for _, l := range t.Layers {
-		y := Layer{Name: l.Name, Type: l.Type, Params: l.Params}
+		y := profile.Layer{Name: l.Name, Type: l.Type, Params: l.Params}
 		if !l.Input {
 			y.Forward, y.Backward = l.Forward.Mean, l.Backward.Mean
 		}
