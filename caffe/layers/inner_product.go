@@ -82,9 +82,9 @@ func (l *innerProduct) Reshape(bottom, top []*blob.Blob) error {
 	return nil
 }
 
-// product is blas.Gemm, by package dnn where it is there.
+// product is blas.Gemm with alpha 1, by package dnn where that is fast.
 func product(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) error {
-	if dnn.Available && min(m, n, k) > 0 {
+	if dnn.Products && min(m, n, k) > 0 {
 		return dnn.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
 	}
 	blas.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)

@@ -286,6 +286,35 @@ func TestConvRepeats(t *testing.T) {
 	}
 }
 
+// TestConvTreatsImagesAlike: where in the batch an image lies does not show in
+// its bits.
+func TestConvTreatsImagesAlike(t *testing.T) {
+	for name, s := range shapes {
+		s.N = 5
+		c, err := NewConv(s)
+		if errors.Is(err, ErrUnsupported) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newTensors(s, rand.New(rand.NewPCG(1, 2)))
+		image := func(v []float32, n int) []float32 { return v[n*len(v)/s.N : (n+1)*len(v)/s.N] }
+		for n := 1; n < s.N; n++ {
+			copy(image(a.x, n), image(a.x, 0))
+			copy(image(a.dy, n), image(a.dy, 0))
+		}
+		if err := a.run(c); err != nil {
+			t.Fatal(err)
+		}
+		for n := 1; n < s.N; n++ {
+			if !slices.Equal(image(a.y, n), image(a.y, 0)) || !slices.Equal(image(a.dx, n), image(a.dx, 0)) {
+				t.Errorf("%s %v: image %d has other bits than image 0", name, c.Implementations(), n)
+			}
+		}
+	}
+}
+
 func TestName(t *testing.T) {
 	if n := Name(); Available != strings.HasPrefix(n, "oneDNN 2.") {
 		t.Errorf("Name() = %q", n)

@@ -1,6 +1,13 @@
 package dnn
 
-import "errors"
+import (
+	"errors"
+	"runtime"
+)
+
+// Products reports whether Gemm is fast: oneDNN's own product is generated
+// code on x86 and plain loops elsewhere.
+const Products = Available && runtime.GOARCH == "amd64"
 
 // Shape is the geometry of a convolution of batches [N, In, H, W] with weights
 // [Out, In/Groups, KernelH, KernelW] to [N, Out, OutH, OutW]. All extents are

@@ -113,7 +113,7 @@ func newPass(s Shape, kind C.int) (*pass, error) {
 		return nil, fmt.Errorf("dnn: preparing a convolution of shape %+v: %w", s, status(st))
 	}
 	runtime.AddCleanup(p, func(c *C.pass) { C.dnn_free(c) }, p.c)
-	if strings.HasPrefix(p.impl(), "ref") {
+	if strings.Contains(p.impl(), "ref") { // "ref:any", "gemm:ref": plain loops
 		return nil, ErrUnsupported
 	}
 	return p, nil
