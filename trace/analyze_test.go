@@ -225,6 +225,34 @@ func TestAnalyzeIterations(t *testing.T) {
 	}
 }
 
+// A helper's update does not keep a layer from computing; what is waited for
+// during an update is the update. A rank that itself begins last waits for no
+// other.
+func TestAnalyzeUpdatesBeside(t *testing.T) {
+	tr := &trace.Trace{Ranks: []trace.Rank{
+		{Events: hand(0, 0, []line{
+			{trace.Iteration, "", 0, 0, 40},
+			{trace.Backward, "fc", 1, 0, 20},
+			{trace.Update, "fc", 1, 5, 28},
+			{trace.WaitPull, "fc", 1, 20, 40},
+			{trace.Pull, "fc", 1, 30, 40},
+		})},
+		{Rank: 1, Events: hand(0, 0, []line{
+			{trace.Iteration, "", 0, 0, 40},
+			{trace.Backward, "fc", 1, 0, 40},
+			{trace.Pull, "fc", 1, 10, 40},
+		})},
+	}}
+	r := trace.Analyze(tr)
+	want := times(map[trace.Part]float64{trace.InBackward: 20, trace.InUpdate: 8, trace.InExposed: 12})
+	if diff := cmp.Diff(want, r.Ranks[0].Times); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if text := encoded(t, tr); !strings.Contains(text, `"updates beside"`) || strings.Contains(text, `"compute 2"`) {
+		t.Error("the update has no track of its own")
+	}
+}
+
 // Layers that run within a test phase are no training.
 func TestAnalyzeTestPhase(t *testing.T) {
 	tr := &trace.Trace{Ranks: []trace.Rank{{Events: hand(0, 0, []line{

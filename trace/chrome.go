@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sort"
 	"strconv"
 	"time"
 
@@ -19,6 +20,7 @@ type track int
 
 const (
 	compute track = iota // the computing goroutine
+	helper               // updates while the computing goroutine computes
 	up                   // gradients in flight
 	down                 // parameters in flight
 	reader               // the goroutines that read ahead
@@ -28,8 +30,9 @@ const (
 	laneStride = 1000
 )
 
-var trackNames = [tracks]string{"compute", "collectives up (push)", "collectives down (pull)", "reader"}
+var trackNames = [tracks]string{"compute", "updates beside", "collectives up (push)", "collectives down (pull)", "reader"}
 
+// track returns that of most events of a kind; tracksOf knows those of all.
 func (k Kind) track() track {
 	switch k {
 	case Push:
@@ -42,16 +45,44 @@ func (k Kind) track() track {
 	return compute
 }
 
+// tracksOf returns the track of every event of a rank. An Update that goes on
+// while a layer computes is another goroutine's.
+func tracksOf(es []Record) []track {
+	out := make([]track, len(es))
+	var layers []int         // Forward and Backward, in order
+	var ends []time.Duration // of these the last end up to each
+	for i := range es {
+		out[i] = es[i].Kind.track()
+		if es[i].Kind.hasLayer() {
+			last := es[i].End
+			if n := len(ends); n > 0 {
+				last = max(last, ends[n-1])
+			}
+			layers, ends = append(layers, i), append(ends, last)
+		}
+	}
+	for i := range es {
+		if es[i].Kind != Update {
+			continue
+		}
+		n := sort.Search(len(ends), func(n int) bool { return ends[n] > es[i].Begin })
+		if n < len(layers) && es[layers[n]].Begin < es[i].End {
+			out[i] = helper
+		}
+	}
+	return out
+}
+
 // lanes returns for every event of a rank the lane of its track, so that within
 // a lane an event holds another whole or has no time in common with it; those
 // of collectives and readers do not even hold each other. used counts the lanes
 // of each track.
-func lanes(es []Record) (lane []int, used [tracks]int) {
+func lanes(es []Record, of []track) (lane []int, used [tracks]int) {
 	lane = make([]int, len(es))
 	var open [tracks][][]time.Duration // of each lane the ends of what it is inside of
 	for i := range es {
 		e := &es[i]
-		tr := e.Kind.track()
+		tr := of[i]
 		for l := 0; ; l++ {
 			if l == len(open[tr]) {
 				open[tr] = append(open[tr], nil)
@@ -139,12 +170,13 @@ func (t *Trace) Encode(w io.Writer) error {
 	between := "\n"
 	for i := range t.Ranks {
 		r := &t.Ranks[i]
-		lane, used := lanes(r.Events)
+		of := tracksOf(r.Events)
+		lane, used := lanes(r.Events, of)
 		between = encodeNames(b, r, used, between)
 		var line []byte
 		for j := range r.Events {
 			e := &r.Events[j]
-			line = appendEvent(append(line[:0], between...), e, r.Rank, int(e.Kind.track())*laneStride+lane[j])
+			line = appendEvent(append(line[:0], between...), e, r.Rank, int(of[j])*laneStride+lane[j])
 			if _, err := b.Write(line); err != nil {
 				return err
 			}

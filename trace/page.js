@@ -187,13 +187,16 @@ function draw() {
   drawOverview();
 }
 
+// seen reports whether the view shows enough of [a, b) to speak of it.
+const seen = (a, b) => Math.min(b, to) - Math.max(a, from) > Math.min((to - from) * 0.05, (b - a) * 0.5);
+
 function iterationsShown() {
   if (!ranks.length) return "";
   const ps = ranks[0].periods;
   let a = null, b = null;
   for (let i = 0; i < ps.length; i += 2) {
     const end = i + 3 < ps.length ? ps[i + 3] : data.length;
-    if (ps[i + 1] < to - (to - from) * 0.05 && end > from + (to - from) * 0.05) { if (a === null) a = ps[i]; b = ps[i]; }
+    if (seen(ps[i + 1], end)) { if (a === null) a = ps[i]; b = ps[i]; }
   }
   return a === null ? "" : a === b ? "iteration " + a : "iterations " + a + " to " + b;
 }
@@ -206,7 +209,7 @@ function drawOverview() {
   const col = Math.min((w - 60) / n, 60), bounds = new Map();
   if (ranks.length) for (let i = 0; i < ranks[0].periods.length; i += 2) bounds.set(ranks[0].periods[i], [ranks[0].periods[i + 1], i + 3 < ranks[0].periods.length ? ranks[0].periods[i + 3] : data.length]);
   g.font = font(11); g.fillStyle = colour.soft; g.textAlign = "right";
-  g.fillText(ms(most, 1) + " ms", 54, 12); g.fillText("0", 54, base);
+  g.fillText(ms(most, most * msPer < 100 ? 1 : 0) + " ms", 54, 12); g.fillText("0", 54, base);
   g.strokeStyle = colour.faint; g.beginPath(); g.moveTo(60, 8.5); g.lineTo(60 + col * n, 8.5); g.stroke();
   let free = 0;
   data.paths.forEach((p, i) => {
@@ -219,7 +222,7 @@ function drawOverview() {
       y -= part;
     }
     const b = bounds.get(p[0]);
-    if (b && b[0] < to && b[1] > from && to - from < data.length * 0.98) { g.fillStyle = colour.ink; g.fillRect(60 + i * col, base + 1, Math.max(col - (col > 4 ? 1.5 : 0), 1), 2); }
+    if (b && seen(b[0], b[1]) && to - from < data.length * 0.98) { g.fillStyle = colour.ink; g.fillRect(60 + i * col, base + 1, Math.max(col - (col > 4 ? 1.5 : 0), 1), 2); }
     if (60 + i * col >= free) {
       g.fillStyle = colour.soft; g.textAlign = "left";
       g.fillText(p[0], 60 + i * col, h - 2);

@@ -21,8 +21,8 @@ const (
 	// InExposed is communication that nothing hides: the part of a WaitPush or
 	// WaitPull after the last rank has begun that collective.
 	InExposed
-	// InSkew is the part of a wait before the last rank has begun that
-	// collective: nothing can move yet, so no network would make it shorter.
+	// InSkew is the part of a wait before the last rank, another one, has begun
+	// that collective: no network would make it shorter.
 	InSkew
 	InInput    // waiting for a batch
 	InSync     // as InExposed, of a Sync
@@ -171,20 +171,11 @@ func (tl *timeline) cut(r int) []piece {
 	var open []int // events that are under way, the innermost last
 	until := func(end time.Duration) {
 		for now < end {
-			for len(open) > 0 && es[open[len(open)-1]].End <= now {
-				open = open[:len(open)-1]
-			}
+			open = slices.DeleteFunc(open, func(i int) bool { return es[i].End <= now })
 			p := piece{begin: now, end: end, part: InOther, event: -1, culprit: -1}
-			if len(open) > 0 {
-				p.event = open[len(open)-1]
-				p.part = es[p.event].Kind.part()
-				for _, o := range open {
-					if k := es[o].Kind; (k == Test || k == Snapshot) && es[o].End > now {
-						p.part = k.part() // whatever it does within
-						break
-					}
-				}
-				p.end = min(end, es[p.event].End)
+			p.event, p.part = innermost(es, open)
+			for _, i := range open { // until the next change
+				p.end = min(p.end, es[i].End)
 			}
 			out = tl.split(out, r, p)
 			now = p.end
@@ -208,13 +199,39 @@ func (tl *timeline) cut(r int) []piece {
 	return tl.divide(out, r)
 }
 
+// innermost returns which of the events under way counts, and as what: the last
+// one, but a test phase or a snapshot as a whole; what another goroutine updates
+// does not keep a layer from computing, and what is waited for is then the update.
+func innermost(es []Record, open []int) (event int, part Part) {
+	event, part = -1, InOther
+	rank := func(k Kind) int {
+		switch {
+		case k == Test || k == Snapshot:
+			return 4
+		case k.hasLayer():
+			return 3
+		case k == Update:
+			return 2
+		case k == Iteration:
+			return 0
+		}
+		return 1
+	}
+	for _, i := range open {
+		if event < 0 || rank(es[i].Kind) >= rank(es[event].Kind) {
+			event, part = i, es[i].Kind.part()
+		}
+	}
+	return event, part
+}
+
 // split appends p, a wait in two where the last rank begins in its midst.
 func (tl *timeline) split(out []piece, r int, p piece) []piece {
 	if p.event < 0 {
 		return append(out, p)
 	}
 	s := tl.start(r, p.event)
-	if s == nil || s.last <= p.begin {
+	if s == nil || s.last <= p.begin || s.rank == r { // its own begin is no other rank's fault
 		return append(out, p)
 	}
 	skew := p

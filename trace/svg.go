@@ -71,7 +71,7 @@ func (p *svg) layout() {
 		rows := p.views[r].rows
 		tops, heights := []float64{y}, []float64{24}
 		y += 24
-		for tr := up; tr < tracks; tr++ {
+		for tr := compute + 1; tr < tracks; tr++ {
 			if rows[tr] > 0 {
 				y += 3
 			}
@@ -184,7 +184,10 @@ func (p *svg) boxes(v *view) []box {
 		it := &v.items[i]
 		x, to := p.x(it.begin), p.x(it.end)
 		if l, any := last[it.row]; any && out[l].class == it.class && to-x < 1 && x-(out[l].x+out[l].w) < 0.3 {
-			out[l].w, out[l].event = to-out[l].x, -1
+			if out[l].w < 3 {
+				out[l].event = -1 // nobody's name
+			}
+			out[l].w = to - out[l].x
 			continue
 		}
 		last[it.row] = len(out)

@@ -61,7 +61,7 @@ func (r *Report) ClockNote() string {
 	if len(r.Ranks) < 2 {
 		return "one clock"
 	}
-	return fmt.Sprintf("clocks agree within ±%v of rank 0's", r.ClockBound)
+	return fmt.Sprintf("clocks agree within ±%v of rank 0's", r.ClockBound.Round(100*time.Nanosecond))
 }
 
 // SlowestNote names the rank that computes longest; empty where there is one rank.

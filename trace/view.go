@@ -43,7 +43,7 @@ type item struct {
 }
 
 // view is a rank as pictures show it: the computing goroutine in its first row,
-// without overlaps; then the lanes of the pushes, the pulls and the reader.
+// without overlaps; then the lanes of the other tracks.
 type view struct {
 	items   []item
 	rows    [tracks]int // how many of each track
@@ -53,7 +53,8 @@ type view struct {
 // view returns what pictures show of rank r.
 func (tl *timeline) view(r int) view {
 	es := tl.t.Ranks[r].Events
-	lane, used := lanes(es)
+	of := tracksOf(es)
+	lane, used := lanes(es, of)
 	v := view{rows: used, periods: tl.periods(r)}
 	v.rows[compute] = 1
 	for i := range tl.pieces[r] {
@@ -70,13 +71,13 @@ func (tl *timeline) view(r int) view {
 		v.items = append(v.items, item{p.begin, p.end, class(p.part), 0, p.event})
 	}
 	first := [tracks]int{}
-	for tr := up; tr < tracks; tr++ {
+	for tr := compute + 1; tr < tracks; tr++ {
 		first[tr] = first[tr-1] + v.rows[tr-1]
 	}
-	of := [tracks]class{up: inFlightUp, down: inFlightDown, reader: readAhead}
+	classOf := [tracks]class{helper: class(InUpdate), up: inFlightUp, down: inFlightDown, reader: readAhead}
 	for i := range es {
-		if tr := es[i].Kind.track(); tr != compute {
-			v.items = append(v.items, item{es[i].Begin, es[i].End, of[tr], first[tr] + lane[i], i})
+		if tr := of[i]; tr != compute {
+			v.items = append(v.items, item{es[i].Begin, es[i].End, classOf[tr], first[tr] + lane[i], i})
 		}
 	}
 	return v
@@ -117,7 +118,7 @@ func (v view) within(begin, end time.Duration) view {
 // title is a caption of a picture of the trace.
 func (t *Trace) title() string {
 	out := count(len(t.Ranks), "rank")
-	for _, key := range []string{"net", "design", "algorithm", "aggregate"} {
+	for _, key := range []string{"net", "profile", "design", "algorithm", "aggregate"} {
 		if v := t.Meta[key]; v != "" {
 			out += " · " + v
 		}
