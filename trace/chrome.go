@@ -28,6 +28,9 @@ const (
 
 	// laneStride is the distance of two tracks in the file's thread numbers.
 	laneStride = 1000
+	// firstID is the file's number of rank 0, and of the first thread: viewers
+	// take process and thread 0 for the idle ones of a machine.
+	firstID = 1
 )
 
 var trackNames = [tracks]string{"compute", "updates beside", "collectives up (push)", "collectives down (pull)", "reader"}
@@ -176,7 +179,7 @@ func (t *Trace) Encode(w io.Writer) error {
 		var line []byte
 		for j := range r.Events {
 			e := &r.Events[j]
-			line = appendEvent(append(line[:0], between...), e, r.Rank, int(of[j])*laneStride+lane[j])
+			line = appendEvent(append(line[:0], between...), e, firstID+r.Rank, firstID+int(of[j])*laneStride+lane[j])
 			if _, err := b.Write(line); err != nil {
 				return err
 			}
@@ -190,18 +193,18 @@ func (t *Trace) Encode(w io.Writer) error {
 // encodeNames writes the names of a rank and its threads.
 func encodeNames(b *bufio.Writer, r *Rank, used [tracks]int, between string) string {
 	line := func(what string, tid int, args string) {
-		fmt.Fprintf(b, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{%s}}", between, r.Rank, tid, what, args)
+		fmt.Fprintf(b, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{%s}}", between, firstID+r.Rank, tid, what, args)
 		between = ",\n"
 	}
-	line("process_name", 0, `"name":`+quoted(fmt.Sprintf("rank %d (%s)", r.Rank, r.Host)))
-	line("process_sort_index", 0, fmt.Sprintf(`"sort_index":%d`, r.Rank))
+	line("process_name", firstID, `"name":`+quoted(fmt.Sprintf("rank %d (%s)", r.Rank, r.Host)))
+	line("process_sort_index", firstID, fmt.Sprintf(`"sort_index":%d`, r.Rank))
 	for tr, n := range used {
 		for l := range n {
 			name := trackNames[tr]
 			if l > 0 {
 				name += fmt.Sprintf(" %d", l+1)
 			}
-			tid := tr*laneStride + l
+			tid := firstID + tr*laneStride + l
 			line("thread_name", tid, `"name":`+quoted(name))
 			line("thread_sort_index", tid, fmt.Sprintf(`"sort_index":%d`, tid))
 		}

@@ -140,7 +140,7 @@ func TestReadOtherFiles(t *testing.T) {
 		whole[:100]:          "not a trace of scaffe",
 		strings.Replace(whole, "trace/1", "trace/9", 1):                           "scaffe-trace/9",
 		strings.Replace(whole, `"cat":"forward"`, `"cat":"lunch"`, 1):             "lunch",
-		strings.Replace(whole, `"pid":1,"tid":0,"ts"`, `"pid":9,"tid":0,"ts"`, 1): "its rank is 9 of 2",
+		strings.Replace(whole, `"pid":1,"tid":1,"ts"`, `"pid":9,"tid":1,"ts"`, 1): "its process is 9, of 2 ranks",
 		strings.Replace(whole, `"ts":2000.000`, `"ts":1e30`, 1):                   "is no time",
 		strings.Replace(whole, `"dur":10000.000`, `"dur":-1`, 1):                  "it takes",
 	} {

@@ -62,13 +62,14 @@ func Decode(r io.Reader) (*Trace, error) {
 			continue
 		}
 		e, err := f.record(names)
-		if err == nil && (f.Pid < 0 || f.Pid >= len(t.Ranks)) {
-			err = fmt.Errorf("its rank is %d of %d", f.Pid, len(t.Ranks))
+		rank := f.Pid - firstID
+		if err == nil && (rank < 0 || rank >= len(t.Ranks)) {
+			err = fmt.Errorf("its process is %d, of %d ranks", f.Pid, len(t.Ranks))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("event %d: %w", n, err)
 		}
-		t.Ranks[f.Pid].Events = append(t.Ranks[f.Pid].Events, e)
+		t.Ranks[rank].Events = append(t.Ranks[rank].Events, e)
 	}
 	for _, want := range "]}" {
 		if tok, err := d.Token(); err != nil || tok != json.Delim(want) {
