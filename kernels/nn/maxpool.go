@@ -16,110 +16,109 @@ type Span struct{ Lo, Hi int }
 type MaxPool struct {
 	rows, cols []Span
 	width      int
-
-	words []uint64 // portable: one plane and one row
-
-	vector         bool
-	stride, kernel int
-	from, to       int // the outputs of a row with whole windows
-	keys, at       []int32
-	value          []float32 // a row of outputs
-	mask           []int32
+	words      []uint64 // portable: one plane and one row
+	vector     *maxVectors
 }
 
-// slack is how many elements beyond what they use the AVX2 loops read and
-// write.
-const slack = 32
+// maxVectors is what the AVX2 loops need beside: a row's keys, integers that
+// order as the values do, and their positions, both with what lies in the
+// padding on either side, which never wins.
+type maxVectors struct {
+	columns        func(dst *float32, mask *int32, src *float32, keys, positions *int32, n, kernel int)
+	kernel, pad, n int // n outputs, in whole registers
+	keys, at       []int32
+	value          []float32 // a row of outputs, where it does not fit behind the others
+	mask           []int32
+}
 
 // NewMaxPool prepares pooling of planes of the given height and width: rows
 // and cols are the windows of the output's rows and columns, none empty, all within
 // the plane, in ascending order.
 func NewMaxPool(rows, cols []Span, height, width int) *MaxPool {
 	p := &MaxPool{rows: slices.Clone(rows), cols: slices.Clone(cols), width: width}
-	p.kernel, p.stride, p.from, p.to = regular(cols)
-	if p.vector = avx2 && p.to > p.from && width >= lanes && (p.stride == 1 || p.stride == 2); p.vector {
-		p.keys, p.at = make([]int32, width+slack), make([]int32, width+slack)
-		p.value, p.mask = make([]float32, len(cols)+slack), make([]int32, len(cols)+slack)
-	} else {
+	if p.vector = newMaxVectors(cols, height, width); p.vector == nil {
 		p.words = make([]uint64, (height+1)*width)
 	}
 	return p
 }
 
-// regular finds the run of outputs [from, to) whose windows are kernel long
-// and stride apart: all that padding and border do not cut. There is none
-// where the windows are otherwise irregular.
-func regular(cols []Span) (kernel, stride, from, to int) {
-	for _, c := range cols {
-		kernel = max(kernel, c.Hi-c.Lo)
+// newMaxVectors returns nil where the AVX2 loops do not fit.
+func newMaxVectors(cols []Span, height, width int) *maxVectors {
+	kernel, stride, start, ok := regular(cols, width)
+	if !avx2 || !ok || stride > 2 || width < lanes {
+		return nil
 	}
-	long := func(c Span) bool { return c.Hi-c.Lo == kernel }
-	if from = slices.IndexFunc(cols, long); from < 0 {
-		return
+	v := &maxVectors{
+		columns: maxColumns1, kernel: kernel, pad: -start,
+		n: (len(cols) + lanes - 1) &^ (lanes - 1),
 	}
-	for to = from + 1; to < len(cols) && long(cols[to]); to++ {
-		step := cols[to].Lo - cols[to-1].Lo
-		if stride == 0 {
-			stride = step
+	if stride == 2 {
+		v.columns = maxColumns2
+	}
+	// The loops read whole registers.
+	v.keys = make([]int32, v.pad+max(width, v.n*stride)+kernel+2*lanes)
+	v.at = make([]int32, len(v.keys))
+	for i := range v.keys {
+		v.keys[i], v.at[i] = math.MinInt32, int32(height*width-1)
+	}
+	v.value, v.mask = make([]float32, v.n), make([]int32, v.n)
+	return v
+}
+
+// regular finds the kernel, stride and start (at most 0) of windows that are
+// all alike before what lies outside the axis of n elements was cut off.
+func regular(s []Span, n int) (kernel, stride, start int, ok bool) {
+	for _, w := range s {
+		kernel = max(kernel, w.Hi-w.Lo)
+	}
+	first := slices.IndexFunc(s, func(w Span) bool { return w.Hi-w.Lo == kernel })
+	stride = 1
+	if len(s) > 1 { // the last windows are the least likely to be cut on the left
+		stride = max(1, s[len(s)-1].Lo-s[len(s)-2].Lo)
+	}
+	if first < 0 {
+		return 0, 0, 0, false
+	}
+	start = s[first].Lo - first*stride
+	for i, w := range s {
+		if lo := start + i*stride; w != (Span{max(lo, 0), min(lo+kernel, n)}) {
+			return 0, 0, 0, false
 		}
-		if step != stride {
-			break
-		}
 	}
-	return kernel, max(stride, 1), from, to
+	return kernel, stride, start, start <= 0
 }
 
 // Plane writes the maxima of a plane to dst and their positions in it, counted
 // row by row, to mask.
 func (p *MaxPool) Plane(dst []float32, mask []int32, src []float32) {
-	if !p.vector {
+	v, outs := p.vector, len(p.cols)
+	if v == nil {
 		p.portable(dst, mask, src)
 		return
 	}
-	outs := len(p.cols)
 	for i, r := range p.rows {
-		p.overRows(src, r)
-		n := (p.to - p.from + lanes - 1) &^ (lanes - 1)
-		first := p.cols[p.from].Lo
-		columns := maxColumns1
-		if p.stride == 2 {
-			columns = maxColumns2
+		v.overRows(src, p.width, r)
+		at := i * outs
+		if at+v.n <= len(dst) && at+v.n <= len(mask) { // what is too much is overwritten by the next row
+			v.columns(&dst[at], &mask[at], &src[0], &v.keys[0], &v.at[0], v.n, v.kernel)
+			continue
 		}
-		columns(&p.value[p.from], &p.mask[p.from], &src[0], &p.keys[first], &p.at[first], n, p.kernel)
-		for j := range p.from {
-			p.window(j, src)
-		}
-		for j := p.to; j < outs; j++ {
-			p.window(j, src)
-		}
-		copy(dst[i*outs:][:outs], p.value)
-		copy(mask[i*outs:][:outs], p.mask)
+		v.columns(&v.value[0], &v.mask[0], &src[0], &v.keys[0], &v.at[0], v.n, v.kernel)
+		copy(dst[at:at+outs], v.value)
+		copy(mask[at:at+outs], v.mask)
 	}
 }
 
 // overRows sets keys and at to each column's maximum over rows r and its
 // position. The last register overlaps the one before it.
-func (p *MaxPool) overRows(src []float32, r Span) {
-	w, n := p.width, whole(p.width)
-	first := r.Lo * w
-	src = src[first : r.Hi*w]
-	maxRows(&p.keys[0], &p.at[0], &src[0], n, r.Hi-r.Lo, w, first)
-	if n < w {
-		x := w - lanes
-		maxRows(&p.keys[x], &p.at[x], &src[x], lanes, r.Hi-r.Lo, w, first+x)
+func (v *maxVectors) overRows(src []float32, width int, r Span) {
+	first, n := r.Lo*width, width&^(lanes-1)
+	src = src[first : r.Hi*width]
+	maxRows(&v.keys[v.pad], &v.at[v.pad], &src[0], n, r.Hi-r.Lo, width, first)
+	if n < width {
+		x := width - lanes
+		maxRows(&v.keys[v.pad+x], &v.at[v.pad+x], &src[x], lanes, r.Hi-r.Lo, width, first+x)
 	}
-}
-
-// window finds output j, whose window is irregular.
-func (p *MaxPool) window(j int, src []float32) {
-	c := p.cols[j]
-	key, at := p.keys[c.Lo], p.at[c.Lo]
-	for x := c.Lo + 1; x < c.Hi; x++ {
-		if k := p.keys[x]; k > key || k == key && p.at[x] < at {
-			key, at = k, p.at[x]
-		}
-	}
-	p.value[j], p.mask[j] = src[at], at
 }
 
 // portable lets values and positions travel together as integers that order as

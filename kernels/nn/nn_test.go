@@ -205,11 +205,11 @@ func TestMaxPoolIsItsPortableTwin(t *testing.T) {
 	for _, c := range [][4]int{{32, 3, 0, 2}, {55, 3, 0, 2}, {13, 3, 0, 2}, {28, 3, 1, 1}, {27, 3, 1, 2}, {14, 2, 0, 2}, {8, 5, 2, 1}, {7, 3, 0, 2}, {20, 4, 1, 3}} {
 		s := windows(c[0], c[1], c[2], c[3])
 		p := NewMaxPool(s, s, c[0], c[0])
-		if p.vector {
+		if p.vector != nil {
 			vectors++
 		}
 		q := *p
-		q.vector, q.words = false, make([]uint64, (c[0]+1)*c[0])
+		q.vector, q.words = nil, make([]uint64, (c[0]+1)*c[0])
 		src := numbers(r, c[0]*c[0], true)
 		n := len(s) * len(s)
 		got, want, at, wantAt := make([]float32, n), make([]float32, n), make([]int32, n), make([]int32, n)
