@@ -77,6 +77,13 @@ func (r *reporter) close() error {
 	return r.json.close()
 }
 
+// newBar makes a bar for n steps.
+func newBar(n int) *progressbar.ProgressBar {
+	return progressbar.NewOptions(n,
+		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
+}
+
 // showProgress reads --progress.
 func showProgress(word string) (bool, error) {
 	switch word {
@@ -190,9 +197,7 @@ func (r *reporter) started(w *train.Worker) error {
 		return nil
 	}
 	if r.show {
-		r.bar = progressbar.NewOptions(int(w.Solver().Param().GetMaxIter())-w.Solver().Iter(),
-			progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
+		r.bar = newBar(int(w.Solver().Param().GetMaxIter()) - w.Solver().Iter())
 	}
 	r.json.start(r.comm, r.cfg, w)
 	return r.metrics.start(r.comm, r.cfg, n)

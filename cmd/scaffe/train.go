@@ -39,7 +39,7 @@ func trainCommand() *cli.Command {
 			&cli.StringFlag{Name: "trace", Usage: "write what every rank did when, a `FILE`.json for scaffe trace, Perfetto or chrome://tracing"},
 			&cli.StringFlag{Name: "trace-iterations", Usage: "keep these, `FIRST:END` (default: the first 200)"},
 			&cli.DurationFlag{Name: "deadline", Value: nbc.DefaultDeadline, Usage: "give up on a collective after this `TIME`, naming who is missing"},
-		}, reportFlags()),
+		}, reportFlags(), table2Flags()),
 		Before: noArguments,
 		Action: runTrain,
 	}
@@ -65,6 +65,7 @@ type training struct {
 	launch launch.Options
 	trace  string // file, "" for none
 	traced trace.Options
+	table2 *table2 // nil: train
 }
 
 // newTraining reads the flags.
@@ -89,6 +90,12 @@ func newTraining(c *cli.Context) (*training, error) {
 	}
 	if span := c.String("trace-iterations"); err == nil && span != "" {
 		t.traced.Iterations, err = trace.ParseSpan(span)
+	}
+	if err == nil {
+		t.table2, err = readTable2(c)
+	}
+	if t.table2 != nil { // there is nothing to write a snapshot of
+		t.launch.Requests, t.config.Requests = nil, nil
 	}
 	return t, err
 }
@@ -143,6 +150,9 @@ func (t *training) rank(ctx context.Context, comm *collectives.Comm) error {
 	cfg.Solver, err = proto.ReadSolver(t.solver, t.format...)
 	if err = comm.Agree(ctx, err); err != nil {
 		return err
+	}
+	if t.table2 != nil {
+		return t.table2.run(ctx, comm, cfg)
 	}
 	r, err := newReporter(t.flags, comm, cfg)
 	if err = comm.Agree(ctx, err); err == nil {
