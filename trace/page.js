@@ -51,7 +51,7 @@ function colours() {
   p.width = p.height = 6;
   const g = p.getContext("2d");
   g.fillStyle = colour.k[SKEW]; g.fillRect(0, 0, 6, 6);
-  g.strokeStyle = colour.k[EXPOSED]; g.lineWidth = 1.2;
+  g.globalAlpha = 0.7; g.strokeStyle = colour.k[EXPOSED]; g.lineWidth = 1;
   g.beginPath();
   for (const d of [-6, 0, 6]) { g.moveTo(d - 1, 7); g.lineTo(d + 7, -1); }
   g.stroke();
