@@ -120,6 +120,10 @@ func Within(d time.Duration) Option { return func(c *call) { c.deadline = d } }
 // Buffers says which kind of memory the call's buffers are in, on all ranks.
 func Buffers(kind BufferKind) Option { return func(c *call) { c.buffers = kind } }
 
+// Priority says how soon the collective's result is needed, 0 the soonest: where
+// several share a link, its large messages go before those of higher numbers.
+func Priority(n int) Option { return func(c *call) { c.priority = n } }
+
 // call is a collective as asked for.
 type call struct {
 	verb      Verb
@@ -130,6 +134,7 @@ type call struct {
 	op        mem.Op
 	spec      Spec
 	cuts      []int // see Parts
+	priority  int
 	deadline  time.Duration
 	buffers   BufferKind
 	needsSend bool
@@ -238,7 +243,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	}
 	bind := nbc.Binding{
 		Name: k.verb.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline,
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum

@@ -91,10 +91,11 @@ func (x *Exchange) syncer(b Bucket, cuts []int) (syncer.Syncer, error) {
 		Name: b.Name, Cuts: cuts,
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
+	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index)} // forward needs the first buckets soonest
 	if x.c.Scheme == Allreduce {
-		return syncer.Allreduce(x.comm, s, collectives.With(x.c.Spec))
+		return syncer.Allreduce(x.comm, s, how...)
 	}
-	return syncer.Reduce(x.comm, s, x.c.Root, collectives.With(x.c.Spec))
+	return syncer.Reduce(x.comm, s, x.c.Root, how...)
 }
 
 // library reports whether the MPI library serves any bucket: its collectives

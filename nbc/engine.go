@@ -58,6 +58,9 @@ type Engine struct {
 	taken  []*Request
 	done   [64]Completion
 	failed error
+	links  []*link // by rank; nil for those of this node
+	held   int     // sends held back
+	orders uint64  // requests admitted
 
 	notifier  Notifier // nil where the transport is none
 	noticeBuf [NoticeRoom]byte
@@ -94,6 +97,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 			e.mover = m
 		}
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
+		e.makeLinks()
 		opened <- nil
 		e.loop()
 	}()
@@ -267,6 +271,8 @@ func (e *Engine) admit(r *Request) {
 		e.active = append(e.active, nil)
 	}
 	r.slot = uint32(slot)
+	e.orders++
+	r.order = e.orders
 	r.reset(time.Now())
 	e.history.last = called{r.bind.Name, r.bind.Instance}
 	if r.left == 0 { // no elements
@@ -293,6 +299,7 @@ func (e *Engine) progress() bool {
 			e.post(r)
 		}
 	}
+	moved = e.fill() || moved
 	if moved && e.inUse == 0 {
 		return true // all has ended at once: a caller may be waiting for that
 	}
@@ -327,12 +334,21 @@ func (e *Engine) post(r *Request) {
 		i := r.queue[r.head]
 		r.head++
 		r.state[i] = opPosted
-		if done, err := e.begin(r, i); err != nil {
-			op := &r.plan.schedule.Ops[i]
-			e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, op, err))
-		} else if done {
-			e.complete(r, i)
+		if l := e.linkTo(r, &r.plan.schedule.Ops[i]); l != nil {
+			e.hold(l, r, i)
+		} else {
+			e.start(r, i)
 		}
+	}
+}
+
+// start begins op i of r.
+func (e *Engine) start(r *Request, i int32) {
+	if done, err := e.begin(r, i); err != nil {
+		op := &r.plan.schedule.Ops[i]
+		e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, op, err))
+	} else if done {
+		e.complete(r, i)
 	}
 }
 
@@ -366,6 +382,9 @@ func (e *Engine) received(c Completion) {
 		return // of a request that has failed
 	}
 	op := &r.plan.schedule.Ops[i]
+	if l := e.linkTo(r, op); l != nil {
+		e.sent(l)
+	}
 	err := c.Err
 	done := true
 	if err == nil && op.Kind == schedule.RecvReduce && r.library == nil {
@@ -442,6 +461,7 @@ func (e *Engine) fail(err error) {
 		return
 	}
 	e.failed = err
+	e.clearLinks()
 	e.mu.Lock()
 	e.err = err
 	e.mu.Unlock()
@@ -471,6 +491,9 @@ func (e *Engine) failAndTell(err error) {
 func (e *Engine) rest() time.Duration {
 	if e.inUse == 0 && e.failed == nil {
 		return time.Hour
+	}
+	if e.held > 0 {
+		return linkPatience
 	}
 	return 20 * time.Millisecond
 }

@@ -35,6 +35,11 @@ type Binding struct {
 	Ranks []int
 	// Deadline bounds one execution; 0 means the engine's.
 	Deadline time.Duration
+	// Priority says how soon the result is needed; 0 is the soonest. Where a
+	// link is busy, large messages of requests with a lower number go first,
+	// among equals those of the request that started first. It may differ
+	// between ranks.
+	Priority int
 }
 
 // Request is one collective on one rank, bound to its buffers: started any
@@ -52,6 +57,7 @@ type Request struct {
 
 	// What follows belongs to the engine's goroutine.
 	slot    uint32
+	order   uint64  // of admission
 	state   []int32 // per op: how many ops it still waits for, or one of the states below
 	queue   []int32 // ops in the order in which they became ready
 	head    int
