@@ -27,8 +27,7 @@ func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
 }
 
 // Use trains on with s, from the next Step on. It is a collective.
-func (w *Worker) Use(ctx context.Context, s *Setup) error {
-	w.ctx = ctx
+func (w *Worker) Use(s *Setup) error {
 	// What the one before has under way ends first; all are current after it,
 	// whoever brought them.
 	if err := w.exchange.Current(); err != nil {

@@ -41,7 +41,7 @@ func TestSetupsInTurn(t *testing.T) {
 						return err
 					}
 				}
-				if err := w.Use(ctx, setups[d]); err != nil {
+				if err := w.Use(setups[d]); err != nil {
 					return err
 				}
 				if err := w.Step(ctx, 3); err != nil {

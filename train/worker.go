@@ -276,9 +276,9 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 }
 
 // Step runs n iterations, for callers that measure; updates of the last one may
-// still be under way, beside the caller, when it returns. It is a collective.
+// still be under way, beside the caller, when it returns. Waits for other ranks
+// end with New's context. It is a collective.
 func (w *Worker) Step(ctx context.Context, n int) error {
-	w.ctx = ctx
 	if w.time.began.IsZero() {
 		w.time.began = time.Now()
 	}

@@ -171,7 +171,7 @@ func (r *run) measure(ctx context.Context) error {
 
 // one measures n iterations of a row.
 func (r *run) one(ctx context.Context, s *train.Setup, warmup, n int) error {
-	if err := r.worker.Use(ctx, s); err != nil {
+	if err := r.worker.Use(s); err != nil {
 		return err
 	}
 	if err := r.worker.Step(ctx, warmup); err != nil {

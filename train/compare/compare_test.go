@@ -119,10 +119,10 @@ func TestRunRefuses(t *testing.T) {
 		rows  []compare.Row
 		o     compare.Options
 	}{
-		"one rank":  {1, rows(t, "SC-B", "tuned"), compare.Options{}},
-		"0 rows":    {2, nil, compare.Options{}},
-		"-1":        {2, rows(t, "SC-B", "tuned"), compare.Options{Iterations: -1}},
-		"spec mpi":  {2, rows(t, "SC-OB", "mpi"), compare.Options{}}, // there is none
+		"one rank": {1, rows(t, "SC-B", "tuned"), compare.Options{}},
+		"0 rows":   {2, nil, compare.Options{}},
+		"-1":       {2, rows(t, "SC-B", "tuned"), compare.Options{Iterations: -1}},
+		"spec mpi": {2, rows(t, "SC-OB", "mpi"), compare.Options{}}, // there is none
 	} {
 		if _, err := run(t, c.ranks, train.Config{}, c.rows, c.o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
