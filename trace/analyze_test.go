@@ -203,6 +203,15 @@ func TestAnalyzeWaitsOfTheIterationBefore(t *testing.T) {
 	}
 }
 
+// Nobody is called slow for nothing.
+func TestAnalyzeEqualRanks(t *testing.T) {
+	tr := handTrace()
+	tr.Ranks[1].Events = slices.Clone(tr.Ranks[0].Events)
+	if text := trace.Analyze(tr).Text(); !strings.Contains(text, "All ranks compute equally long, 43.000 ms") || strings.Contains(text, "holds the others up") {
+		t.Errorf("the report of equal ranks:\n%s", text)
+	}
+}
+
 // Without Iteration events, iterations are what else a rank does.
 func TestAnalyzeUnmarkedIterations(t *testing.T) {
 	tr := handTrace()

@@ -64,7 +64,8 @@ func (r *Report) ClockNote() string {
 	return fmt.Sprintf("clocks agree within ±%v of rank 0's", r.ClockBound.Round(100*time.Nanosecond))
 }
 
-// SlowestNote names the rank that computes longest; empty where there is one rank.
+// SlowestNote names the rank that computes longest, unless all do within a
+// percent, and the one that holds others up; it is empty where there is one rank.
 func (r *Report) SlowestNote() string {
 	if len(r.Ranks) < 2 {
 		return ""
@@ -76,8 +77,12 @@ func (r *Report) SlowestNote() string {
 			others += r.Ranks[i].Times.Compute()
 		}
 	}
+	others /= time.Duration(len(r.Ranks) - 1)
 	out := fmt.Sprintf("Rank %d (%s) computes longest: %s ms an iteration, the others %s ms on average.",
-		slow.Rank, slow.Host, ms(slow.Times.Compute()), ms(others/time.Duration(len(r.Ranks)-1)))
+		slow.Rank, slow.Host, ms(slow.Times.Compute()), ms(others))
+	if slow.Times.Compute()-others < others/100 {
+		out = fmt.Sprintf("All ranks compute equally long, %s ms an iteration.", ms(slow.Times.Compute()))
+	}
 	holds := slow
 	for i := range r.Ranks {
 		if r.Ranks[i].HeldUp > holds.HeldUp {
