@@ -1,0 +1,436 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/caffe/data"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/metrics"
+	"github.com/scaffe/scaffe/train"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/log_json_keys.txt anew")
+
+// events reads a JSON log.
+func events(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	var es []map[string]any
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		var e map[string]any
+		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
+			t.Fatalf("%v in the line\n%s", err, s.Text())
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+// kinds counts the events of each kind.
+func kinds(es []map[string]any) map[string]int {
+	n := map[string]int{}
+	for _, e := range es {
+		n[e["event"].(string)]++
+	}
+	return n
+}
+
+// keys are all fields of v, with those of objects within it.
+func keys(v any, path string, into map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			into[path+k] = true
+			keys(x, path+k+".", into)
+		}
+	case []any:
+		for _, x := range v {
+			keys(x, path, into)
+		}
+	}
+}
+
+// TestLogJSON: every event is there once for each thing that happened, with
+// the fields that programs depend on (testdata/log_json_keys.txt), which
+// docs/training.md describes.
+func TestLogJSON(t *testing.T) {
+	dir := workplace(t, 50)
+	run := func(more ...string) result {
+		return command(t, dir, scaffe, append([]string{"train", "--local", "2", "--solver", "solver.prototxt"}, more...)...)
+	}
+	r := run("--log-json", "log.jsonl")
+	loss := losses(t, r)
+	text, err := os.ReadFile(filepath.Join(dir, "log.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	es := events(t, string(text))
+	if n := kinds(es); !maps.Equal(n, map[string]int{"start": 1, "test": 3, "iteration": 50, "snapshot": 1, "end": 1}) {
+		t.Errorf("events: %v", n)
+	}
+	if s := es[0]; s["event"] != "start" || s["ranks"] != 2.0 || s["design"] != design.SCOBR.String() || s["aggregate"] != "reduce" || s["spec"] != "tuned" ||
+		s["parameters"] != 12226.0 || s["global_batch"] != 30.0 || s["max_iter"] != 50.0 {
+		t.Errorf("%v", s)
+	}
+	iter := 0
+	for _, e := range es {
+		if e["event"] != "iteration" {
+			continue
+		}
+		if got := e["loss"].(float64); e["iter"] != float64(iter) || strconv.FormatFloat(got, 'g', 5, 32) != strconv.FormatFloat(loss[iter], 'g', 5, 32) || e["skipped"] != false {
+			t.Errorf("iteration %d, loss %v: %v", iter, loss[iter], e)
+		}
+		iter++
+	}
+	if e := es[len(es)-1]; e["event"] != "end" || e["iterations"] != 50.0 || e["images"] != 1500.0 || len(e["ranks"].([]any)) != 2 || e["error"] != nil || e["stopped"] != false {
+		t.Errorf("%v", e)
+	}
+	if !strings.HasPrefix(r.stdout, "50 iterations, 1500 images in ") {
+		t.Errorf("stdout is %q", r.stdout)
+	}
+
+	// A file is gone on with; - is stdout, which the summary then makes room on.
+	if r := run("--log-json", "log.jsonl", "--snapshot", "s_iter_50.solverstate"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	if both, _ := os.ReadFile(filepath.Join(dir, "log.jsonl")); !bytes.HasPrefix(both, text) || kinds(events(t, string(both)))["start"] != 2 {
+		t.Errorf("going on did not append:\n%s", both[len(text):])
+	}
+	write(t, dir, "huge.prototxt", `net: "net.prototxt" base_lr: 1e30 lr_policy: "fixed" max_iter: 8 snapshot_prefix: "s"`)
+	r = command(t, dir, scaffe, "train", "--local", "2", "--solver", "huge.prototxt", "--log-json", "-", "--on-nan", "skip")
+	if !strings.Contains(r.stderr, "\n8 iterations, ") {
+		t.Errorf("with --log-json - stderr has no summary:\n%s", r.stderr)
+	}
+	skips := events(t, r.stdout)
+	n := kinds(skips)
+	for _, e := range skips {
+		if e["event"] == "iteration" && e["skipped"] == true {
+			n["skipped"]++
+		}
+	}
+	if n["iteration"] != 8 || n["skip"] == 0 || n["skip"] != n["skipped"] || float64(n["skip"]) != skips[len(skips)-1]["skipped"] {
+		t.Errorf("events with a rate that leads to nowhere: %v\n%s", n, r.stdout)
+	}
+	// Whether there is a straggler is chance; here there is one.
+	var b bytes.Buffer
+	l := &jsonLog{out: nopCloser{&b}}
+	l.end(train.Summary{Iterations: 1, Ranks: []train.RankTimes{{Rank: 0, Compute: 1}, {Rank: 1, Compute: 9}}}, false, errors.New("why"))
+	made := events(t, b.String())
+	if e := made[0]; l.close() != nil || e["straggler"].(map[string]any)["rank"] != 1.0 || e["error"] != "why" {
+		t.Errorf("%v", e)
+	}
+	golden(t, slices.Concat(es, skips, made))
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// golden holds the fields of events against the list of them.
+func golden(t *testing.T, es []map[string]any) {
+	t.Helper()
+	found := map[string]map[string]bool{}
+	for _, e := range es {
+		kind := e["event"].(string)
+		if found[kind] == nil {
+			found[kind] = map[string]bool{}
+		}
+		keys(e, "", found[kind])
+	}
+	var b strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(found)) {
+		fmt.Fprintf(&b, "%s: %s\n", kind, strings.Join(slices.Sorted(maps.Keys(found[kind])), " "))
+	}
+	path := filepath.Join("testdata", "log_json_keys.txt")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the fields of events are\n%s\nwant\n%s", &b, want)
+	}
+	docs, err := os.ReadFile("../../docs/training.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, fields := range found {
+		for f := range fields {
+			if name := f[strings.LastIndexByte(f, '.')+1:]; !strings.Contains(string(docs), "`"+name+"`") {
+				t.Errorf("docs/training.md does not mention %s of event %s", name, kind)
+			}
+		}
+	}
+}
+
+// TestLogJSONStopped: a log is whole to the last line when training is stopped,
+// and says so.
+func TestLogJSONStopped(t *testing.T) {
+	dir := endless(t)
+	r := begin(t, dir, scaffe, "train", "--local", "2", "--solver", "endless.prototxt", "--log-json", "log.jsonl")
+	r.until("^iteration 20:")
+	r.signal(syscall.SIGTERM, "mpirun")
+	if got := r.end(); got.code != 0 {
+		t.Fatalf("it ended with %d\n%s", got.code, last(got.stderr))
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "log.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	es := events(t, string(text))
+	if e := es[len(es)-1]; e["event"] != "end" || e["stopped"] != true || e["error"] != nil {
+		t.Errorf("the last event is %v", e)
+	}
+}
+
+// TestMetrics: Prometheus sees the run while it goes on.
+func TestMetrics(t *testing.T) {
+	for name, way := range launches(t) {
+		t.Run(name, func(t *testing.T) {
+			dir := endless(t)
+			write(t, dir, "endless.prototxt", fmt.Sprintf(longSolver, 1_000_000, "s")+"\nsnapshot: 5 test_iter: 2 test_interval: 5")
+			r := begin(t, dir, way[0], append(slices.Clone(way[1:]), "--solver", "endless.prototxt", "--metrics", ":0")...)
+			url := r.until(`^metrics at (http://127\.0\.0\.1:\d+/metrics)$`)[1]
+			r.until("^iteration 20:")
+			values := scrape(t, url)
+			for _, m := range metrics.Training {
+				if !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(k string) bool { return k == m.Name || strings.HasPrefix(k, m.Name+"{") }) {
+					t.Errorf("%s is not there: %v", m.Name, values)
+				}
+			}
+			for name, least := range map[string]float64{
+				"scaffe_iterations_total": 20, "scaffe_images_total": 600, "scaffe_snapshots_total": 3, "scaffe_images_per_second": 1e-9,
+				`scaffe_info{aggregate="reduce",design="SC-OBR",net=""}`: 1, `scaffe_seconds_total{part="compute"}`: 1e-9,
+				`scaffe_collective_seconds_total{direction="push"}`: 1e-9, `scaffe_test_score{name="loss"}`: 1e-9, "scaffe_ranks": 2,
+			} {
+				if values[name] < least {
+					t.Errorf("%s is %v", name, values[name])
+				}
+			}
+			if values["scaffe_loss"] <= 0 || values["scaffe_learning_rate"] != float64(float32(0.01)) {
+				t.Errorf("loss %v at rate %v", values["scaffe_loss"], values["scaffe_learning_rate"])
+			}
+
+			// Somebody else cannot have the same address, and says so before training.
+			address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
+			second := command(t, dir, way[0], append(slices.Clone(way[1:]), "--solver", "solver.prototxt", "--metrics", address)...)
+			if second.code == 0 || strings.Count(second.stderr, "scaffe: ") != 1 || !strings.Contains(second.stderr, address) || strings.Contains(second.stderr, "iteration") {
+				t.Errorf("with a busy address it ended with status %d\n%s", second.code, second.stderr)
+			}
+			r.signal(syscall.SIGTERM, "mpirun")
+			if got := r.end(); got.code != 0 {
+				t.Errorf("it ended with %d\n%s", got.code, last(got.stderr))
+			}
+		})
+	}
+}
+
+// scrape reads metrics as Prometheus does.
+func scrape(t *testing.T, url string) map[string]float64 {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		if at := strings.LastIndexByte(line, ' '); !strings.HasPrefix(line, "#") && at > 0 {
+			if values[line[:at]], err = strconv.ParseFloat(strings.TrimSpace(line[at:]), 64); err != nil {
+				t.Errorf("%v in %q", err, line)
+			}
+		}
+	}
+	return values
+}
+
+// Every metric is in docs/training.md.
+func TestDocsMetrics(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/training.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range metrics.Training {
+		name := m.Name
+		if len(m.Labels) > 0 {
+			name += "{" + strings.Join(m.Labels, ",") + "}"
+		}
+		if !strings.Contains(string(docs), "| `"+name+"` |") {
+			t.Errorf("docs/training.md does not mention %s", name)
+		}
+	}
+}
+
+// TestReportFlags: what cannot be had is an error before anything begins.
+func TestReportFlags(t *testing.T) {
+	dir := workplace(t, 3)
+	for _, c := range []struct{ want, args string }{
+		{`"9100"`, "--metrics 9100"},
+		{"256.1.1.1", "--metrics 256.1.1.1:9100"},
+		{"no/such/folder", "--log-json no/such/folder/log"},
+		{`"sometimes"`, "--progress sometimes"},
+		{`"table3"`, "--report table3"},
+		{"--specs belongs to --report", "--specs CB-8"},
+		{"no use for --design", "--report table2 --design SC-B"},
+		{"--report-iterations 0", "--report table2 --report-iterations 0"},
+		{`"yaml"`, "--report table2 --format yaml"},
+		{`"SC-D"`, "--report table2 --designs SC-B,SC-D"},
+		{`"bush"`, "--report table2 --specs bush"},
+		{"one rank", "--report table2 --local 1"},
+	} {
+		r := command(t, dir, scaffe, append([]string{"train", "--solver", "solver.prototxt"}, strings.Fields(c.args)...)...)
+		if r.code == 0 || !strings.Contains(r.stderr, c.want) || strings.Contains(r.stderr, "iteration 0") {
+			t.Errorf("scaffe train %s ended with status %d and %q, without %q", c.args, r.code, r.stderr, c.want)
+		}
+	}
+}
+
+// TestProgressBar: the bar says how fast it goes, and the log's lines are as
+// without it.
+func TestProgressBar(t *testing.T) {
+	dir := workplace(t, 30)
+	r := command(t, dir, scaffe, "train", "--local", "2", "--solver", "solver.prototxt", "--progress", "always")
+	if bar := regexp.MustCompile(`loss [\d.]+, \d+ images/s, \d+ % exposed .*\(\d+/30\)`); r.code != 0 || !bar.MatchString(r.stderr) {
+		t.Errorf("no bar was seen (status %d)\n%q", r.code, r.stderr)
+	}
+	if strings.Contains(r.stdout, "images/s, ") && strings.Contains(r.stdout, "|") {
+		t.Errorf("the bar is in stdout:\n%s", r.stdout)
+	}
+	r = command(t, dir, scaffe, "train", "--local", "2", "--solver", "solver.prototxt")
+	if strings.Contains(r.stderr, "\r") {
+		t.Errorf("a bar where there is no terminal:\n%q", r.stderr)
+	}
+	if log := regexp.MustCompile(`(?m)^iteration 7: loss [\d.]+, lr 0.01, \d+ images/s, compute \d+ %, exposed communication \d+ %, input \d+ %`); !log.MatchString(r.stderr) {
+		t.Errorf("the log is\n%s", r.stderr)
+	}
+}
+
+// TestSummary: the summary lists all ranks, or the ones that matter, and marks
+// the straggler.
+func TestSummary(t *testing.T) {
+	s := train.Summary{Iterations: 10, Images: 100, Total: time.Second, Skipped: 3, Moves: design.Stats{
+		Push: 30 * time.Millisecond, Pull: 20 * time.Millisecond, Communication: 40 * time.Millisecond, ExposedPush: 10 * time.Millisecond,
+	}}
+	ranks := func(n, slow int) (rs []train.RankTimes) {
+		for r := range n {
+			x := train.RankTimes{
+				Rank: r, Compute: 500 * time.Millisecond, Exposed: 490 * time.Millisecond, Input: 10 * time.Millisecond,
+				Readers: data.Stats{Loaders: 1, Batches: 10, Waits: 2, Found: 35, Depth: 4, Starved: 9 * time.Millisecond},
+			}
+			if r == slow {
+				x.Compute *= 10
+				x.Readers = data.Stats{}
+			}
+			rs = append(rs, x)
+		}
+		return rs
+	}
+	write := func() []string {
+		var b bytes.Buffer
+		writeSummary(&b, s)
+		return strings.Split(b.String(), "\n")
+	}
+	has := func(lines []string, i int, want string) {
+		t.Helper()
+		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
+			t.Errorf("line %d is %q, want %q", i, got, want)
+		}
+	}
+	s.Ranks = ranks(3, 1)
+	lines := write()
+	has(lines, 2, "0 50.0 49.0 1.00 3.5 of 4 2 of 10 9.00")
+	has(lines, 3, "1 500 49.0 1.00 - 0 of 0 0.00 straggler: 9.8 × the median rank")
+	has(lines, 7, "collectives of rank 0: gradients 3.00 ms, parameters 2.00 ms in flight an iteration; 75 % hidden")
+	has(lines, 8, "skipped: 3 updates, for numbers that were not finite")
+	s.Ranks = ranks(40, 17)
+	lines = write()
+	has(lines, 2, "fastest: 0 50.0 49.0 1.00 3.5 of 4 2 of 10 9.00")
+	has(lines, 4, "slowest: 17 500 49.0 1.00 - 0 of 0 0.00 straggler: 9.8 × the median rank")
+	s.Ranks, s.Skipped = ranks(2, -1), 0
+	if text := strings.Join(write(), "\n"); strings.Contains(text, "straggler") || strings.Contains(text, "skipped") {
+		t.Errorf("among equals:\n%s", text)
+	}
+}
+
+// TestSpeed: how fast it goes is over the last iterations.
+func TestSpeed(t *testing.T) {
+	var s speed
+	if s.perSecond() != 0 {
+		t.Error("speed without iterations")
+	}
+	images, at := 0, time.Duration(0)
+	add := func(n int, each time.Duration) {
+		for range n {
+			images, at = images+10, at+each
+			s.add(at, images)
+		}
+	}
+	add(1, time.Second)
+	if got := s.perSecond(); got != 10 {
+		t.Errorf("after the first iteration %v", got)
+	}
+	add(100, time.Second/10)
+	if got := s.perSecond(); got < 99.999 || got > 100.001 {
+		t.Errorf("after many faster ones %v", got)
+	}
+}
+
+// TestTable2: S-Caffe's Table 2 as a command, which leaves nothing behind.
+func TestTable2(t *testing.T) {
+	dir := workplace(t, 3)
+	for name, way := range launches(t) {
+		args := append(slices.Clone(way[1:]), "--solver", "solver.prototxt", "--report", "table2", "--report-iterations", "3", "--format", "csv")
+		r := command(t, dir, way[0], args...)
+		table, err := csv.NewReader(strings.NewReader(r.stdout)).ReadAll()
+		if r.code != 0 || err != nil {
+			t.Fatalf("%s: it ended with %d (%v)\n%s%s", name, r.code, err, r.stdout, r.stderr)
+		}
+		var got []string
+		for _, row := range table[1:] {
+			got = append(got, row[1]+" "+row[0])
+			if total, err := strconv.ParseFloat(row[10], 64); err != nil || total <= 0 || row[3] != "2" {
+				t.Errorf("%s: %v", name, row)
+			}
+		}
+		want := []string{"SC-B CC-8", "SC-B CB-4", "SC-B CB-8", "SC-B tuned", "SC-OB tuned", "SC-OBR tuned"}
+		if name == "mpirun" {
+			want = slices.Insert(want, 0, "SC-B mpi")
+		}
+		if !slices.Equal(got, want) || table[1][11] != "1" || table[1][12] != "1" {
+			t.Errorf("%s: the table is\n%s", name, r.stdout)
+		}
+	}
+	r := command(t, dir, scaffe, "train", "--local", "3", "--solver", "solver.prototxt", "--report", "table2", "--report-iterations", "2",
+		"--designs", "SC-OB-naive", "--specs", "chain:2,chunk=4K/binomial,ring", "--aggregate", "allreduce", "--bucket", "1")
+	if r.code != 0 || !regexp.MustCompile(`(?m)^ +chain:2,chunk=4K/binomial +SC-OB-naive( +[\d.]+)+( +hidden)?`).MatchString(r.stdout) || !strings.Contains(r.stdout, "aggregate allreduce") {
+		t.Errorf("it ended with %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "s_iter*")); len(left) > 0 {
+		t.Errorf("it has written %v", left)
+	}
+}
