@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -70,11 +71,10 @@ func newReporter(c *cli.Context, comm *collectives.Comm, cfg train.Config) (*rep
 	return r, nil
 }
 
-// close gives back what newReporter opened; an error is one of the JSON log,
-// which a program may wait for.
+// close gives back what newReporter opened. Its error is what a machine was not
+// told: a program may wait for it.
 func (r *reporter) close() error {
-	r.metrics.close()
-	return r.json.close()
+	return errors.Join(r.metrics.close(), r.json.close())
 }
 
 // newBar makes a bar for n steps.

@@ -26,10 +26,12 @@ func serveMetrics(address string) (*metricsReport, error) {
 	return &metricsReport{Server: s, to: metrics.NewRegistry(metrics.Training)}, nil
 }
 
-func (m *metricsReport) close() {
-	if m != nil {
-		_ = m.Close() // nobody is answered any more, which is all we want
+func (m *metricsReport) close() error {
+	if m == nil {
+		return nil
 	}
+	_ = m.Close() // nobody is answered any more, which is all we want
+	return m.err
 }
 
 // start begins to answer.
