@@ -24,6 +24,7 @@ func (w *Worker) attach() {
 		OnStart:          w.start,
 		OnLoss:           w.lossKnown,
 		OnGradientsReady: w.gradientsReady,
+		OnNotFinite:      w.notFinite,
 		OnParams:         w.paramsNeeded,
 		OnSnapshot:       w.snapshot,
 		Sum:              w.sum,
@@ -128,6 +129,18 @@ func (w *Worker) gradientsReady(int, float32) (solver.Gradients, float32, error)
 	v := w.loss.buf
 	w.asked = solver.Action{Stop: v[sumStop] > 0, Snapshot: v[sumStop]+v[sumSnapshot] > 0}
 	return solver.Taken, float32(v[sumLoss]), nil
+}
+
+// notFinite has the rank speak whose numbers went wrong.
+func (w *Worker) notFinite(e *solver.NotFiniteError) error {
+	var mine error
+	if e.Layer != "" {
+		mine = e
+	}
+	if err := w.comm.Agree(w.ctx, mine); err != nil {
+		return err
+	}
+	return e // the losses are finite one by one
 }
 
 // all decides on the update of all buckets together, when it must.

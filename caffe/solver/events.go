@@ -31,7 +31,7 @@ type Iteration struct {
 // Skip is an iteration without an update.
 type Skip struct {
 	Iter int
-	Err  error // a *NotFiniteError
+	Err  error // a *NotFiniteError, or what Callbacks.OnNotFinite made of it
 }
 
 // Display is what Caffe logs every display iterations.

@@ -24,6 +24,9 @@ type Callbacks struct {
 	// mean loss. It returns what is to become of the gradients, and the loss
 	// over all workers. Without it both are as in a worker alone.
 	OnGradientsReady func(iter int, loss float32) (g Gradients, globalLoss float32, err error)
+	// OnNotFinite runs where the loss over all workers is NaN or infinite, on all
+	// of them. e is what this worker knows; what it returns is the error.
+	OnNotFinite func(e *NotFiniteError) error
 	// OnParams runs before parameters are read outside of an iteration (a
 	// test, the last display): they must be current when it returns.
 	OnParams func(iter int) error

@@ -170,6 +170,9 @@ func (s *Solver) checkLoss(loss float32) error {
 	}
 	e := &NotFiniteError{Iter: s.iter, Value: loss}
 	e.Layer, e.Top, _ = s.net.NotFinite()
+	if s.Callbacks.OnNotFinite != nil {
+		return s.Callbacks.OnNotFinite(e)
+	}
 	return e
 }
 
