@@ -3,6 +3,7 @@ package solver
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
@@ -22,7 +23,7 @@ func (s *Solver) checkSnapshots() error {
 	if fs == nil {
 		fs = atomicfile.OS
 	}
-	probe := fmt.Sprintf("%s_probe_%d.tmp", s.param.GetSnapshotPrefix(), os.Getpid())
+	probe := fmt.Sprintf("%s_probe_%016x.tmp", s.param.GetSnapshotPrefix(), rand.Uint64())
 	f, err := fs.Create(probe)
 	if err == nil {
 		err = errors.Join(f.Close(), fs.Remove(probe))
