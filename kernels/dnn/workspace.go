@@ -2,7 +2,10 @@
 
 package dnn
 
-// #include "shim.h"
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
 import "C"
 
 import (
@@ -14,11 +17,12 @@ import (
 // workspace is memory for blocked copies and scratch, and the stream that goes
 // with it. What lies in it means nothing between calls, so the layers of a
 // net share one, which stays in the caches; ranks in one process that compute at
-// the same time have one each.
+// the same time have one each. Its memory is C's, because the library keeps
+// pointers to it.
 type workspace struct {
 	stream C.dnnl_stream_t
-	buf    []byte
-	base   unsafe.Pointer // in buf, aligned to a cache line
+	base   unsafe.Pointer // aligned to a cache line and more
+	bytes  int
 }
 
 var workspaces struct {
@@ -28,16 +32,19 @@ var workspaces struct {
 
 // takeWorkspace returns one of at least n bytes, which nobody else has.
 func takeWorkspace(n int) (*workspace, error) {
-	const line = 64
+	const page = 4096
 	w, err := freeWorkspace()
-	if err != nil {
-		return nil, err
+	if err != nil || w.bytes >= n {
+		return w, err
 	}
-	if len(w.buf) < n+line {
-		w.buf = make([]byte, n+line)
-		at := uintptr(unsafe.Pointer(&w.buf[0]))
-		w.base = unsafe.Pointer(&w.buf[(line-at%line)%line])
+	n = (n + page - 1) &^ (page - 1)
+	C.free(w.base)
+	if w.base = C.aligned_alloc(page, C.size_t(n)); w.base == nil {
+		w.bytes = 0
+		putWorkspace(w)
+		return nil, fmt.Errorf("dnn: no memory for a workspace of %d MiB", n>>20)
 	}
+	w.bytes = n
 	return w, nil
 }
 
