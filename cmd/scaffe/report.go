@@ -14,9 +14,11 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -190,8 +192,8 @@ func (r *reporter) progress(p train.Progress) {
 func (r *reporter) started(w *train.Worker) error {
 	r.worker = w
 	n, x := w.Solver().Net(), w.Exchange()
-	r.log("net %q: %d parameters, %d ranks, global batch %d (%d here), BLAS %s",
-		n.Name(), n.ParamCount(), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), blas.Name())
+	r.log("net %q: %s, %d ranks, global batch %d (%d here), oneDNN %s, BLAS %s",
+		n.Name(), parameters(n), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
 	r.log("design %v, aggregate %v, %d buckets of at least %s", r.cfg.Design, r.cfg.Scheme, len(x.Buckets()), collectives.FormatBytes(x.LeastBucket()))
 	if r.comm.Rank() != 0 {
 		return nil
@@ -265,4 +267,19 @@ func (s *speed) perSecond() float64 {
 		return 0
 	}
 	return float64(s.images[newest]-images) / (s.at[newest] - at).Seconds()
+}
+
+// parameters counts what the solver learns, and what it does not: frozen
+// layers, and the statistics that BatchNorm gathers.
+func parameters(n *net.Net) string {
+	learned := 0
+	for _, p := range n.Learnable() {
+		if p.LRMult != 0 {
+			learned += p.Blob.Count()
+		}
+	}
+	if rest := n.ParamCount() - learned; rest > 0 {
+		return fmt.Sprintf("%d parameters and %d numbers that are not learned", learned, rest)
+	}
+	return fmt.Sprintf("%d parameters", learned)
 }
