@@ -1,0 +1,82 @@
+package train_test
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/train"
+)
+
+// TestIterationsAllocateNothing: in steady state, whatever the design, on any
+// number of ranks.
+func TestIterationsAllocateNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "solver.prototxt")
+	write(t, filepath.Join(dir, "net.prototxt"), `
+layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {
+  shape { dim: 6 dim: 40 } shape { dim: 6 } data_filler { type: "constant" value: 1 } data_filler { type: "constant" value: 3 } } }
+layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" inner_product_param { num_output: 50 weight_filler { type: "xavier" } } }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 20 weight_filler { type: "xavier" } } }
+layer { name: "ip3" type: "InnerProduct" bottom: "ip2" top: "ip3" inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: "loss" }
+`)
+	write(t, path, `net: "`+dir+`/net.prototxt" base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" max_iter: 1000
+snapshot_after_train: false snapshot_prefix: "s"`)
+	for _, ranks := range []int{1, 3} {
+		for _, d := range design.All() {
+			for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+				perIteration := allocations(t, path, ranks, train.Config{Design: d, Scheme: scheme, Bucket: 1})
+				if perIteration >= 1 {
+					t.Errorf("%d ranks, %v, %v: %.1f allocations an iteration", ranks, d, scheme, perIteration)
+				}
+			}
+		}
+	}
+}
+
+// allocations returns how many there are in an iteration, over all ranks of a run.
+func allocations(t *testing.T, path string, ranks int, c train.Config) float64 {
+	const warm, measured = 50, 500
+	var before, after runtime.MemStats
+	err := launch.Run(context.Background(), launch.Options{Local: ranks}, func(ctx context.Context, comm *collectives.Comm) error {
+		cfg := c
+		var err error
+		if cfg.Solver, err = proto.ReadSolver(path); err != nil {
+			return err
+		}
+		w, err := train.New(ctx, comm, cfg)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		read := func(into *runtime.MemStats) error {
+			if err := w.Exchange().Current(); err != nil {
+				return err
+			}
+			if comm.Rank() == 0 {
+				runtime.ReadMemStats(into)
+			}
+			return comm.Barrier(ctx)
+		}
+		if err := w.Step(ctx, warm); err != nil {
+			return err
+		}
+		if err := read(&before); err != nil {
+			return err
+		}
+		if err := w.Step(ctx, measured); err != nil {
+			return err
+		}
+		return read(&after)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(after.Mallocs-before.Mallocs) / measured
+}
