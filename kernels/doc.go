@@ -68,6 +68,12 @@
 //     u := kernels.Update{Scale: 1, Decay: 0.0005, Rate: 0.01, Clear: true}
 //     u.SGD(0.9, w, g, h) // w by its gradient g and history h; g is 0 afterwards
 //
+// # Neighbours
+//
+// All assembly of the project stands here and in the packages below: nn (the
+// loops of layers) and pixels (bytes of images to float32). What their
+// generators have in common is internal/asm. blas and dnn bind libraries.
+//
 // # Beside the CPU
 //
 // A CPU's verbs are done when they return. A CUDA device joins as a second

@@ -27,7 +27,7 @@
 // becomes the planes blue, green, red (OpenCV's order, hence Caffe's) or one
 // plane of gray. A Transformer then does what Caffe's transform_param says:
 // crop, mirror, subtract the mean at the cropped position, multiply by the
-// scale, in that order.
+// scale, in that order; the arithmetic is that of package kernels/pixels.
 //
 // # Bad input
 //

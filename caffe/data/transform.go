@@ -3,9 +3,9 @@ package data
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels/pixels"
 )
 
 // Transformer does to each sample what a layer's transform_param says, as
@@ -110,31 +110,14 @@ func (t *Transformer) Apply(dst []float32, s *Sample, n int64) error {
 
 // row transforms the values of s from at on.
 func (t *Transformer) row(dst []float32, s *Sample, at, c int, mirror bool) {
-	var means []float32
-	mean := t.meanOf(c)
+	row := pixels.Row{Mean: t.meanOf(c), Scale: t.scale, Mirror: mirror}
 	if t.mean != nil {
-		means = t.mean[at : at+len(dst)]
+		row.Means = t.mean[at : at+len(dst)]
 	}
 	if s.Bytes != nil {
-		subtract(dst, s.Bytes[at:at+len(dst)], means, mean, t.scale, mirror)
-		return
-	}
-	subtractPortable(dst, s.Floats[at:at+len(dst)], means, mean, t.scale, mirror)
-}
-
-// subtractPortable is subtract for any values on any processor.
-func subtractPortable[T byte | float32](dst []float32, src []T, means []float32, mean, scale float32, mirrored bool) {
-	if means == nil {
-		for i, v := range src {
-			dst[i] = (float32(v) - mean) * scale
-		}
+		row.Bytes(dst, s.Bytes[at:at+len(dst)])
 	} else {
-		for i, v := range src {
-			dst[i] = (float32(v) - means[i]) * scale
-		}
-	}
-	if mirrored {
-		slices.Reverse(dst)
+		row.Floats(dst, s.Floats[at:at+len(dst)])
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/scaffe/scaffe/kernels"
 )
 
-//go:generate go run internal/gen/asm.go -out avx2_loops_amd64.s -stubs avx2_loops_amd64.go -pkg nn
+//go:generate go run -tags generate internal/gen/asm.go -out avx2_loops_amd64.s -stubs avx2_loops_amd64.go -pkg nn
 
 // avx2 says whether the AVX2 loops run; tests change it.
 var avx2 = cpuid.CPU.Supports(cpuid.AVX2) && os.Getenv(kernels.EnvPath) != "portable"

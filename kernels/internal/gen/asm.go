@@ -15,6 +15,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"github.com/scaffe/scaffe/kernels/internal/asm"
 )
 
 const (
@@ -56,16 +58,15 @@ func main() {
 
 // reduction emits one loop.
 func reduction(name string, k kind, f combine, st store, fence bool) {
-	TEXT(name, NOSPLIT, "func(dst, a, b *byte, n int)")
-	Pragma("noescape")
-	dst := Load(Param("dst"), GP64())
-	a := Load(Param("a"), GP64())
-	b := Load(Param("b"), GP64())
-	n := Load(Param("n"), GP64())
+	asm.Begin(name, "func(dst, a, b *byte, n int)")
+	dst := asm.Arg("dst")
+	a := asm.Arg("a")
+	b := asm.Arg("b")
+	n := asm.Arg("n")
 	if k.setup != nil {
 		k.setup()
 	}
-	turns(n, func(vectors int) {
+	asm.Turns(n, vector, unroll, func(vectors int) {
 		for i := 0; i < vectors; i++ {
 			o := i * vector
 			k.vector(f, Mem{Base: dst, Disp: o}, Mem{Base: a, Disp: o}, Mem{Base: b, Disp: o}, st)
@@ -77,36 +78,16 @@ func reduction(name string, k kind, f combine, st store, fence bool) {
 	if fence {
 		SFENCE() // streamed stores are weakly ordered
 	}
-	VZEROUPPER()
-	RET()
-}
-
-// turns emits the main loop over unroll vectors and the loop over the rest.
-func turns(n Register, body func(vectors int)) {
-	for _, l := range []struct {
-		name    string
-		vectors int
-	}{{"wide", unroll}, {"narrow", 1}} {
-		done := l.name + "done"
-		CMPQ(n, U32(l.vectors*vector))
-		JL(LabelRef(done))
-		Label(l.name)
-		body(l.vectors)
-		SUBQ(U32(l.vectors*vector), n)
-		CMPQ(n, U32(l.vectors*vector))
-		JGE(LabelRef(l.name))
-		Label(done)
-	}
+	asm.End()
 }
 
 // copyStream emits the copy around the caches.
 func copyStream() {
-	TEXT("copyStream", NOSPLIT, "func(dst, src *byte, n int)")
-	Pragma("noescape")
-	dst := Load(Param("dst"), GP64())
-	src := Load(Param("src"), GP64())
-	n := Load(Param("n"), GP64())
-	turns(n, func(vectors int) {
+	asm.Begin("copyStream", "func(dst, src *byte, n int)")
+	dst := asm.Arg("dst")
+	src := asm.Arg("src")
+	n := asm.Arg("n")
+	asm.Turns(n, vector, unroll, func(vectors int) {
 		regs := make([]VecVirtual, vectors)
 		for i := range regs {
 			regs[i] = load(Mem{Base: src, Disp: i * vector})
@@ -118,8 +99,7 @@ func copyStream() {
 		ADDQ(U32(vectors*vector), src)
 	})
 	SFENCE()
-	VZEROUPPER()
-	RET()
+	asm.End()
 }
 
 func load(m Mem) VecVirtual {

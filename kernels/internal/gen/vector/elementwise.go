@@ -8,6 +8,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"github.com/scaffe/scaffe/kernels/internal/asm"
 )
 
 // values are what one turn of an elementwise loop works with.
@@ -54,19 +56,19 @@ func elementwise() {
 		{"tanhF32s", "a", 0, 1, tanh},
 	} {
 		constantsOf(k.name)
-		begin(k.name, "func(dst, keep, a, b *float32, n int, c0, c1, c2 float32)")
-		ptr := map[rune]Register{'d': Load(Param("dst"), GP64())}
+		asm.Begin(k.name, "func(dst, keep, a, b *float32, n int, c0, c1, c2 float32)")
+		ptr := map[rune]Register{'d': asm.Arg("dst")}
 		ptrs := []Register{ptr['d']}
 		for _, p := range []struct {
 			key  rune
 			name string
 		}{{'k', "keep"}, {'r', "keep"}, {'u', "keep"}, {'a', "a"}, {'b', "b"}} {
 			if strings.ContainsRune(k.uses, p.key) {
-				ptr[p.key] = Load(Param(p.name), GP64())
+				ptr[p.key] = asm.Arg(p.name)
 				ptrs = append(ptrs, ptr[p.key])
 			}
 		}
-		n := Load(Param("n"), GP64())
+		n := asm.Arg("n")
 		var c []VecVirtual
 		for _, name := range []string{"c0", "c1", "c2"}[:k.consts] {
 			c = append(c, everywhere(name))
@@ -90,7 +92,7 @@ func elementwise() {
 			}
 			w.store(y, stream{ptr['d'], at}.mem())
 		})
-		end()
+		asm.End()
 	}
 }
 

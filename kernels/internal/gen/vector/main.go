@@ -18,6 +18,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"github.com/scaffe/scaffe/kernels/internal/asm"
 )
 
 func main() {
@@ -162,10 +164,7 @@ func word(name string, bits uint32) Mem {
 	if m, ok := constants[bits]; ok {
 		return m
 	}
-	m := GLOBL(name, attr.RODATA|attr.NOPTR)
-	for i := 0; i < 8; i++ {
-		DATA(4*i, U32(bits))
-	}
+	m := asm.Table(name, func(int) uint32 { return bits })
 	constants[bits] = m
 	return m
 }
@@ -198,7 +197,8 @@ func (w width) held(m Mem) VecVirtual {
 	return r
 }
 
-// everywhere emits a YMM register with the float32 parameter in every lane.
+// everywhere emits a YMM register with the float32 parameter in every lane, from
+// memory at once, where asm.Broadcast takes an XMM register between.
 func everywhere(param string) VecVirtual {
 	b, err := Param(param).Resolve()
 	if err != nil {
@@ -207,15 +207,4 @@ func everywhere(param string) VecVirtual {
 	r := YMM()
 	VBROADCASTSS(b.Addr, r)
 	return r
-}
-
-// begin emits a function's head.
-func begin(name, signature string) {
-	TEXT(name, NOSPLIT, signature)
-	Pragma("noescape")
-}
-
-func end() {
-	VZEROUPPER()
-	RET()
 }

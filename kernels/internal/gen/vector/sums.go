@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"github.com/scaffe/scaffe/kernels/internal/asm"
 )
 
 // sums emits the reductions.
@@ -41,15 +43,15 @@ func square(x, _ VecVirtual) VecVirtual { return product(x, x) }
 // float64 lanes take first(a[i], b[i]), and those of more take later, n being
 // a multiple of 16.
 func accumulation(name string, usesB, shifts bool, first, later func(x, y VecVirtual) VecVirtual) {
-	begin(name, "func(lanes, more *float64, a, b *float32, n int, shift float64)")
-	a := Load(Param("a"), GP64())
+	asm.Begin(name, "func(lanes, more *float64, a, b *float32, n int, shift float64)")
+	a := asm.Arg("a")
 	ptrs := []Register{a}
 	var b Register
 	if usesB {
-		b = Load(Param("b"), GP64())
+		b = asm.Arg("b")
 		ptrs = append(ptrs, b)
 	}
-	n := Load(Param("n"), GP64())
+	n := asm.Arg("n")
 	var shift VecVirtual
 	if shifts {
 		p, err := Param("shift").Resolve()
@@ -64,9 +66,9 @@ func accumulation(name string, usesB, shifts bool, first, later func(x, y VecVir
 		f    func(x, y VecVirtual) VecVirtual
 		acc  [4]VecVirtual
 	}
-	sets := []*set{{base: Load(Param("lanes"), GP64()), f: first}}
+	sets := []*set{{base: asm.Arg("lanes"), f: first}}
 	if later != nil {
-		sets = append(sets, &set{base: Load(Param("more"), GP64()), f: later})
+		sets = append(sets, &set{base: asm.Arg("more"), f: later})
 	}
 	for _, s := range sets {
 		for j := range s.acc {
@@ -101,7 +103,7 @@ func accumulation(name string, usesB, shifts bool, first, later func(x, y VecVir
 			VMOVUPD(r, Mem{Base: s.base, Disp: 32 * j})
 		}
 	}
-	end()
+	asm.End()
 }
 
 // widened emits four float32 as float64.
@@ -115,9 +117,9 @@ func widened(m Mem) VecVirtual {
 // elements, a multiple of 32, NaN left out, -Inf where all are NaN.
 func largest() {
 	minusInf := word("minusInf", 0xff800000)
-	begin("largestF32s", "func(x *float32, n int) float32")
-	x := Load(Param("x"), GP64())
-	n := Load(Param("n"), GP64())
+	asm.Begin("largestF32s", "func(x *float32, n int) float32")
+	x := asm.Arg("x")
+	n := asm.Arg("n")
 	var acc [4]VecVirtual
 	for j := range acc {
 		acc[j] = YMM()
@@ -147,7 +149,7 @@ func largest() {
 		panic(err)
 	}
 	VMOVSS(low, r.Addr)
-	end()
+	asm.End()
 }
 
 // finite emits func(x *float32, n int) int: how many elements stand before the
@@ -155,9 +157,9 @@ func largest() {
 // multiple of 32.
 func finite() {
 	exponent := word("exponent", 0x7f800000)
-	begin("finiteF32s", "func(x *float32, n int) int")
-	x := Load(Param("x"), GP64())
-	n := Load(Param("n"), GP64())
+	asm.Begin("finiteF32s", "func(x *float32, n int) int")
+	x := asm.Arg("x")
+	n := asm.Arg("n")
 	at := GP64()
 	XORQ(at, at)
 	mask := YMM()
@@ -182,5 +184,5 @@ func finite() {
 	JMP(LabelRef("blocks"))
 	Label("blocksdone")
 	Store(at, ReturnIndex(0))
-	end()
+	asm.End()
 }

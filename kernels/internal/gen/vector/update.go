@@ -3,8 +3,9 @@
 package main
 
 import (
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"github.com/scaffe/scaffe/kernels/internal/asm"
 )
 
 // element is what an update works with: one parameter, its gradient after
@@ -82,17 +83,17 @@ func cleared(clear bool) string {
 }
 
 func update(name, consts string, second, l1, clear bool, f func(e *element) VecVirtual) {
-	begin(name, "func(w, diff, h, u *float32, n int, scale, decay, rate, p, q, r, s, t float32)")
-	params := Load(Param("w"), GP64())
-	grads := Load(Param("diff"), GP64())
-	history := Load(Param("h"), GP64())
+	asm.Begin(name, "func(w, diff, h, u *float32, n int, scale, decay, rate, p, q, r, s, t float32)")
+	params := asm.Arg("w")
+	grads := asm.Arg("diff")
+	history := asm.Arg("h")
 	ptrs := []Register{params, grads, history}
 	var other Register
 	if second {
-		other = Load(Param("u"), GP64())
+		other = asm.Arg("u")
 		ptrs = append(ptrs, other)
 	}
-	n := Load(Param("n"), GP64())
+	n := asm.Arg("n")
 	scale, decay, rate := everywhere("scale"), everywhere("decay"), everywhere("rate")
 	held := map[string]VecVirtual{}
 	for _, c := range consts {
@@ -122,5 +123,5 @@ func update(name, consts string, second, l1, clear bool, f func(e *element) VecV
 			w.store(w.held(word("", 0)), stream{grads, at}.mem())
 		}
 	})
-	end()
+	asm.End()
 }

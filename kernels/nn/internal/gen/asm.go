@@ -15,6 +15,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"github.com/scaffe/scaffe/kernels/internal/asm"
 )
 
 const vector = 32 // bytes in a YMM register
@@ -48,22 +50,18 @@ func elementwise(name string, pointers, scalars []string, body func(p map[string
 			sig += " float32"
 		}
 	}
-	TEXT(name, NOSPLIT, sig+")")
-	Pragma("noescape")
+	asm.Begin(name, sig+")")
 	at := GP64()
 	XORQ(at, at)
 	mems := map[string]Mem{}
 	for _, p := range pointers {
-		mems[p] = Mem{Base: param(p), Index: at, Scale: 1}
+		mems[p] = Mem{Base: asm.Arg(p), Index: at, Scale: 1}
 	}
-	n := param("n")
+	n := asm.Arg("n")
 	SHLQ(U8(2), n)
 	consts := map[string]VecVirtual{}
 	for _, s := range scalars {
-		x, y := XMM(), YMM()
-		Load(Param(s), x)
-		VBROADCASTSS(x, y)
-		consts[s] = y
+		consts[s] = asm.Broadcast(s)
 	}
 	JMP(LabelRef("check"))
 	Label("loop")
@@ -72,15 +70,7 @@ func elementwise(name string, pointers, scalars []string, body func(p map[string
 	Label("check")
 	CMPQ(at, n)
 	JLT(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
-}
-
-// param loads an integer or pointer parameter.
-func param(name string) GPVirtual {
-	r := GP64()
-	Load(Param(name), r)
-	return r
+	asm.End()
 }
 
 func load(m Mem) VecVirtual {
@@ -174,11 +164,10 @@ func order(v VecVirtual) {
 
 // maxRows emits the loop over columns, and inside it over rows.
 func maxRows() {
-	TEXT("maxRows", NOSPLIT, "func(keys, positions *int32, src *float32, n, rows, width, first int)")
-	Pragma("noescape")
-	keys, pos, src := param("keys"), param("positions"), param("src")
-	n, rows, width := param("n"), param("rows"), param("width")
-	first := param("first")
+	asm.Begin("maxRows", "func(keys, positions *int32, src *float32, n, rows, width, first int)")
+	keys, pos, src := asm.Arg("keys"), asm.Arg("positions"), asm.Arg("src")
+	n, rows, width := asm.Arg("n"), asm.Arg("rows"), asm.Arg("width")
+	first := asm.Arg("first")
 
 	down, p, eight := YMM(), YMM(), YMM() // a row further, positions of the first row, 8
 	x := XMM()
@@ -186,7 +175,7 @@ func maxRows() {
 	VPBROADCASTD(x, down)
 	VMOVD(first.As32(), x)
 	VPBROADCASTD(x, p)
-	VPADDD(iota8(), p, p)
+	VPADDD(asm.Table("iota8", func(i int) uint32 { return uint32(i) }), p, p)
 	MOVL(U32(8), first.As32())
 	VMOVD(first.As32(), x)
 	VPBROADCASTD(x, eight)
@@ -225,26 +214,16 @@ func maxRows() {
 	Label("check")
 	CMPQ(at, n)
 	JLT(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
-}
-
-func iota8() Mem {
-	m := GLOBL("iota8", RODATA|NOPTR)
-	for i := range 8 {
-		DATA(4*i, U32(i))
-	}
-	return m
+	asm.End()
 }
 
 // maxColumns emits the loop over outputs stride apart, and inside it over the
 // columns of their windows.
 func maxColumns(name string, stride int) {
-	TEXT(name, NOSPLIT, "func(dst *float32, mask *int32, src *float32, keys, positions *int32, n, kernel int)")
-	Pragma("noescape")
-	dst, mask, src := param("dst"), param("mask"), param("src")
-	keys, pos := param("keys"), param("positions")
-	n, kernel := param("n"), param("kernel")
+	asm.Begin(name, "func(dst *float32, mask *int32, src *float32, keys, positions *int32, n, kernel int)")
+	dst, mask, src := asm.Arg("dst"), asm.Arg("mask"), asm.Arg("src")
+	keys, pos := asm.Arg("keys"), asm.Arg("positions")
+	n, kernel := asm.Arg("n"), asm.Arg("kernel")
 	SHLQ(U8(2), n)
 
 	every := func(base, index Register) VecVirtual {
@@ -288,6 +267,5 @@ func maxColumns(name string, stride int) {
 	Label("check")
 	CMPQ(at, n)
 	JLT(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
+	asm.End()
 }
