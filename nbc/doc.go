@@ -46,6 +46,11 @@
 // sent and Window received. Package schedule/check proves schedules free of deadlock
 // under a window of one, the strictest.
 //
+// All requests together have at most SendWindow large sends under way to a rank of
+// another node; the rest wait in the order of Binding.Priority and of their
+// requests' starts. What is needed soon overtakes what was started earlier,
+// between two messages.
+//
 // # Failure
 //
 // An engine fails as a whole: what one request's peer will do next is not
