@@ -53,7 +53,7 @@ func stuckRank(dir, transport, wrong string) {
 		open = shm.Over(open, shm.Options{})
 	}
 	deadline := 3 * time.Second
-	if wrong == "nothing" {
+	if wrong == "nothing" || wrong == "beside" {
 		deadline = time.Minute
 	}
 	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: deadline})
@@ -97,8 +97,11 @@ func stuckRank(dir, transport, wrong string) {
 func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 	ctx := context.Background()
 	c := collectives.World(e, collectives.Options{})
-	if wrong == "nothing" {
+	switch wrong {
+	case "nothing":
 		return ct.Run(c, ct.Some(c.Size()))
+	case "beside":
+		return libraryBeside(ctx, c)
 	}
 	s, err := collectives.ParseSpec("chain,chunk=64K")
 	if err != nil {
@@ -126,6 +129,35 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 		}
 	}
 	return c.Allreduce(ctx, buf, buf, mem.Float32, op, collectives.With(s))
+}
+
+// libraryBeside calls the library's own collective while another is under way
+// that the ranks start in different orders: before it on some, after it at its root.
+func libraryBeside(ctx context.Context, c *collectives.Comm) error {
+	s, err := collectives.ParseSpec(collectives.Library)
+	if err != nil {
+		return err
+	}
+	one, large := mem.Of(make([]float64, 1)), mem.Alloc(1<<20)
+	sum := func() error { return c.Allreduce(ctx, one, one, mem.Float64, mem.Sum, collectives.With(s)) }
+	if err := sum(); err != nil { // nothing is beside it: it may hold up what it likes
+		return err
+	}
+	bcast, err := c.BcastInit(large, mem.Float32, 0)
+	if err != nil {
+		return err
+	}
+	defer bcast.Close()
+	steps := []func() error{bcast.Start, sum}
+	if c.Rank() == 0 {
+		steps = []func() error{sum, bcast.Start}
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return bcast.Wait(ctx)
 }
 
 // ranks runs this program under mpirun and returns each rank's report, "" where
@@ -171,6 +203,25 @@ func TestMPIConformance(t *testing.T) {
 			}
 			for r, report := range reports {
 				if report != fmt.Sprintf("%d cases on %d ranks", len(ct.Some(mpiRanks)), mpiRanks) {
+					t.Errorf("rank %d ended with %q", r, report)
+				}
+			}
+		})
+	}
+}
+
+// TestMPILibraryHoldsNothingUp: once there are requests that may be under way
+// beside it, a blocking call of the library's collective keeps nothing from
+// moving, whatever the order of starts.
+func TestMPILibraryHoldsNothingUp(t *testing.T) {
+	for _, transport := range transports {
+		t.Run(transport, func(t *testing.T) {
+			reports, said, err := ranks(t, transport, "beside")
+			if err != nil {
+				t.Errorf("mpirun: %v\n%s", err, said)
+			}
+			for r, report := range reports {
+				if !strings.HasSuffix(report, fmt.Sprintf("on %d ranks", mpiRanks)) {
 					t.Errorf("rank %d ended with %q", r, report)
 				}
 			}
