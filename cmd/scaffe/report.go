@@ -194,7 +194,11 @@ func (r *reporter) started(w *train.Worker) error {
 	n, x := w.Solver().Net(), w.Exchange()
 	r.log("net %q: %s, %d ranks, global batch %d (%d here), oneDNN %s, BLAS %s",
 		n.Name(), parameters(n), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
-	r.log("design %v, aggregate %v, %d buckets of at least %s", r.cfg.Design, r.cfg.Scheme, len(x.Buckets()), collectives.FormatBytes(x.LeastBucket()))
+	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), collectives.FormatBytes(x.LeastBucket()))
+	if len(x.Buckets()) == 1 {
+		buckets = "one bucket"
+	}
+	r.log("design %v, aggregate %v, %s", r.cfg.Design, r.cfg.Scheme, buckets)
 	if r.comm.Rank() != 0 {
 		return nil
 	}
