@@ -60,10 +60,14 @@ func newRank(comm *collectives.Comm, c Config) (*rank, error) {
 	return r, nil
 }
 
-// close gives the buffers back; nothing may be in flight.
+// close gives the timers back.
 func (r *rank) close() {
 	r.wait.close()
 	r.updateWait.close()
+}
+
+// free gives the buffers back; nothing may be in flight.
+func (r *rank) free() {
 	r.comm.Free(r.data)
 	r.comm.Free(r.diff)
 }

@@ -40,6 +40,16 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 		return nil, err
 	}
 	defer r.close()
+	res, err := r.replay(ctx)
+	if err == nil { // otherwise other ranks may still use the buffers
+		r.free()
+	}
+	return res, err
+}
+
+// replay is all of it, on one rank.
+func (r *rank) replay(ctx context.Context) (*Result, error) {
+	c := r.c
 	res, err := r.describe(ctx)
 	if err != nil {
 		return nil, err

@@ -91,8 +91,7 @@ func (r *Recorder) connect(ctx context.Context, comm *collectives.Comm) error {
 
 // measure goes to and fro; at the pair's rank 0 it returns the best round.
 func (r *Recorder) measure(ctx context.Context, pair *collectives.Comm) (reading, error) {
-	buf := mem.Alloc(8)
-	defer buf.Free()
+	buf := mem.Alloc(8) // where a collective fails, it may still use it
 	best := reading{bound: math.MaxInt64}
 	for range alignRounds {
 		sent := r.reading(r.Now())
@@ -112,6 +111,7 @@ func (r *Recorder) measure(ctx context.Context, pair *collectives.Comm) (reading
 			best = reading{at: theirs, ahead: theirs - (sent + (back-sent)/2), bound: bound}
 		}
 	}
+	buf.Free()
 	return best, nil
 }
 

@@ -114,7 +114,7 @@ func (r *Result) Complete() bool { return len(r.Points) == r.Jobs }
 
 // Sweep measures. It is a collective: all ranks call it with equal configs, and
 // all get the result.
-func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error) {
+func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Result, err error) {
 	c = c.Defaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -127,7 +127,11 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (*Result, erro
 	if err := s.buffers(ctx); err != nil {
 		return nil, err
 	}
-	defer s.free()
+	defer func() {
+		if err == nil { // otherwise other ranks may still use the buffers
+			s.free()
+		}
+	}()
 	selector, err := s.calibrate(ctx)
 	if err != nil {
 		return nil, err
