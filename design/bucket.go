@@ -120,9 +120,8 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 	var err error
 	size := AutoBucket(func(bytes int) float64 {
 		var sum float64
-		for _, v := range c.verbs() {
-			q := collectives.Query{Verb: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
-			choice, failed := comm.Selector().Explain(comm.Layout(), q, c.Spec)
+		for _, v := range c.Scheme.verbs() {
+			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.Spec)
 			if failed != nil {
 				err = failed
 				return 1
@@ -134,9 +133,14 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 	return size, err
 }
 
-// verbs are the collectives of the scheme.
-func (c *Config) verbs() []collectives.Verb {
-	if c.Scheme == Allreduce {
+// query is what the selection of a bucket's collective depends on.
+func query(comm *collectives.Comm, v collectives.Verb, bytes int) collectives.Query {
+	return collectives.Query{Verb: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
+}
+
+// verbs are the collectives of the scheme: gradients, then parameters.
+func (s Scheme) verbs() []collectives.Verb {
+	if s == Allreduce {
 		return []collectives.Verb{collectives.Allreduce}
 	}
 	return []collectives.Verb{collectives.Reduce, collectives.Bcast}

@@ -45,8 +45,8 @@ type Config struct {
 	Trace *trace.Recorder
 }
 
-// Exchange keeps the replicas of a net's parameters in step. All methods but
-// Stats are for the one goroutine that computes.
+// Exchange keeps the replicas of a net's parameters in step. Its methods are
+// for the one goroutine that computes.
 type Exchange struct {
 	c       Config
 	comm    *collectives.Comm

@@ -101,15 +101,27 @@ func (x *Exchange) syncer(b Bucket, cuts []int) (syncer.Syncer, error) {
 // library reports whether the MPI library serves any bucket: its collectives
 // must start in one order on all ranks, which helpers do not keep.
 func (x *Exchange) library() bool {
-	for _, b := range x.buckets {
-		for _, v := range x.c.verbs() {
-			choice, err := x.comm.Select(collectives.Query{Verb: v, Bytes: b.Bytes(), Type: mem.Float32, Library: x.comm.HasLibrary()}, x.c.Spec)
-			if err == nil && choice.Spec.IsLibrary() {
+	for i := range x.buckets {
+		for _, s := range x.Specs(&x.buckets[i]) {
+			if s.IsLibrary() {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// Specs returns which collectives move a bucket: its gradients and then, with the
+// scheme Reduce, its parameters.
+func (x *Exchange) Specs(b *Bucket) []collectives.Spec {
+	var specs []collectives.Spec
+	for _, v := range x.c.Scheme.verbs() {
+		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.Spec)
+		if err == nil { // otherwise it could not have been made
+			specs = append(specs, choice.Spec)
+		}
+	}
+	return specs
 }
 
 // help is f's helper.

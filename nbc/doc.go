@@ -22,7 +22,7 @@
 //
 // Each engine has one goroutine, locked to its OS thread, that makes every call
 // to the transport and the device: S-Caffe's helper thread (section 4.2). So
-// MPI needs no more than MPI_THREAD_FUNNELED, and nothing depends on the
+// MPI needs no more than MPI_THREAD_SERIALIZED, and nothing depends on the
 // caller calling Test. A turn of the loop takes what was submitted, posts the
 // ops that wait for nothing any more, and asks transport and device what has
 // ended; an op that ends makes those that waited for it ready. Where nothing

@@ -3,7 +3,6 @@ package train_test
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/stats"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
@@ -67,23 +67,20 @@ max_iter: 1000000 snapshot_after_train: false snapshot_prefix: "s"`, "DIR", dir,
 			func() error { return alone.Step(ctx, 1) },
 			func() error { return w.Step(ctx, 1) },
 		}
-		var took [2][]time.Duration
+		var took [2][]float64
 		for b.Loop() {
 			for k, step := range steps {
 				begin := time.Now()
 				if err := step(); err != nil {
 					return err
 				}
-				took[k] = append(took[k], time.Since(begin))
+				took[k] = append(took[k], time.Since(begin).Seconds())
 			}
 		}
-		median := func(d []time.Duration) float64 {
-			slices.Sort(d)
-			return d[len(d)/2].Seconds()
-		}
-		b.ReportMetric(median(took[0])*1e3, "ms/alone")
-		b.ReportMetric(median(took[1])*1e3, "ms/runtime")
-		b.ReportMetric(median(took[1])/median(took[0]), "ratio")
+		alone, runtime := stats.Median(took[0]).Median, stats.Median(took[1]).Median
+		b.ReportMetric(alone*1e3, "ms/alone")
+		b.ReportMetric(runtime*1e3, "ms/runtime")
+		b.ReportMetric(runtime/alone, "ratio")
 		return nil
 	})
 	if err != nil {

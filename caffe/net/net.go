@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/layers"
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -186,10 +186,8 @@ func (n *Net) Close() error {
 func (n *Net) NotFinite() (layer, top string, ok bool) {
 	for _, nd := range n.nodes {
 		for j, t := range nd.top {
-			for _, x := range t.Data() {
-				if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
-					return nd.name, nd.topName[j], true
-				}
+			if kernels.FirstNotFinite(t.Data()) >= 0 {
+				return nd.name, nd.topName[j], true
 			}
 		}
 	}

@@ -18,9 +18,9 @@
 //
 //  1. a test runs if one is due
 //  2. Callbacks.OnStart
-//  3. iter_size times forward and backward; Hooks.BeforeForward around the
-//     first of them (the layer's parameters must be current), Hooks.AfterBackward
-//     around the last, Callbacks.OnLoss between the last two passes
+//  3. iter_size times forward and backward, with the Hooks around every layer
+//     (before a forward its parameters must be current) and between the two;
+//     Callbacks.OnLoss before the last backward
 //  4. Callbacks.OnGradientsReady: the packed gradients may be summed over
 //     workers; says who updates, and the global loss
 //  5. a loss or a gradient that is NaN or infinite ends training, before the

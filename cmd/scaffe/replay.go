@@ -14,7 +14,6 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/design"
 	"github.com/scaffe/scaffe/launch"
-	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/profile"
 	"github.com/scaffe/scaffe/replay"
 	"github.com/scaffe/scaffe/trace"
@@ -26,16 +25,11 @@ func replayCommand() *cli.Command {
 		Usage: "run the communication of training for real, with waits for computation",
 		Description: "The waits come from a profile: a file that scaffe time wrote, or a built-in one (--list).\n" +
 			"   mpirun -np 4 scaffe replay --profile alexnet-k80 --designs all --ratio 0.9",
-		Flags: []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "profile", Usage: "a `FILE`, or the name of a built-in profile"},
 			&cli.BoolFlag{Name: "list", Usage: "list the built-in profiles, and end"},
 			&cli.BoolFlag{Name: "show", Usage: "print the profile as a file, and end"},
-			&cli.StringFlag{Name: "design", Value: design.SCOBR.String(), Usage: "when parameters and gradients move: SC-B, SC-OB-naive, SC-OB or SC-OBR"},
 			&cli.StringFlag{Name: "designs", Usage: "compare several designs, comma-separated, or all"},
-			&cli.StringFlag{Name: "aggregate", Value: design.Reduce.String(), Usage: "reduce (the root updates and broadcasts) or allreduce (every rank updates)"},
-			&cli.StringFlag{Name: "algorithm", Usage: "how collectives are done, a `SPEC` such as chain:8/binomial or CB-8 (default: by size)"},
-			&cli.StringFlag{Name: "table", Usage: "tuning table that says so by size, a `FILE` made by scaffe tune"},
-			&cli.StringFlag{Name: "bucket", Usage: "least `SIZE` of what moves together, such as 4M (default: by prediction)"},
 			&cli.IntFlag{Name: "iterations", Value: 20, Usage: "measure `N` iterations of each design"},
 			&cli.IntFlag{Name: "warmup", Value: 2, Usage: "after `N` that do not count"},
 			&cli.IntFlag{Name: "turn", Value: replay.DefaultTurn, Usage: "`N` iterations of a design in a row"},
@@ -48,9 +42,7 @@ func replayCommand() *cli.Command {
 			&cli.BoolFlag{Name: "check", Usage: "verify every sum and every parameter (distorts the times)"},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "of the result: " + strings.Join(replay.Formats, ", ")},
 			&cli.StringFlag{Name: "trace", Usage: "write a timeline of one design to `FILE`.json"},
-			&cli.IntFlag{Name: "local", Usage: "run `N` ranks in this process instead of mpirun's"},
-			&cli.DurationFlag{Name: "deadline", Value: nbc.DefaultDeadline, Usage: "give up on a collective after this `TIME`, naming who is missing"},
-		},
+		}, moveFlags()),
 		Before: noArguments,
 		Action: runReplay,
 	}
@@ -60,7 +52,11 @@ func runReplay(c *cli.Context) error {
 	if c.Bool("list") {
 		return listProfiles()
 	}
-	cfg, err := replayConfig(c)
+	m, err := readMoves(c)
+	if err != nil {
+		return err
+	}
+	cfg, err := replayConfig(c, m)
 	if err != nil {
 		return err
 	}
@@ -68,21 +64,16 @@ func runReplay(c *cli.Context) error {
 		_, err := fmt.Print(cfg.Profile)
 		return err
 	}
-	opts := launch.Options{Local: c.Int("local")}
-	opts.Engine.Deadline = c.Duration("deadline")
-	if opts.Local < 0 || opts.Engine.Deadline <= 0 {
-		return fmt.Errorf("--local %d and --deadline %v must not be negative", opts.Local, opts.Engine.Deadline)
-	}
-	opts.Collectives.Table, opts.Collectives.Measure = c.String("table"), true
-	return launch.Run(c.Context, opts, func(ctx context.Context, comm *collectives.Comm) error {
+	return launch.Run(c.Context, m.launch, func(ctx context.Context, comm *collectives.Comm) error {
 		return replayRank(ctx, comm, c, cfg)
 	})
 }
 
 // replayConfig reads the flags.
-func replayConfig(c *cli.Context) (cfg replay.Config, err error) {
+func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Iterations, cfg.Warmup, cfg.Turn = c.Int("iterations"), c.Int("warmup"), c.Int("turn")
 	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
+	cfg.Scheme, cfg.Spec, cfg.Bucket = m.scheme, m.spec, m.bucket
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {
 		return cfg, fmt.Errorf("which --profile? A file, or one of %s", strings.Join(profile.Builtins(), ", "))
@@ -96,24 +87,11 @@ func replayConfig(c *cli.Context) (cfg replay.Config, err error) {
 	if cfg.Profile, err = scaledProfile(c); err != nil {
 		return cfg, err
 	}
-	if cfg.Scheme, err = design.ParseScheme(c.String("aggregate")); err != nil {
-		return cfg, err
-	}
-	if cfg.Designs, err = replayDesigns(c); err != nil {
+	if cfg.Designs, err = replayDesigns(c, m.design); err != nil {
 		return cfg, err
 	}
 	if c.String("trace") != "" && len(cfg.Designs) > 1 {
 		return cfg, fmt.Errorf("--trace shows one design: say which by --design, without --designs")
-	}
-	if spec := c.String("algorithm"); spec != "" {
-		if cfg.Spec, err = collectives.ParseSpec(spec); err != nil {
-			return cfg, err
-		}
-	}
-	if b := c.String("bucket"); b != "" {
-		if cfg.Bucket, err = collectives.ParseBytes(b); err != nil {
-			return cfg, fmt.Errorf("--bucket: %w", err)
-		}
 	}
 	if s := c.String("straggler"); s != "" {
 		cfg.Straggler, err = replay.ParseStraggler(s)
@@ -141,17 +119,16 @@ func scaledProfile(c *cli.Context) (*profile.Profile, error) {
 	return p, nil
 }
 
-func replayDesigns(c *cli.Context) (all []design.Design, err error) {
-	names := []string{c.String("design")}
+func replayDesigns(c *cli.Context, one design.Design) (all []design.Design, err error) {
 	switch list := c.String("designs"); {
 	case list == "all":
 		return design.All(), nil
 	case list != "" && c.IsSet("design"):
 		return nil, fmt.Errorf("--design and --designs exclude each other")
-	case list != "":
-		names = strings.Split(list, ",")
+	case list == "":
+		return []design.Design{one}, nil
 	}
-	for _, n := range names {
+	for n := range strings.SplitSeq(c.String("designs"), ",") {
 		d, err := design.Parse(strings.TrimSpace(n))
 		if err != nil {
 			return nil, err

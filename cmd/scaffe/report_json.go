@@ -10,8 +10,6 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
-	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -191,28 +189,15 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 		Buckets: []jsonBucket{},
 	}
 	for _, b := range w.Exchange().Buckets() {
-		j := jsonBucket{Name: b.Name, Bytes: b.Bytes()}
-		j.Push, j.Pull = moves(comm, cfg, b.Bytes())
+		specs := w.Exchange().Specs(&b)
+		j := jsonBucket{Name: b.Name, Bytes: b.Bytes(), Push: specs[0].String()}
+		if len(specs) > 1 {
+			pull := specs[1].String()
+			j.Pull = &pull
+		}
 		v.Buckets = append(v.Buckets, j)
 	}
 	l.write(v)
-}
-
-// moves says which collectives move a bucket; pull is nil where the push does
-// it all.
-func moves(comm *collectives.Comm, cfg train.Config, bytes int) (push string, pull *string) {
-	spec := func(v collectives.Verb) string {
-		c, err := comm.Select(collectives.Query{Verb: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}, cfg.Spec)
-		if err != nil {
-			return "" // it would not have been built
-		}
-		return c.Spec.String()
-	}
-	if cfg.Scheme == design.Allreduce {
-		return spec(collectives.Allreduce), nil
-	}
-	down := spec(collectives.Bcast)
-	return spec(collectives.Reduce), &down
 }
 
 func (l *jsonLog) iteration(p train.Progress, last train.Summary, skipped bool) {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
 	"github.com/scaffe/scaffe/launch"
-	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
@@ -27,19 +25,12 @@ func trainCommand() *cli.Command {
 			&cli.StringFlag{Name: "solver", Usage: "solver definition, `FILE`.prototxt", Required: true},
 			&cli.StringFlag{Name: "snapshot", Usage: "go on from a snapshot, `FILE`.solverstate"},
 			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights of `FILE`.caffemodel (several: comma-separated)"},
-			&cli.IntFlag{Name: "local", Usage: "run `N` ranks in this process instead of mpirun's"},
 			&cli.StringFlag{Name: "scal", Value: "strong", Usage: "strong: batch_size divided by the ranks; weak: batch_size per rank"},
-			&cli.StringFlag{Name: "design", Value: design.SCOBR.String(), Usage: "when they move: SC-B, SC-OB-naive, SC-OB or SC-OBR"},
-			&cli.StringFlag{Name: "aggregate", Value: design.Reduce.String(), Usage: "reduce: the root updates and broadcasts; allreduce: every rank updates"},
-			&cli.StringFlag{Name: "bucket", Value: "auto", Usage: "gather neighbouring layers until they have `SIZE` bytes, such as 1M (default: by the network)"},
-			&cli.StringFlag{Name: "algorithm", Usage: "how parameters and gradients move, a `SPEC` such as chain:8/binomial or CB-8, or tuned: by size (default)"},
-			&cli.StringFlag{Name: "table", Usage: "tuning table that says so by size, a `FILE` made by scaffe tune"},
 			&cli.StringFlag{Name: "snapshot-format", Usage: "`FORMAT` of snapshots instead of the solver file's: binaryproto"},
 			&cli.StringFlag{Name: "on-nan", Value: "stop", Usage: "where the loss or a gradient is NaN or infinite: stop, or skip that update"},
 			&cli.StringFlag{Name: "trace", Usage: "write what every rank did when, a `FILE`.json for scaffe trace, Perfetto or chrome://tracing"},
 			&cli.StringFlag{Name: "trace-iterations", Usage: "keep these, `FIRST:END` (default: the first 200)"},
-			&cli.DurationFlag{Name: "deadline", Value: nbc.DefaultDeadline, Usage: "give up on a collective after this `TIME`, naming who is missing"},
-		}, reportFlags(), table2Flags()),
+		}, moveFlags(), reportFlags(), table2Flags()),
 		Before: noArguments,
 		Action: runTrain,
 	}
@@ -52,9 +43,6 @@ func runTrain(c *cli.Context) error {
 	}
 	return launch.Run(c.Context, t.launch, t.rank)
 }
-
-// tuned names what is selected for each size, where no spec is asked for.
-const tuned = "tuned"
 
 // training is what the flags ask for.
 type training struct {
@@ -72,18 +60,16 @@ type training struct {
 func newTraining(c *cli.Context) (*training, error) {
 	t := &training{flags: c, solver: c.String("solver"), trace: c.String("trace")}
 	t.config.Snapshot, t.config.Weights = c.String("snapshot"), c.StringSlice("weights")
-	t.launch.Collectives.Table, t.launch.Collectives.Measure = c.String("table"), true
-	t.launch.Local, t.launch.Engine.Deadline = c.Int("local"), c.Duration("deadline")
-	if t.launch.Local < 0 || t.launch.Engine.Deadline <= 0 {
-		return nil, fmt.Errorf("--local %d and --deadline %v must not be negative", t.launch.Local, t.launch.Engine.Deadline)
+	m, err := readMoves(c)
+	if err != nil {
+		return nil, err
 	}
+	t.config.Design, t.config.Scheme, t.config.Spec, t.config.Bucket = m.design, m.scheme, m.spec, m.bucket
+	t.launch = m.launch
 	t.launch.Requests = &launch.Requests{}
 	t.config.Requests = t.launch.Requests.Take
-	var err error
-	for _, read := range []func(*cli.Context) error{t.readMoves, t.readFormat, t.readNaN} {
-		if err == nil {
-			err = read(c)
-		}
+	if err = t.readFormat(c); err == nil {
+		err = t.readNaN(c)
 	}
 	if err == nil {
 		t.config.Scaling, err = train.ParseScaling(c.String("scal"))
@@ -98,25 +84,6 @@ func newTraining(c *cli.Context) (*training, error) {
 		t.launch.Requests, t.config.Requests = nil, nil
 	}
 	return t, err
-}
-
-// readMoves reads how and when parameters and gradients move.
-func (t *training) readMoves(c *cli.Context) (err error) {
-	if t.config.Design, err = design.Parse(c.String("design")); err != nil {
-		return err
-	}
-	if t.config.Scheme, err = design.ParseScheme(c.String("aggregate")); err != nil {
-		return err
-	}
-	if size := c.String("bucket"); size != "auto" {
-		if t.config.Bucket, err = collectives.ParseBytes(size); err != nil || t.config.Bucket < 1 {
-			return fmt.Errorf("--bucket %s is no size: use such as 256K or 4M, or auto", size)
-		}
-	}
-	if spec := c.String("algorithm"); spec != "" && spec != tuned {
-		t.config.Spec, err = collectives.ParseSpec(spec)
-	}
-	return err
 }
 
 func (t *training) readFormat(c *cli.Context) error {
