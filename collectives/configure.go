@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // What may decide, beside the call itself, highest first: the flags, the

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // What measure sends: enough that a token bucket's burst (a shaped link lets a

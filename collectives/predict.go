@@ -3,7 +3,7 @@ package collectives
 import (
 	"math/bits"
 
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // Predict returns in seconds how long the model says that a collective takes,

@@ -10,7 +10,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // schedules returns those of all ranks.

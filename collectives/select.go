@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // LibraryBytes is up to how many bytes the built-in rule may give a blocking

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // Table is a tuning table: which spec serves which call. docs/tuning.md has

@@ -3,7 +3,7 @@ package replay
 import (
 	"fmt"
 
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -13,14 +13,14 @@ import (
 type checker struct {
 	rank, size int
 	data, diff []float32
-	layers     []design.Layer
+	layers     []exchange.Layer
 	want       []float32 // the parameters after the iterations so far
 }
 
 // gradientBits is how many bits a gradient has.
 const gradientBits = 6
 
-func newChecker(rank, size int, b buffers, layers []design.Layer) *checker {
+func newChecker(rank, size int, b buffers, layers []exchange.Layer) *checker {
 	c := &checker{rank: rank, size: size, data: mem.Float32s(b.data), diff: mem.Float32s(b.diff), layers: layers}
 	clear(c.data)
 	c.want = make([]float32, len(c.data))
@@ -56,7 +56,7 @@ func (c *checker) backward(layer, iter int) {
 }
 
 // update verifies the sums of a bucket and adds them to the parameters.
-func (c *checker) update(b *design.Bucket, iter int) error {
+func (c *checker) update(b *exchange.Bucket, iter int) error {
 	for _, l := range b.Layers {
 		for _, p := range c.layers[l].Params {
 			for i := p.Off; i < p.End(); i++ {
@@ -71,7 +71,7 @@ func (c *checker) update(b *design.Bucket, iter int) error {
 }
 
 // verify compares the parameters after iterations [first, end).
-func (c *checker) verify(d design.Design, first, end int) error {
+func (c *checker) verify(d exchange.Design, first, end int) error {
 	for _, l := range c.layers {
 		for _, p := range l.Params {
 			for i := p.Off; i < p.End(); i++ {

@@ -6,21 +6,21 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/replay/workload"
 	"github.com/scaffe/scaffe/trace"
 )
 
 // Config says what to replay. All of it but Trace must be alike on all ranks.
 type Config struct {
-	Profile *profile.Profile
+	Profile *workload.Profile
 	// Designs take turns.
-	Designs []design.Design
-	Scheme  design.Scheme
+	Designs []exchange.Design
+	Scheme  exchange.Scheme
 	// Spec, unless it has no levels, is how the collectives are done.
 	Spec collectives.Spec
-	// Bucket is as in design.Config.
+	// Bucket is as in exchange.Config.
 	Bucket int
 	// Iterations are measured of each design, after Warmup that do not count.
 	Iterations, Warmup int
@@ -90,7 +90,7 @@ func (c *Config) validate(ranks int) error {
 	if err := c.Profile.Validate(); err != nil {
 		return fmt.Errorf("replay: profile %s: %w", c.Profile.Name, err)
 	}
-	seen := map[design.Design]bool{}
+	seen := map[exchange.Design]bool{}
 	for _, d := range c.Designs {
 		if seen[d] {
 			return fmt.Errorf("replay: %v is asked for twice", d)
@@ -106,11 +106,11 @@ const alignment = 16
 
 // layout places a profile's parameters as net.Net places those of a net, and
 // returns how many elements that takes.
-func layout(p *profile.Profile) (layers []design.Layer, count int) {
+func layout(p *workload.Profile) (layers []exchange.Layer, count int) {
 	for _, l := range p.Layers {
-		y := design.Layer{Name: l.Name}
+		y := exchange.Layer{Name: l.Name}
 		for _, n := range l.Params {
-			y.Params = append(y.Params, design.Range{Off: count, Len: n})
+			y.Params = append(y.Params, exchange.Range{Off: count, Len: n})
 			count += (n + alignment - 1) / alignment * alignment
 		}
 		layers = append(layers, y)

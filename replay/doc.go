@@ -1,14 +1,14 @@
 // Package replay runs the communication of a net's iterations for real, with
-// computation replaced by timed waits from a profile (package profile): what a
+// computation replaced by timed waits from a profile (package workload): what a
 // cluster makes of training at a GPU's speed, on machines without one.
 //
-//	p, err := profile.Load("alexnet-k80")
+//	p, err := workload.Load("alexnet-k80")
 //	...
-//	result, err := replay.Run(ctx, comm, replay.Config{Profile: p, Designs: design.All(), Iterations: 20})
+//	result, err := replay.Run(ctx, comm, replay.Config{Profile: p, Designs: exchange.All(), Iterations: 20})
 //	err = result.Write(os.Stdout, "text")
 //
 // Every rank has packed parameters and gradients of the profile's sizes, laid
-// out as those of a net, and an Exchange of package design, whose hooks it calls
+// out as those of a net, and an Exchange of package exchange, whose hooks it calls
 // when the wait for a layer has ended.
 //
 // # Waits

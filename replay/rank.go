@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -16,7 +16,7 @@ import (
 type rank struct {
 	c      Config
 	comm   *collectives.Comm
-	layers []design.Layer
+	layers []exchange.Layer
 	count  int // elements of a packed buffer
 	buffers
 	check *checker // nil: none
@@ -73,9 +73,9 @@ func (r *rank) free() {
 }
 
 // exchange makes the exchange of a design, over the layers before end alone.
-func (r *rank) exchange(ctx context.Context, d design.Design, layers []design.Layer, count int) (*design.Exchange, error) {
+func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchange.Layer, count int) (*exchange.Exchange, error) {
 	bytes := mem.Float32.Bytes(count)
-	x, err := design.New(ctx, r.comm, design.Config{
+	x, err := exchange.New(ctx, r.comm, exchange.Config{
 		Design: d, Scheme: r.c.Scheme, Spec: r.c.Spec, Bucket: r.c.Bucket, Layers: layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), Use: r.use, Trace: r.trace,
 	})
@@ -91,11 +91,11 @@ func (r *rank) exchange(ctx context.Context, d design.Design, layers []design.La
 
 // turn runs n iterations of a design after one that does not count. All ranks
 // call it together.
-func (r *rank) turn(ctx context.Context, d design.Design, n int) ([]sample, error) {
+func (r *rank) turn(ctx context.Context, d exchange.Design, n int) ([]sample, error) {
 	return r.turnOf(ctx, d, n, r.layers, r.count)
 }
 
-func (r *rank) turnOf(ctx context.Context, d design.Design, n int, layers []design.Layer, count int) ([]sample, error) {
+func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []exchange.Layer, count int) ([]sample, error) {
 	x, err := r.exchange(ctx, d, layers, count)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (r *rank) turnOf(ctx context.Context, d design.Design, n int, layers []desi
 	samples := make([]sample, 0, n)
 	r.at = time.Now()
 	var mark time.Time
-	var before design.Stats
+	var before exchange.Stats
 	for k := range n + 1 {
 		if err := r.iteration(ctx, x, layers); err != nil {
 			return nil, err
@@ -135,7 +135,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // iteration computes and exchanges as a worker does. It ends where its
 // backward phase does.
-func (r *rank) iteration(ctx context.Context, x *design.Exchange, layers []design.Layer) error {
+func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, layers []exchange.Layer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (r *rank) compute(kind trace.Kind, layer, iter int, keeps bool, d time.Dura
 
 // hook calls a hook of the exchange, for a gate when the computation before it
 // has ended. Where the hook waited, the schedule goes on from there.
-func (r *rank) hook(x *design.Exchange, gate bool, f func() error) error {
+func (r *rank) hook(x *exchange.Exchange, gate bool, f func() error) error {
 	if !gate {
 		return f()
 	}
@@ -211,7 +211,7 @@ func (r *rank) hook(x *design.Exchange, gate bool, f func() error) error {
 }
 
 // use is the update: a wait, and with a checker a look at the sums.
-func (r *rank) use(iter int, b *design.Bucket, sum bool) error {
+func (r *rank) use(iter int, b *exchange.Bucket, sum bool) error {
 	if !sum {
 		return nil
 	}

@@ -16,10 +16,10 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/replay/workload"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -41,9 +41,9 @@ layer d InnerProduct 0.1 0 33
 layer loss SoftmaxWithLoss 0.01 0.02
 `
 
-func tinyProfile(t *testing.T) *profile.Profile {
+func tinyProfile(t *testing.T) *workload.Profile {
 	t.Helper()
-	p, err := profile.Parse("tiny", tiny)
+	p, err := workload.Parse("tiny", tiny)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,11 @@ func replayed(t *testing.T, n int, c Config) (*Result, error) {
 // the buckets, the algorithm and the number of ranks.
 func TestReplayChecks(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
-		for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
 			for _, bucket := range []int{1, 100, 1 << 20} {
 				t.Run(fmt.Sprintf("%d/%v/%d", ranks, scheme, bucket), func(t *testing.T) {
 					res, err := replayed(t, ranks, Config{
-						Profile: tinyProfile(t), Designs: design.All(), Scheme: scheme, Bucket: bucket,
+						Profile: tinyProfile(t), Designs: exchange.All(), Scheme: scheme, Bucket: bucket,
 						Iterations: 3, Warmup: 1, Turn: 2, Check: true, Jitter: 0.5, Straggler: Straggler{0, 2},
 					})
 					if err != nil {
@@ -110,7 +110,7 @@ func TestReplayRatio(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := replayed(t, 4, Config{
-		Profile: tinyProfile(t), Designs: []design.Design{design.SCOBR}, Spec: spec, Iterations: 5, Ratio: 0.5, Budget: 1e-9,
+		Profile: tinyProfile(t), Designs: []exchange.Design{exchange.SCOBR}, Spec: spec, Iterations: 5, Ratio: 0.5, Budget: 1e-9,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestReplayTrace(t *testing.T) {
 		if err := trace.Align(ctx, comm, rec); err != nil {
 			return err
 		}
-		if _, err := Run(ctx, comm, Config{Profile: p, Designs: []design.Design{design.SCOBR}, Bucket: 1, Iterations: 2, Trace: rec}); err != nil {
+		if _, err := Run(ctx, comm, Config{Profile: p, Designs: []exchange.Design{exchange.SCOBR}, Bucket: 1, Iterations: 2, Trace: rec}); err != nil {
 			return err
 		}
 		got, err := trace.Gather(ctx, comm, rec)
@@ -164,13 +164,13 @@ func TestReplayTrace(t *testing.T) {
 // What cannot be replayed is said before anything starts.
 func TestReplayMistakes(t *testing.T) {
 	good := func() Config {
-		return Config{Profile: tinyProfile(t), Designs: []design.Design{design.SCB}, Iterations: 1}
+		return Config{Profile: tinyProfile(t), Designs: []exchange.Design{exchange.SCB}, Iterations: 1}
 	}
 	for want, change := range map[string]func(*Config){
 		"there is no profile":             func(c *Config) { c.Profile = nil },
 		"there is no design":              func(c *Config) { c.Designs = nil },
 		"0 iterations":                    func(c *Config) { c.Iterations = 0 },
-		"SC-B is asked for twice":         func(c *Config) { c.Designs = append(c.Designs, design.SCB) },
+		"SC-B is asked for twice":         func(c *Config) { c.Designs = append(c.Designs, exchange.SCB) },
 		"jitter 2 must be":                func(c *Config) { c.Jitter = 2 },
 		"no rank 2 to be a straggler":     func(c *Config) { c.Straggler = Straggler{2, 3} },
 		"has no parameters":               func(c *Config) { c.Profile.Layers = c.Profile.Layers[:1] },
@@ -213,10 +213,10 @@ func TestLayout(t *testing.T) {
 // that was not brought.
 func TestCheckerSees(t *testing.T) {
 	layers, count := layout(tinyProfile(t))
-	var all []design.Bucket
+	var all []exchange.Bucket
 	for i, l := range layers {
 		for _, p := range l.Params {
-			all = append(all, design.Bucket{Layers: []int{i}, Range: p})
+			all = append(all, exchange.Bucket{Layers: []int{i}, Range: p})
 		}
 	}
 	fresh := func() *checker {
@@ -233,16 +233,16 @@ func TestCheckerSees(t *testing.T) {
 	c := fresh()
 	for i := range layers {
 		if len(layers[i].Params) > 0 {
-			if err := c.update(&design.Bucket{Layers: []int{i}}, 7); err != nil {
+			if err := c.update(&exchange.Bucket{Layers: []int{i}}, 7); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := c.verify(design.SCB, 7, 8); err != nil {
+	if err := c.verify(exchange.SCB, 7, 8); err != nil {
 		t.Error(err)
 	}
 	c.data[150] += 1
-	if err := c.verify(design.SCB, 8, 8); err == nil || !strings.Contains(err.Error(), `parameter 150 (layer "c")`) {
+	if err := c.verify(exchange.SCB, 8, 8); err == nil || !strings.Contains(err.Error(), `parameter 150 (layer "c")`) {
 		t.Error(err)
 	}
 	for r := range 3 {
@@ -277,7 +277,7 @@ func TestWaiter(t *testing.T) {
 
 // What is printed is what was measured.
 func TestResultWrite(t *testing.T) {
-	res, err := replayed(t, 2, Config{Profile: tinyProfile(t), Designs: design.All(), Iterations: 6, Warmup: 1, Turn: 3})
+	res, err := replayed(t, 2, Config{Profile: tinyProfile(t), Designs: exchange.All(), Iterations: 6, Warmup: 1, Turn: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

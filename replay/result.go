@@ -11,8 +11,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
-	"github.com/scaffe/scaffe/stats"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/stats"
 )
 
 // Slack is what the target allows above the larger of computation and
@@ -83,7 +83,7 @@ func (res *Result) judge() {
 	res.Target = Slack*larger + res.Tail.Median
 	basic := 0.0
 	for _, r := range res.Rows {
-		if r.Design == design.SCB.String() {
+		if r.Design == exchange.SCB.String() {
 			basic = r.Iteration.Median
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/stats"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -96,7 +96,7 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	if len(r.c.Spec.Levels) > 0 {
 		res.Spec = r.c.Spec.String()
 	}
-	x, err := r.exchange(ctx, design.SCOBR, r.layers, r.count)
+	x, err := r.exchange(ctx, exchange.SCOBR, r.layers, r.count)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (r *rank) alone(ctx context.Context, res *Result) error {
 	if res.Communication, err = r.repeat(ctx, r.layers, r.count); err != nil {
 		return err
 	}
-	x, err := r.exchange(ctx, design.SCOBR, r.layers, r.count)
+	x, err := r.exchange(ctx, exchange.SCOBR, r.layers, r.count)
 	if err != nil {
 		return err
 	}
@@ -143,11 +143,11 @@ func (r *rank) alone(ctx context.Context, res *Result) error {
 }
 
 // repeat measures SC-B over some layers, as often as time allows.
-func (r *rank) repeat(ctx context.Context, layers []design.Layer, count int) (stats.Interval, error) {
+func (r *rank) repeat(ctx context.Context, layers []exchange.Layer, count int) (stats.Interval, error) {
 	var all []float64
 	n := aloneFirst
 	for range 2 {
-		s, err := r.turnOf(ctx, design.SCB, n, layers, count)
+		s, err := r.turnOf(ctx, exchange.SCB, n, layers, count)
 		if err != nil {
 			return stats.Interval{}, err
 		}

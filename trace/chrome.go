@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/scaffe/scaffe/atomicfile"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 )
 
 // format marks our own files.

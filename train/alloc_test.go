@@ -8,7 +8,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/train"
 )
@@ -29,8 +29,8 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: 
 	write(t, path, `net: "`+dir+`/net.prototxt" base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" max_iter: 1000
 snapshot_after_train: false snapshot_prefix: "s"`)
 	for _, ranks := range []int{1, 3} {
-		for _, d := range design.All() {
-			for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+		for _, d := range exchange.All() {
+			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
 				perIteration := allocations(t, path, ranks, train.Config{Design: d, Scheme: scheme, Bucket: 1})
 				if perIteration >= 1 {
 					t.Errorf("%d ranks, %v, %v: %.1f allocations an iteration", ranks, d, scheme, perIteration)

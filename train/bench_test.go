@@ -10,8 +10,8 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/launch"
-	"github.com/scaffe/scaffe/stats"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )

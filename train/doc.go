@@ -7,7 +7,7 @@
 //	defer w.Close()
 //	summary, err := w.Run(ctx)
 //
-// When parameters and gradients move is package design's business
+// When parameters and gradients move is package exchange's business
 // (Config.Design): the worker tells it how far an iteration has come, and is told
 // when a bucket's gradients have been summed.
 //

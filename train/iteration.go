@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/solver"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -168,7 +168,7 @@ func (w *Worker) all(iter int, sum bool) error {
 // use updates the parameters of a bucket by the sum of its gradients, or drops
 // them where another rank has the sum. A loss that is not finite ends training
 // soon, or is to be skipped: no update then.
-func (w *Worker) use(iter int, b *design.Bucket, sum bool) error {
+func (w *Worker) use(iter int, b *exchange.Bucket, sum bool) error {
 	p := w.params[b.Index]
 	update := w.update
 	spoiled := w.skipLoss || w.skip != nil
@@ -209,7 +209,7 @@ func (w *Worker) requested(int) (solver.Action, error) {
 // paramsNeeded makes all parameters current on this rank, for a test.
 func (w *Worker) paramsNeeded(int) error {
 	err := w.exchange.Current()
-	if err == nil && w.scheme == design.Allreduce {
+	if err == nil && w.scheme == exchange.Allreduce {
 		err = w.statistics()
 	}
 	w.time.asideBegins()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/caffe/solver"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -36,7 +36,7 @@ type Summary struct {
 	// The rest is computation.
 	Exposed, Input, Aside time.Duration
 	// Moves are the collectives' times, hidden ones too.
-	Moves design.Stats
+	Moves exchange.Stats
 	// Readers is how well the training data kept up.
 	Readers data.Stats
 	// Ranks are the times of all ranks; at the end of a run, else empty.

@@ -4,18 +4,18 @@ import (
 	"context"
 	"sort"
 
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 )
 
 // Setup is one way to keep the ranks in step: a design, and the collectives
 // that move its buckets.
 type Setup struct {
-	exchange *design.Exchange
+	exchange *exchange.Exchange
 	params   []span // by bucket
 }
 
 // Exchange returns what moves parameters and gradients in this setup.
-func (s *Setup) Exchange() *design.Exchange { return s.exchange }
+func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 
 // Setup makes another setup, beside the one that Config asked for and on the
 // same net, for callers that compare (package train/compare). c's Design, Spec
@@ -41,7 +41,7 @@ func (w *Worker) Use(s *Setup) error {
 func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 	n := w.solver.Net()
 	data, diff := n.Packed()
-	x, err := design.New(ctx, w.comm, design.Config{
+	x, err := exchange.New(ctx, w.comm, exchange.Config{
 		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root,
 		Layers: designLayers(n), Data: data, Diff: diff,
 		Use: w.use, Together: w.together, All: w.all, Trace: w.rec,

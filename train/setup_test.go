@@ -7,7 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/train"
@@ -21,19 +21,19 @@ func TestSetupsInTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trained := func(scheme design.Scheme, turns ...design.Design) (params []float32) {
+	trained := func(scheme exchange.Scheme, turns ...exchange.Design) (params []float32) {
 		err := launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
 			f, err := proto.ReadSolver(path)
 			if err = comm.Agree(ctx, err); err != nil {
 				return err
 			}
-			c := train.Config{Solver: f, Design: design.SCB, Scheme: scheme, Spec: spec, Bucket: 1}
+			c := train.Config{Solver: f, Design: exchange.SCB, Scheme: scheme, Spec: spec, Bucket: 1}
 			w, err := train.New(ctx, comm, c)
 			if err != nil {
 				return err
 			}
 			defer w.Close()
-			setups := map[design.Design]*train.Setup{}
+			setups := map[exchange.Design]*train.Setup{}
 			for _, d := range turns {
 				if setups[d] == nil {
 					c.Design = d
@@ -59,9 +59,9 @@ func TestSetupsInTurn(t *testing.T) {
 		}
 		return params
 	}
-	for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
-		want := trained(scheme, design.SCB, design.SCB, design.SCB, design.SCB, design.SCB)
-		got := trained(scheme, design.SCOBR, design.SCB, design.SCOBR, design.SCOB, design.SCOBNaive)
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+		want := trained(scheme, exchange.SCB, exchange.SCB, exchange.SCB, exchange.SCB, exchange.SCB)
+		got := trained(scheme, exchange.SCOBR, exchange.SCB, exchange.SCOBR, exchange.SCOB, exchange.SCOBNaive)
 		if !slices.Equal(got, want) {
 			t.Errorf("%v: after setups in turn the parameters are others", scheme)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // timeline says where the computing goroutine's time goes: it adds it up, and
-// tells the trace. Collectives and the waits for them are package design's to
+// tells the trace. Collectives and the waits for them are package exchange's to
 // tell; a helper tells of its updates itself.
 type timeline struct {
 	rec    *trace.Recorder

@@ -16,7 +16,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/train"
@@ -218,14 +218,14 @@ func TestTheSameSum(t *testing.T) {
 func TestSCaffe_DesignsTrainAlike(t *testing.T) {
 	path, _ := files(t, 30)
 	one := mustRun(t, 1, path, nil)
-	for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
 		for _, text := range []string{"chain,chunk=1K", "direct"} {
 			spec, err := collectives.ParseSpec(text)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var first curve
-			for i, d := range design.All() {
+			for i, d := range exchange.All() {
 				c := mustRun(t, 3, path, func(_ int, c *train.Config) {
 					c.Design, c.Scheme, c.Spec, c.Bucket = d, scheme, spec, 1
 				})
@@ -261,7 +261,7 @@ func TestUpdatesThatNeedAllGradients(t *testing.T) {
 		if near(plain.loss, one.loss) == nil {
 			t.Fatalf("%s has no effect", field)
 		}
-		for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
 			c := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme, c.Bucket = scheme, 1 })
 			if err := near(one.loss, c.loss); err != nil {
 				t.Errorf("%s, %v: %v", field, scheme, err)
@@ -274,7 +274,7 @@ func TestUpdatesThatNeedAllGradients(t *testing.T) {
 // snapshot.
 func TestAllreduceResumes(t *testing.T) {
 	path, dir := files(t, 30)
-	all := func(_ int, c *train.Config) { c.Scheme = design.Allreduce }
+	all := func(_ int, c *train.Config) { c.Scheme = exchange.Allreduce }
 	whole := mustRun(t, 2, path, all)
 	resumed := mustRun(t, 2, path, func(rank int, c *train.Config) {
 		all(rank, c)
@@ -297,7 +297,7 @@ func TestStatisticsFollowTheRoot(t *testing.T) {
 		`layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" }
 layer { name: "relu1"`, 1))
 	reduce := mustRun(t, 3, path, nil)
-	allreduce := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme = design.Allreduce })
+	allreduce := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme = exchange.Allreduce })
 	if err := near(reduce.scores, allreduce.scores); err != nil {
 		t.Error(err)
 	}
@@ -331,8 +331,8 @@ func TestRequests(t *testing.T) {
 // with its layer's name, or costs one update.
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	path, _ := files(t, 30)
-	for _, d := range []design.Design{design.SCB, design.SCOBR} {
-		for _, scheme := range []design.Scheme{design.Reduce, design.Allreduce} {
+	for _, d := range []exchange.Design{exchange.SCB, exchange.SCOBR} {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
 			for _, skip := range []bool{false, true} {
 				skipped := 0
 				c, err := runPoisoned(t, path, func(_ int, c *train.Config) {

@@ -12,7 +12,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/trace"
@@ -55,9 +55,9 @@ type Config struct {
 	Weights []string
 	// Design is when parameters and gradients move, Scheme how gradients become
 	// parameters everywhere, and Bucket the least size of what moves as one, in
-	// bytes; 0 leaves that to package design.
-	Design design.Design
-	Scheme design.Scheme
+	// bytes; 0 leaves that to package exchange.
+	Design exchange.Design
+	Scheme exchange.Scheme
 	Bucket int
 	// Spec, unless it has no levels, says which collectives move them.
 	Spec collectives.Spec
@@ -79,8 +79,8 @@ type Worker struct {
 	solver   *solver.Solver
 	events   Events
 	requests func() (snapshot, stop bool)
-	exchange *design.Exchange
-	scheme   design.Scheme
+	exchange *exchange.Exchange
+	scheme   exchange.Scheme
 	params   []span // by bucket: which of the net's learnable parameters
 	setups   []*Setup
 	rec      *trace.Recorder
@@ -162,7 +162,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err = w.comm.Agree(ctx, err); err != nil {
 		return err
 	}
-	if c.Scheme == design.Allreduce {
+	if c.Scheme == exchange.Allreduce {
 		if err := w.sameState(ctx); err != nil {
 			return err
 		}
@@ -235,14 +235,14 @@ func (w *Worker) makeExchange(ctx context.Context, c Config) error {
 	return nil
 }
 
-// designLayers describes the net's layers to package design.
-func designLayers(n *net.Net) []design.Layer {
+// designLayers describes the net's layers to package exchange.
+func designLayers(n *net.Net) []exchange.Layer {
 	learnable := n.Learnable()
-	var ls []design.Layer
+	var ls []exchange.Layer
 	for _, l := range n.Layers() {
-		d := design.Layer{Name: l.Name}
+		d := exchange.Layer{Name: l.Name}
 		for _, p := range l.Params {
-			d.Params = append(d.Params, design.Range{Off: learnable[p].Offset, Len: learnable[p].Blob.Count()})
+			d.Params = append(d.Params, exchange.Range{Off: learnable[p].Offset, Len: learnable[p].Blob.Count()})
 		}
 		for _, p := range l.Shared {
 			d.Shared = append(d.Shared, learnable[p].Layer)
@@ -256,7 +256,7 @@ func designLayers(n *net.Net) []design.Layer {
 func (w *Worker) Solver() *solver.Solver { return w.solver }
 
 // Exchange returns what moves parameters and gradients.
-func (w *Worker) Exchange() *design.Exchange { return w.exchange }
+func (w *Worker) Exchange() *exchange.Exchange { return w.exchange }
 
 // Run trains to the solver's max_iter, or until Config.Requests says stop.
 // Where it fails on one rank, that rank returns the error and must tell the

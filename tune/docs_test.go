@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 	"github.com/scaffe/scaffe/tune"
 )
 

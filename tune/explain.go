@@ -8,7 +8,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/schedule"
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // Question is what Explain answers: which spec serves a call, and why.

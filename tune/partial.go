@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/scaffe/scaffe/atomicfile"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/mem"
 )
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/scaffe/scaffe/atomicfile"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 )
 
 // Table returns the rules that the measurements come to.

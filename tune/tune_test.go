@@ -13,7 +13,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/launch"
-	"github.com/scaffe/scaffe/sim"
+	"github.com/scaffe/scaffe/schedule/sim"
 	"github.com/scaffe/scaffe/tune"
 )
 

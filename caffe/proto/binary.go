@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	pb "google.golang.org/protobuf/proto"
 
-	"github.com/scaffe/scaffe/atomicfile"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 )
 
 // ErrFormat is wrapped by every error about a binary file that is not what it

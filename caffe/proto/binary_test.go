@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	pb "google.golang.org/protobuf/proto"
 
-	"github.com/scaffe/scaffe/atomicfile/errorfs"
+	"github.com/scaffe/scaffe/internal/atomicfile/errorfs"
 )
 
 func testModel() *NetParameter {

@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/scaffe/scaffe/atomicfile"
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 	pb "google.golang.org/protobuf/proto"
 )
 

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/scaffe/scaffe/atomicfile/errorfs"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/internal/atomicfile/errorfs"
 )
 
 const adam = `type: "Adam" base_lr: 0.01 lr_policy: "inv" gamma: 0.1 power: 0.75 momentum: 0.9 momentum2: 0.99 weight_decay: 0.01 max_iter: 6 `

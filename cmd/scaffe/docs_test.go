@@ -53,7 +53,7 @@ func TestDocsArchitectureTable(t *testing.T) {
 	const root, module = "../..", "github.com/scaffe/scaffe/"
 	row := map[string]int{}
 	for i, line := range table(t, "architecture.md") {
-		if names := regexp.MustCompile("`([a-z/_-]+)`").FindAllStringSubmatch(line[0], -1); len(line) == 3 && row["cmd/scaffe"] == 0 {
+		if names := regexp.MustCompile("`([a-z0-9/_-]+)`").FindAllStringSubmatch(line[0], -1); len(line) == 3 && row["cmd/scaffe"] == 0 {
 			for _, n := range names {
 				row[n[1]] = i + 1
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/scaffe/scaffe/doctor"
+	"github.com/scaffe/scaffe/internal/doctor"
 	"github.com/scaffe/scaffe/launch"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
 )
@@ -17,8 +17,8 @@ const tuned = "tuned"
 // moves is between which ranks, how and when parameters and gradients move:
 // what train and replay have in common.
 type moves struct {
-	design design.Design
-	scheme design.Scheme
+	design exchange.Design
+	scheme exchange.Scheme
 	spec   collectives.Spec
 	bucket int
 	launch launch.Options
@@ -26,8 +26,8 @@ type moves struct {
 
 func moveFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "design", Value: design.SCOBR.String(), Usage: "when parameters and gradients move: SC-B, SC-OB-naive, SC-OB or SC-OBR"},
-		&cli.StringFlag{Name: "aggregate", Value: design.Reduce.String(), Usage: "reduce: the root updates and broadcasts; allreduce: every rank updates"},
+		&cli.StringFlag{Name: "design", Value: exchange.SCOBR.String(), Usage: "when parameters and gradients move: SC-B, SC-OB-naive, SC-OB or SC-OBR"},
+		&cli.StringFlag{Name: "aggregate", Value: exchange.Reduce.String(), Usage: "reduce: the root updates and broadcasts; allreduce: every rank updates"},
 		&cli.StringFlag{Name: "bucket", Value: "auto", Usage: "gather neighbouring layers until they have `SIZE` bytes, such as 1M (default: by the network)"},
 		&cli.StringFlag{Name: "algorithm", Value: tuned, Usage: "how they move, a `SPEC` such as chain:8/binomial or CB-8 (default: by size)"},
 		&cli.StringFlag{Name: "table", Usage: "tuning table that says so by size, a `FILE` made by scaffe tune"},
@@ -43,10 +43,10 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.launch.Local < 0 || m.launch.Engine.Deadline <= 0 {
 		return m, fmt.Errorf("--local %d and --deadline %v must not be negative", m.launch.Local, m.launch.Engine.Deadline)
 	}
-	if m.design, err = design.Parse(c.String("design")); err != nil {
+	if m.design, err = exchange.Parse(c.String("design")); err != nil {
 		return m, err
 	}
-	if m.scheme, err = design.ParseScheme(c.String("aggregate")); err != nil {
+	if m.scheme, err = exchange.ParseScheme(c.String("aggregate")); err != nil {
 		return m, err
 	}
 	if size := c.String("bucket"); size != "auto" {

@@ -12,10 +12,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/design"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
-	"github.com/scaffe/scaffe/profile"
 	"github.com/scaffe/scaffe/replay"
+	"github.com/scaffe/scaffe/replay/workload"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -76,7 +76,7 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Scheme, cfg.Spec, cfg.Bucket = m.scheme, m.spec, m.bucket
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {
-		return cfg, fmt.Errorf("which --profile? A file, or one of %s", strings.Join(profile.Builtins(), ", "))
+		return cfg, fmt.Errorf("which --profile? A file, or one of %s", strings.Join(workload.Builtins(), ", "))
 	}
 	if cfg.Ratio != 0 && c.IsSet("compute-scale") {
 		return cfg, fmt.Errorf("--ratio and --compute-scale exclude each other")
@@ -99,8 +99,8 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	return cfg, err
 }
 
-func scaledProfile(c *cli.Context) (*profile.Profile, error) {
-	p, err := profile.Load(c.String("profile"))
+func scaledProfile(c *cli.Context) (*workload.Profile, error) {
+	p, err := workload.Load(c.String("profile"))
 	if err != nil {
 		return nil, err
 	}
@@ -119,17 +119,17 @@ func scaledProfile(c *cli.Context) (*profile.Profile, error) {
 	return p, nil
 }
 
-func replayDesigns(c *cli.Context, one design.Design) (all []design.Design, err error) {
+func replayDesigns(c *cli.Context, one exchange.Design) (all []exchange.Design, err error) {
 	switch list := c.String("designs"); {
 	case list == "all":
-		return design.All(), nil
+		return exchange.All(), nil
 	case list != "" && c.IsSet("design"):
 		return nil, fmt.Errorf("--design and --designs exclude each other")
 	case list == "":
-		return []design.Design{one}, nil
+		return []exchange.Design{one}, nil
 	}
 	for n := range strings.SplitSeq(c.String("designs"), ",") {
-		d, err := design.Parse(strings.TrimSpace(n))
+		d, err := exchange.Parse(strings.TrimSpace(n))
 		if err != nil {
 			return nil, err
 		}
@@ -170,8 +170,8 @@ func replayRank(ctx context.Context, comm *collectives.Comm, c *cli.Context, cfg
 func listProfiles() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "# profile\tparameters\tMB\tbatch\tforward\tbackward\tupdate\timages/s\tsource")
-	for _, name := range profile.Builtins() {
-		p, err := profile.Builtin(name)
+	for _, name := range workload.Builtins() {
+		p, err := workload.Builtin(name)
 		if err != nil {
 			return err
 		}

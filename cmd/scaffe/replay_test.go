@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/replay/workload"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -40,13 +40,13 @@ func TestReplay(t *testing.T) {
 // The list names every built-in profile, and --show prints one as a file.
 func TestReplayProfiles(t *testing.T) {
 	r := command(t, "", scaffe, "replay", "--list")
-	for _, name := range profile.Builtins() {
+	for _, name := range workload.Builtins() {
 		if !strings.Contains(r.stdout, name+" ") {
 			t.Errorf("%s is not in the list\n%s", name, r.stdout)
 		}
 	}
 	r = command(t, "", scaffe, "replay", "--profile", "vgg19-titanx", "--show", "--size-scale", "0.25")
-	p, err := profile.Parse("x", r.stdout)
+	p, err := workload.Parse("x", r.stdout)
 	if err != nil || p.Elements() < 143667240/4-100 || p.Elements() > 143667240/4+100 || !strings.Contains(p.Source, "--size-scale") {
 		t.Errorf("%v\n%s%s", err, r.stdout, r.stderr)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/metrics"
+	"github.com/scaffe/scaffe/internal/metrics"
 	"github.com/scaffe/scaffe/train"
 )
 

@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/data"
-	"github.com/scaffe/scaffe/design"
-	"github.com/scaffe/scaffe/metrics"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/metrics"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -85,7 +85,7 @@ func TestLogJSON(t *testing.T) {
 	if n := kinds(es); !maps.Equal(n, map[string]int{"start": 1, "test": 3, "iteration": 50, "snapshot": 1, "end": 1}) {
 		t.Errorf("events: %v", n)
 	}
-	if s := es[0]; s["event"] != "start" || s["ranks"] != 2.0 || s["design"] != design.SCOBR.String() || s["aggregate"] != "reduce" || s["spec"] != "tuned" ||
+	if s := es[0]; s["event"] != "start" || s["ranks"] != 2.0 || s["design"] != exchange.SCOBR.String() || s["aggregate"] != "reduce" || s["spec"] != "tuned" ||
 		s["parameters"] != 12226.0 || s["global_batch"] != 30.0 || s["max_iter"] != 50.0 {
 		t.Errorf("%v", s)
 	}
@@ -333,7 +333,7 @@ func TestProgressBar(t *testing.T) {
 // TestSummary: the summary lists all ranks, or the ones that matter, and marks
 // the straggler.
 func TestSummary(t *testing.T) {
-	s := train.Summary{Iterations: 10, Images: 100, Total: time.Second, Skipped: 3, Moves: design.Stats{
+	s := train.Summary{Iterations: 10, Images: 100, Total: time.Second, Skipped: 3, Moves: exchange.Stats{
 		Push: 30 * time.Millisecond, Pull: 20 * time.Millisecond, Communication: 40 * time.Millisecond, ExposedPush: 10 * time.Millisecond,
 	}}
 	ranks := func(n, slow int) (rs []train.RankTimes) {

@@ -7,10 +7,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/draw"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
+	"github.com/scaffe/scaffe/schedule/draw"
 )
 
 func scheduleCommand() *cli.Command {

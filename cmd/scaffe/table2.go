@@ -10,7 +10,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/train"
-	"github.com/scaffe/scaffe/train/compare"
+	"github.com/scaffe/scaffe/train/table2"
 )
 
 // table2Flags are those of train --report table2.
@@ -24,16 +24,16 @@ func table2Flags() []cli.Flag {
 	}
 }
 
-// table2 is what the flags ask for.
-type table2 struct {
+// comparison is what the flags ask for.
+type comparison struct {
 	designs, specs []string
-	options        compare.Options
+	options        table2.Options
 	format         string
 	bar            bool
 }
 
 // readTable2 reads the flags; nil where they ask for no report.
-func readTable2(c *cli.Context) (*table2, error) {
+func readTable2(c *cli.Context) (*comparison, error) {
 	word := c.String("report")
 	if word == "" {
 		for _, f := range []string{"designs", "specs", "report-iterations", "format"} {
@@ -51,30 +51,30 @@ func readTable2(c *cli.Context) (*table2, error) {
 			return nil, fmt.Errorf("--report table2 has no use for --%s", f)
 		}
 	}
-	t := &table2{format: c.String("format"), options: compare.Options{Iterations: c.Int("report-iterations")}}
+	t := &comparison{format: c.String("format"), options: table2.Options{Iterations: c.Int("report-iterations")}}
 	if t.options.Iterations < 1 {
 		return nil, fmt.Errorf("--report-iterations %d is none: measure at least one", t.options.Iterations)
 	}
-	err := compare.CheckFormat(t.format)
+	err := table2.CheckFormat(t.format)
 	if err != nil {
 		return nil, fmt.Errorf("--format: %w", err)
 	}
 	if t.bar, err = showProgress(c.String("progress")); err != nil {
 		return nil, err
 	}
-	if t.designs, err = compare.List(c.String("designs")); err != nil {
+	if t.designs, err = table2.List(c.String("designs")); err != nil {
 		return nil, fmt.Errorf("--designs: %w", err)
 	}
-	if t.specs, err = compare.List(c.String("specs")); err != nil {
+	if t.specs, err = table2.List(c.String("specs")); err != nil {
 		return nil, fmt.Errorf("--specs: %w", err)
 	}
-	_, err = compare.Rows(t.designs, t.specs, true)
+	_, err = table2.Rows(t.designs, t.specs, true)
 	return t, err
 }
 
 // run is one rank's part in it.
-func (t *table2) run(ctx context.Context, comm *collectives.Comm, cfg train.Config) error {
-	rows, err := compare.Rows(t.designs, t.specs, comm.HasLibrary())
+func (t *comparison) run(ctx context.Context, comm *collectives.Comm, cfg train.Config) error {
+	rows, err := table2.Rows(t.designs, t.specs, comm.HasLibrary())
 	if err != nil {
 		return err
 	}
@@ -82,13 +82,13 @@ func (t *table2) run(ctx context.Context, comm *collectives.Comm, cfg train.Conf
 	var bar *progressbar.ProgressBar
 	if t.bar && comm.Rank() == 0 {
 		bar = newBar(-1)
-		o.Tell = func(done, of int, next compare.Row) {
+		o.Tell = func(done, of int, next table2.Row) {
 			bar.ChangeMax(of)
 			bar.Describe(next.String())
 			_ = bar.Set(done)
 		}
 	}
-	report, err := compare.Run(ctx, comm, cfg, rows, o)
+	report, err := table2.Run(ctx, comm, cfg, rows, o)
 	if bar != nil {
 		_ = bar.Finish()
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/scaffe/scaffe/atomicfile"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/kernels/blas"
-	"github.com/scaffe/scaffe/profile/measure"
+	"github.com/scaffe/scaffe/replay/workload/measure"
 )
 
 func timeCommand() *cli.Command {

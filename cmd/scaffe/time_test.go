@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scaffe/scaffe/profile"
+	"github.com/scaffe/scaffe/replay/workload"
 )
 
 // scaffe time measures a net without its data set, in all formats, and writes
@@ -21,7 +21,7 @@ func TestTime(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.stdout, "conv1 (Convolution)") || !strings.Contains(r.stdout, "batch 4, 3 iterations") {
 		t.Fatalf("status %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	p, err := profile.Read(filepath.Join(dir, "net.profile"))
+	p, err := workload.Read(filepath.Join(dir, "net.profile"))
 	if err != nil {
 		t.Fatal(err)
 	}

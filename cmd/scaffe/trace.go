@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/scaffe/scaffe/atomicfile"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/trace"
 )
 

@@ -53,7 +53,7 @@ type training struct {
 	launch launch.Options
 	trace  string // file, "" for none
 	traced trace.Options
-	table2 *table2 // nil: train
+	table2 *comparison // nil: train
 }
 
 // newTraining reads the flags.

@@ -2,6 +2,6 @@
 // github.com/scaffe/scaffe/osu-bench/bench, and osu_latency -h.
 package main
 
-import "github.com/scaffe/scaffe/osu-bench/bench"
+import "github.com/scaffe/scaffe/osu-bench/omb"
 
-func main() { bench.Main("osu_latency") }
+func main() { omb.Main("osu_latency") }

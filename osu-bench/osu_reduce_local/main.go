@@ -2,6 +2,6 @@
 // github.com/scaffe/scaffe/osu-bench/bench, and osu_reduce_local -h.
 package main
 
-import "github.com/scaffe/scaffe/osu-bench/bench"
+import "github.com/scaffe/scaffe/osu-bench/omb"
 
-func main() { bench.Main("osu_reduce_local") }
+func main() { omb.Main("osu_reduce_local") }

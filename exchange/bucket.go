@@ -1,0 +1,147 @@
+package exchange
+
+import (
+	"fmt"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// Range is elements of the packed buffers.
+type Range = schedule.Range
+
+// Layer is one layer of a net.
+type Layer struct {
+	Name string
+	// Params are the ranges of the packed buffers that the layer owns: current
+	// before its forward, complete after its backward. They ascend from layer to
+	// layer.
+	Params []Range
+	// Shared are the layers before it whose parameters it uses too.
+	Shared []int
+}
+
+// Bucket is neighbouring layers whose parameters move together.
+type Bucket struct {
+	Index int
+	Name  string // "conv1", "conv1…conv3"
+	Range        // in the packed buffers
+	// Layers are those that own parameters in it, ascending.
+	Layers []int
+}
+
+// Bytes is how much memory the bucket's parameters take.
+func (b *Bucket) Bytes() int { return mem.Float32.Bytes(b.Len) }
+
+// divide makes buckets of neighbouring layers. It goes the way of the backward
+// pass, last layer first, and closes a bucket as soon as it has least bytes:
+// what is left at the front of the net, whose gradients come last and whose
+// parameters are needed first, may be less. The gaps between parameters belong
+// to the bucket before them, so that together the buckets are all count
+// elements.
+func divide(layers []Layer, count, least int) ([]Bucket, error) {
+	var reversed []Bucket
+	open := false
+	end := count
+	for i := len(layers) - 1; i >= 0; i-- {
+		if err := layers[i].check(end); err != nil {
+			return nil, err
+		}
+		if len(layers[i].Params) == 0 {
+			continue
+		}
+		if !open {
+			reversed = append(reversed, Bucket{Name: layers[i].Name, Range: Range{Off: end}})
+			open = true
+		}
+		b := &reversed[len(reversed)-1]
+		first := layers[i].Params[0].Off
+		b.Off, b.Len = first, b.Len+end-first
+		b.Layers = append([]int{i}, b.Layers...)
+		end = first
+		open = b.Bytes() < least
+	}
+	if end > 0 && len(reversed) > 0 {
+		b := &reversed[len(reversed)-1]
+		b.Off, b.Len = 0, b.Len+b.Off
+	}
+	buckets := make([]Bucket, 0, len(reversed))
+	for i := len(reversed) - 1; i >= 0; i-- {
+		b := reversed[i]
+		b.Index = len(buckets)
+		if n := len(b.Layers); n > 1 {
+			b.Name = layers[b.Layers[0]].Name + "…" + layers[b.Layers[n-1]].Name
+		}
+		buckets = append(buckets, b)
+	}
+	return buckets, nil
+}
+
+// check makes sure that the layer's parameters ascend and end before those of
+// the layers after it.
+func (l *Layer) check(end int) error {
+	for i := len(l.Params) - 1; i >= 0; i-- {
+		r := l.Params[i]
+		if r.Off < 0 || r.Len < 0 || r.End() > end {
+			return fmt.Errorf("layer %q has parameters at %v, where what comes after them begins at %d", l.Name, r, end)
+		}
+		end = r.Off
+	}
+	return nil
+}
+
+// Bounds of what AutoBucket chooses.
+const (
+	leastBucket = 64 << 10
+	mostBucket  = 16 << 20
+	// worth is what a byte in a bucket may take at most, over what it takes in
+	// a very large one.
+	worth = 1.15
+)
+
+// AutoBucket returns the least size of a bucket, in bytes, at which a collective
+// has nearly the bandwidth of a large one: smaller buckets would pay for their
+// latency, larger ones begin late. predict gives the seconds of one bucket of
+// so many bytes.
+func AutoBucket(predict func(bytes int) float64) int {
+	const large = 64 << 20
+	slope := predict(large) / large
+	for size := leastBucket; size < mostBucket; size *= 2 {
+		if predict(size) <= worth*slope*float64(size) {
+			return size
+		}
+	}
+	return mostBucket
+}
+
+// autoBucket is AutoBucket for what the communicator selects.
+func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
+	var err error
+	size := AutoBucket(func(bytes int) float64 {
+		var sum float64
+		for _, v := range c.Scheme.verbs() {
+			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.Spec)
+			if failed != nil {
+				err = failed
+				return 1
+			}
+			sum += choice.Predicted.Seconds()
+		}
+		return sum
+	})
+	return size, err
+}
+
+// query is what the selection of a bucket's collective depends on.
+func query(comm *collectives.Comm, v collectives.Verb, bytes int) collectives.Query {
+	return collectives.Query{Verb: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
+}
+
+// verbs are the collectives of the scheme: gradients, then parameters.
+func (s Scheme) verbs() []collectives.Verb {
+	if s == Allreduce {
+		return []collectives.Verb{collectives.Allreduce}
+	}
+	return []collectives.Verb{collectives.Reduce, collectives.Bcast}
+}

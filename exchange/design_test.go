@@ -1,0 +1,365 @@
+package exchange_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/trace"
+)
+
+// sizes are the parameters of a net's layers; 0 is a layer without. The sixth
+// layer shares the first one's.
+var sizes = []int{100, 0, 700, 3, 0, 20, 5000, 1}
+
+const shares = 5
+
+func layers() ([]exchange.Layer, int) {
+	var ls []exchange.Layer
+	at := 0
+	for i, n := range sizes {
+		l := exchange.Layer{Name: fmt.Sprintf("l%d", i)}
+		if n > 0 {
+			l.Params = []exchange.Range{{Off: at, Len: n}}
+			at += (n + 15) / 16 * 16
+		}
+		if i == shares {
+			l.Shared = []int{0}
+		}
+		ls = append(ls, l)
+	}
+	return ls, at
+}
+
+// model is a stand-in for a solver: parameters move by a hundredth of the sum of
+// the gradients, and gradients depend on the parameters, rank and iteration in
+// a way that no order of additions leaves unnoticed.
+type model struct {
+	data, diff []float32
+}
+
+func (m *model) use(iter int, b *exchange.Bucket, sum bool) error {
+	d, g := m.data[b.Off:b.End()], m.diff[b.Off:b.End()]
+	for i := range g {
+		if sum {
+			d[i] -= g[i] / 100
+		}
+		g[i] = 0
+	}
+	return nil
+}
+
+// train runs iterations and returns the parameters that this rank has.
+func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters int) ([]float32, *exchange.Exchange, error) {
+	ls, n := layers()
+	m := &model{}
+	data, err := comm.Alloc(4 * n)
+	if err != nil {
+		return nil, nil, err
+	}
+	diff, err := comm.Alloc(4 * n)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.data, m.diff = mem.Float32s(data), mem.Float32s(diff)
+	if comm.Rank() == c.Root || c.Scheme == exchange.Allreduce {
+		for i := range m.data {
+			m.data[i] = float32(math.Sin(float64(i)))
+		}
+	}
+	c.Layers, c.Data, c.Diff = ls, data, diff
+	if c.Use == nil {
+		c.Use = m.use
+	}
+	x, err := exchange.New(ctx, comm, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer x.Close()
+	for iter := range iters {
+		if err := x.Start(iter); err != nil {
+			return nil, nil, err
+		}
+		for i := range ls {
+			if err := x.BeforeForward(i); err != nil {
+				return nil, nil, err
+			}
+		}
+		for i := len(ls) - 1; i >= 0; i-- {
+			for _, r := range ls[i].Params {
+				for k := r.Off; k < r.End(); k++ {
+					m.diff[k] += m.data[k] * float32(math.Cos(float64(k+17*comm.Rank()+iter))) * float32(math.Pow(7, float64((k+comm.Rank())%5)))
+				}
+			}
+			if err := x.AfterBackward(i); err != nil {
+				return nil, nil, err
+			}
+		}
+		if err := x.Finish(); err != nil {
+			return nil, nil, err
+		}
+		if iter%3 == 2 { // as before a snapshot or a test
+			if err := errors.Join(x.Updated(), x.Current()); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if err := x.Current(); err != nil {
+		return nil, nil, err
+	}
+	return slices.Clone(m.data), x, nil
+}
+
+// run trains on n ranks of this process and returns every rank's parameters.
+func run(t *testing.T, n int, c exchange.Config, iters int) [][]float32 {
+	t.Helper()
+	got := make([][]float32, n)
+	err := launch.Run(context.Background(), launch.Options{Local: n, Engine: nbc.Options{Deadline: 30 * time.Second}, Log: os.Stderr}, func(ctx context.Context, comm *collectives.Comm) error {
+		data, _, err := train(ctx, comm, c, iters)
+		got[comm.Rank()] = data
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func parse(t *testing.T, text string) collectives.Spec {
+	t.Helper()
+	if text == "" {
+		return collectives.Spec{}
+	}
+	s, err := collectives.ParseSpec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSCaffe_AllDesignsGiveTheSameBits: whatever moves when, every rank of
+// every design ends with the same parameters, for one spec and bucket size
+// (sections 4.1 to 4.3 change when, not what).
+func TestSCaffe_AllDesignsGiveTheSameBits(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, n := range []int{1, 2, 4} {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+			for _, text := range []string{"", "chain,chunk=1K", "CB-2", "direct", "ring,chunk=1K"} {
+				if scheme == exchange.Reduce && strings.HasPrefix(text, "ring") {
+					continue
+				}
+				for _, bucket := range []int{1, 2000, 1 << 20} {
+					var want []float32
+					for _, d := range exchange.All() {
+						for _, together := range []bool{false, true} {
+							if together && bucket != 2000 {
+								continue
+							}
+							c := exchange.Config{Design: d, Scheme: scheme, Spec: parse(t, text), Bucket: bucket, Together: together}
+							for rank, got := range run(t, n, c, 5) {
+								if want == nil {
+									want = got
+								}
+								if !slices.Equal(got, want) {
+									t.Errorf("%d ranks, %v, spec %q, bucket %d: %v (together %v) has other bits on rank %d", n, scheme, text, bucket, d, together, rank)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestBuckets: neighbouring layers share a bucket until it is large enough, in
+// the order of the backward pass.
+func TestBuckets(t *testing.T) {
+	for _, c := range []struct {
+		bucket int
+		want   string
+	}{
+		{1, "l0[0:112] l2[112:816] l3[816:832] l5[832:864] l6[864:5872] l7[5872:5888]"},
+		{4 * 40, "l0[0:112] l2[112:816] l3…l5[816:864] l6…l7[864:5888]"},
+		{4 * 800, "l0…l5[0:864] l6…l7[864:5888]"},
+		{1 << 30, "l0…l7[0:5888]"},
+	} {
+		err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+			_, x, err := train(ctx, comm, exchange.Config{Bucket: c.bucket}, 1)
+			if err != nil || comm.Rank() > 0 {
+				return err
+			}
+			var got []string
+			for _, b := range x.Buckets() {
+				got = append(got, b.Name+b.Range.String())
+			}
+			if g := strings.Join(got, " "); g != c.want {
+				t.Errorf("buckets of at least %d bytes: %s, want %s", c.bucket, g, c.want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAutoBucket: latency must not cost more than a little, and no more bytes
+// are gathered than that takes.
+func TestAutoBucket(t *testing.T) {
+	const bandwidth = 1e9
+	for _, latency := range []float64{0, 10e-6, 100e-6, 1e-3, 1} {
+		got := exchange.AutoBucket(func(bytes int) float64 { return latency + float64(bytes)/bandwidth })
+		cost := func(n int) float64 { return latency / (float64(n) / bandwidth) }
+		if got > 64<<10 && got < 16<<20 && cost(got) > 0.16 {
+			t.Errorf("latency %v: %d bytes pay %.2f for it", latency, got, cost(got))
+		}
+		if got > 64<<10 && cost(got/2) < 0.14 {
+			t.Errorf("latency %v: %d bytes, half of it would do", latency, got)
+		}
+	}
+}
+
+// TestSCaffe_WhatStartsWhen: the order of events on one rank is what the
+// figures of the paper show.
+func TestSCaffe_WhatStartsWhen(t *testing.T) {
+	type event struct {
+		kind   trace.Kind
+		bucket int32
+	}
+	const iters = 4
+	for _, d := range exchange.All() {
+		var own *trace.Trace
+		var backward, forward [iters]time.Time // when these end and begin
+		err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+			ls, n := layers()
+			data, diff := mem.Alloc(4*n), mem.Alloc(4*n)
+			c := exchange.Config{
+				Design: d, Bucket: 1, Layers: ls, Data: data, Diff: diff,
+				Use: func(int, *exchange.Bucket, bool) error { return nil },
+			}
+			rec := trace.New(comm.Rank(), trace.Options{})
+			c.Trace = rec
+			x, err := exchange.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer x.Close()
+			for iter := range iters {
+				if err := x.Start(iter); err != nil {
+					return err
+				}
+				if comm.Rank() == 0 {
+					forward[iter] = time.Now()
+				}
+				for i := range ls {
+					if err := x.BeforeForward(i); err != nil {
+						return err
+					}
+				}
+				for i := len(ls) - 1; i >= 0; i-- {
+					if i == 0 && comm.Rank() == 0 {
+						backward[iter] = time.Now()
+					}
+					if err := x.AfterBackward(i); err != nil {
+						return err
+					}
+				}
+				if err := errors.Join(x.Finish(), x.Updated()); err != nil {
+					return err
+				}
+			}
+			if err := x.Current(); err != nil {
+				return err
+			}
+			got, err := trace.Gather(ctx, comm, rec)
+			if comm.Rank() == 0 {
+				own = got
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := map[event][]trace.Record{}
+		for _, e := range own.Ranks[0].Events {
+			k := event{e.Kind, e.Bucket}
+			events[k] = append(events[k], e)
+		}
+		start := own.Start
+		last := int32(5)
+		if d == exchange.SCB {
+			last = 0
+		}
+		push, pull := events[event{trace.Push, last}], events[event{trace.Pull, last}]
+		if len(push) != iters || len(pull) < iters {
+			t.Fatalf("%v: the last bucket was pushed %d times and pulled %d times in %d iterations", d, len(push), len(pull), iters)
+		}
+		for iter := range iters - 1 {
+			during := start.Add(push[iter].Begin).Before(backward[iter])
+			if want := d == exchange.SCOBR; during != want {
+				t.Errorf("%v, iteration %d: the last bucket's push starts before backward ends: %v", d, iter, during)
+			}
+			next := pull[iter+1] // the first pull brings the first parameters
+			early := start.Add(next.Begin).Before(forward[iter+1])
+			if want := d != exchange.SCOBNaive; early != want {
+				t.Errorf("%v, iteration %d: the last bucket's pull starts before forward: %v", d, iter, early)
+			}
+		}
+	}
+}
+
+// TestErrorsReachTheCaller: an update that fails ends all ranks, and nobody is
+// left waiting.
+func TestErrorsReachTheCaller(t *testing.T) {
+	for _, d := range exchange.All() {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+			begun := time.Now()
+			err := launch.Run(context.Background(), launch.Options{Local: 3, Engine: nbc.Options{Deadline: time.Minute}}, func(ctx context.Context, comm *collectives.Comm) error {
+				c := exchange.Config{Design: d, Scheme: scheme, Bucket: 1}
+				c.Use = func(iter int, b *exchange.Bucket, sum bool) error {
+					if iter == 2 && b.Index == 3 && comm.Rank() == 0 {
+						return errors.New("the disk is on fire")
+					}
+					return nil
+				}
+				_, _, err := train(ctx, comm, c, 6)
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), "the disk is on fire") {
+				t.Errorf("%v, %v: ended with %v", d, scheme, err)
+			}
+			if time.Since(begun) > 30*time.Second {
+				t.Errorf("%v, %v: the deadline ended it", d, scheme)
+			}
+		}
+	}
+}
+
+// TestNames: flags' words.
+func TestNames(t *testing.T) {
+	for _, d := range exchange.All() {
+		if got, err := exchange.Parse(strings.ToLower(d.String())); err != nil || got != d {
+			t.Errorf("%v: %v, %v", d, got, err)
+		}
+	}
+	if _, err := exchange.Parse("SC-X"); err == nil || !strings.Contains(err.Error(), "SC-OB-naive") {
+		t.Errorf("SC-X: %v", err)
+	}
+	if _, err := exchange.ParseScheme("ps"); err == nil || !strings.Contains(err.Error(), "allreduce") {
+		t.Errorf("ps: %v", err)
+	}
+}

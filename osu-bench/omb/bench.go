@@ -1,0 +1,231 @@
+package omb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// Main is the main function of a program: it ends the process.
+func Main(name string) {
+	p, err := Find(name)
+	if err == nil {
+		err = Run(context.Background(), p, os.Args[1:], os.Stdout, os.Stderr)
+	}
+	if err == nil {
+		return
+	}
+	if !errors.Is(err, launch.ErrReported) {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(1)
+}
+
+// Run runs a program on all ranks of this process: rows go to stdout, all else
+// to stderr. The error is the one message for people, or launch.ErrReported.
+func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer) error {
+	o, err := Parse(p, args)
+	if err == nil && !o.Help && !o.Version {
+		return run(ctx, p, o, stdout, stderr)
+	}
+	// All ranks know, so one of them says it: no rank waits for another.
+	switch {
+	case mpi.DetectLauncher().Rank > 0:
+		return nil
+	case err == nil && o.Help:
+		fmt.Fprint(stdout, p.help())
+	case err == nil:
+		fmt.Fprintln(stdout, p.title())
+	}
+	return err
+}
+
+func run(ctx context.Context, p Program, o *Options, stdout, stderr io.Writer) error {
+	lo := launch.Options{
+		Local: o.Local, Log: stderr, Engine: nbc.Options{Deadline: o.Deadline},
+		Collectives: collectives.Options{Table: o.Table, Measure: true},
+	}
+	return launch.Run(ctx, lo, func(ctx context.Context, comm *collectives.Comm) error {
+		if comm.Rank() != 0 {
+			return rankRun(ctx, comm, p, o, io.Discard, io.Discard)
+		}
+		return rankRun(ctx, comm, p, o, stdout, stderr)
+	})
+}
+
+// rankRun is one rank's run.
+func rankRun(ctx context.Context, comm *collectives.Comm, p Program, o *Options, stdout, stderr io.Writer) error {
+	if err := comm.Agree(ctx, fits(p, o, comm.Size())); err != nil {
+		return err
+	}
+	r, err := newRunner(ctx, comm, p, *o, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	err = r.all(ctx)
+	if agreed := (*collectives.AgreedError)(nil); err != nil && !errors.As(err, &agreed) {
+		return err // on this rank alone, maybe: the others do not come to the end
+	}
+	return errors.Join(err, r.close(ctx))
+}
+
+// fits says what a program cannot do with a number of ranks.
+func fits(p Program, o *Options, size int) error {
+	switch {
+	case size < p.leastRanks():
+		return fmt.Errorf("%s: this test requires at least two ranks: mpirun -np 2 %s, or --local 2", p.Name, p.Name)
+	case p.mostRanks() > 0 && size > p.mostRanks():
+		return fmt.Errorf("%s: this test requires exactly two ranks, not %d", p.Name, size)
+	case o.Root >= size:
+		return fmt.Errorf("%s: option -k fixed:%d: there are %d ranks", p.Name, o.Root, size)
+	}
+	return nil
+}
+
+// runner is one rank's measuring.
+type runner struct {
+	program  Program
+	opts     Options
+	comm     *collectives.Comm
+	mpi      *mpiWorld // nil: there is none
+	meetsMPI bool      // the barrier before a timed call is MPI's
+	subjects []subject
+	writer   writer
+	send     mem.Buffer
+	recv     mem.Buffer
+}
+
+func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options, stdout, stderr io.Writer) (*runner, error) {
+	r := &runner{program: p, opts: o, comm: comm}
+	if o.Max > o.MemLimit && !p.is(latency|bandwidth) {
+		r.opts.Max = o.MemLimit
+		fmt.Fprintf(stderr, "%s: the largest message is limited to %d bytes; -M allows more\n", p.Name, o.MemLimit)
+	}
+	m, err := openMPI(comm)
+	if err != nil && !errors.Is(err, errNoMPI) {
+		return nil, err
+	}
+	if err == nil {
+		r.mpi = m
+	}
+	r.meetsMPI, err = r.meets()
+	if err == nil {
+		r.subjects, err = subjects(p, &r.opts, comm, r.mpi, r.meetsMPI)
+	}
+	if err == nil {
+		err = r.allocate()
+	}
+	if err = comm.Agree(ctx, err); err != nil {
+		return nil, err
+	}
+	r.writer = newWriter(r, stdout)
+	return r, nil
+}
+
+// meets decides on the barrier. Ranks that share cores wait better in
+// scaffe's, which sleeps, than in one that spins.
+func (r *runner) meets() (bool, error) {
+	switch {
+	case r.opts.Barrier == "mpi" && r.mpi == nil:
+		return false, fmt.Errorf("%s: option --barrier mpi: %w", r.program.Name, errNoMPI)
+	case r.opts.Barrier == "mpi":
+		return true, nil
+	case r.opts.Barrier == "scaffe" || r.mpi == nil:
+		return false, nil
+	}
+	most := 0
+	of := map[int]int{}
+	for _, node := range r.comm.Nodes() {
+		of[node]++
+		most = max(most, of[node])
+	}
+	return most <= cores(), nil
+}
+
+// cores returns how many cores this machine has. What this process may use is
+// no answer: mpirun gives each rank a core of its own where they go round.
+func cores() int {
+	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology")
+	return max(len(files), runtime.NumCPU())
+}
+
+// allocate makes the two buffers, on pages that are there.
+func (r *runner) allocate() (err error) {
+	alloc := r.comm.Alloc
+	if r.opts.Buffers == "heap" {
+		alloc = func(n int) (mem.Buffer, error) { return mem.Alloc(n), nil }
+	}
+	n := max(r.opts.Max, 1)
+	if r.send, err = alloc(n); err != nil {
+		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, n, err)
+	}
+	if r.recv, err = alloc(n); err != nil {
+		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, n, err)
+	}
+	for _, b := range []mem.Buffer{r.send, r.recv} {
+		bytes := mem.Bytes(b)
+		for i := range bytes {
+			bytes[i] = 1
+		}
+	}
+	return nil
+}
+
+// close gives everything back. All ranks call it together.
+func (r *runner) close(ctx context.Context) error {
+	if err := r.comm.Agree(ctx, nil); err != nil {
+		return err // operations may be under way on the buffers
+	}
+	if r.mpi != nil {
+		if err := r.mpi.close(); err != nil {
+			return err
+		}
+	}
+	free := r.comm.Free
+	if r.opts.Buffers == "heap" {
+		free = mem.Buffer.Free
+	}
+	free(r.send)
+	free(r.recv)
+	return nil
+}
+
+// all measures every type and size.
+func (r *runner) all(ctx context.Context) error {
+	for _, t := range r.opts.Types {
+		r.writer.begin(t)
+		for bytes := r.opts.Min; bytes <= r.opts.Max; bytes = max(1, 2*bytes) {
+			count := bytes / t.Size()
+			if count == 0 && !(bytes == 0 && r.program.is(latency)) {
+				continue // as OMB does
+			}
+			c := &testCase{
+				program: r.program, opts: &r.opts, typ: t, bytes: t.Bytes(count), count: count,
+				rank: r.comm.Rank(), size: r.comm.Size(),
+				send: r.send.Slice(0, t.Bytes(count)), recv: r.recv.Slice(0, t.Bytes(count)),
+			}
+			rows, err := r.measure(ctx, c)
+			if err != nil {
+				return err
+			}
+			r.writer.rows(rows)
+			for _, row := range rows {
+				if row.Wrong > 0 {
+					r.writer.failed(row)
+					return r.comm.Agree(ctx, &errInvalid{r.program.Name, row.Algorithm, row.Size, row.Wrong})
+				}
+			}
+		}
+	}
+	return nil
+}

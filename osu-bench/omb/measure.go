@@ -1,0 +1,259 @@
+package omb
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/scaffe/scaffe/internal/stats"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// series is what one subject's iterations came to on this rank.
+type series struct {
+	samples []sample
+	wrong   int // elements, of all iterations
+}
+
+// measure measures all subjects in a case, and returns a row of each.
+func (r *runner) measure(ctx context.Context, c *testCase) ([]Row, error) {
+	defer func() {
+		for _, s := range r.subjects {
+			s.release()
+		}
+	}()
+	for _, s := range r.subjects {
+		if err := s.prepare(c); err != nil {
+			return nil, r.failed(c, s, err)
+		}
+	}
+	works := make([]*work, len(r.subjects))
+	pure, err := r.turns(ctx, c, works)
+	if err != nil {
+		return nil, err
+	}
+	under := pure
+	if c.program.is(nonblocking) {
+		for i := range works {
+			length := meanOf(pure[i].samples, func(s sample) float64 { return s.total }) * r.opts.ComputeScale
+			works[i] = &work{length: time.Duration(length * 1e3), tests: r.opts.Tests, idle: r.opts.Compute == "wait"}
+		}
+		if under, err = r.turns(ctx, c, works); err != nil {
+			return nil, err
+		}
+	}
+	rows := make([]Row, len(r.subjects))
+	for i, s := range r.subjects {
+		if rows[i], err = r.row(ctx, c, s, pure[i], under[i]); err != nil {
+			return nil, err
+		}
+	}
+	judge(rows)
+	return rows, nil
+}
+
+func (r *runner) failed(c *testCase, s subject, err error) error {
+	return fmt.Errorf("%s, %d bytes, %s: %w", c.program.Name, c.bytes, s.label(), err)
+}
+
+// iterations returns how many a case has, and how many before those.
+func (r *runner) iterations(c *testCase) (timed, warmup int) {
+	if c.bytes > Large {
+		return r.opts.IterationsLarge, r.opts.WarmupLarge
+	}
+	return r.opts.Iterations, r.opts.Warmup
+}
+
+// exchanges is how many times a test between two ranks runs without a barrier
+// in between, in turns of this share of the iterations: its times would be the
+// barrier's otherwise.
+const turnsOfPair = 20
+
+// turns lets the subjects take turns, iteration by iteration: what disturbs
+// the machine for a while disturbs all alike. The order of each iteration is
+// drawn, the same on all ranks, so that no subject always follows another.
+func (r *runner) turns(ctx context.Context, c *testCase, works []*work) ([]series, error) {
+	timed, warmup := r.iterations(c)
+	block := 1
+	if c.program.is(latency | bandwidth) {
+		block = (timed + turnsOfPair - 1) / turnsOfPair
+	}
+	var check *checker
+	if r.opts.Validate {
+		check = newChecker(c)
+		defer check.free()
+	}
+	all := make([]series, len(r.subjects))
+	for i := range all {
+		all[i].samples = make([]sample, 0, timed)
+	}
+	dice := rand.New(rand.NewPCG(uint64(c.bytes), 1))
+	discard := make([]sample, max(1, min(block, warmup)))
+	for done, iteration := -warmup, 0; done < timed; iteration++ {
+		n := min(block, timed-max(done, 0))
+		if done < 0 {
+			n = min(len(discard), -done)
+		}
+		for _, i := range dice.Perm(len(r.subjects)) {
+			out := discard[:min(n, len(discard))]
+			if done >= 0 {
+				m := len(all[i].samples)
+				all[i].samples = all[i].samples[:m+n]
+				out = all[i].samples[m:]
+			}
+			wrong, err := r.turn(ctx, c, r.subjects[i], check, iteration, works[i], out)
+			if err != nil {
+				return nil, r.failed(c, r.subjects[i], err)
+			}
+			all[i].wrong += wrong
+		}
+		done += n
+	}
+	return all, nil
+}
+
+// turn is one subject's iteration.
+func (r *runner) turn(ctx context.Context, c *testCase, s subject, check *checker, iteration int, w *work, out []sample) (wrong int, err error) {
+	if check != nil {
+		check.before(c, iteration)
+	}
+	if err := r.meet(ctx, s); err != nil {
+		return 0, err
+	}
+	if err := s.run(ctx, c, iteration, w, out); err != nil {
+		return 0, err
+	}
+	if check == nil {
+		return 0, nil
+	}
+	if r.opts.corrupt != nil {
+		r.opts.corrupt(c.rank, iteration, c.recv)
+	}
+	return check.after(c, iteration), nil
+}
+
+// meet lets all ranks begin together. The MPI library's collectives call its
+// barrier themselves where that is the one, on the same thread, as OMB does.
+func (r *runner) meet(ctx context.Context, s subject) error {
+	if _, itself := s.(*mpiSubject); r.meetsMPI && itself {
+		return nil
+	}
+	if r.meetsMPI {
+		return r.mpi.engine.Do(r.mpi.comm.Barrier)
+	}
+	return r.comm.Barrier(ctx)
+}
+
+func meanOf(samples []sample, field func(sample) float64) float64 {
+	sum := 0.0
+	for _, s := range samples {
+		sum += field(s)
+	}
+	return sum / float64(len(samples))
+}
+
+// row gathers what the ranks measured of one subject. Nothing of this runs
+// while anything is timed.
+func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under series) (Row, error) {
+	row := Row{
+		Program: c.program.Name, Asked: s.label(), Algorithm: s.ran(c), Size: c.bytes, Datatype: c.typ.Name,
+		Ranks: c.size, Buffers: r.opts.Buffers, Iterations: len(under.samples), validated: r.opts.Validate,
+	}
+	row.Nodes, row.MPI, row.Barrier = r.where()
+	times := make([]float64, len(under.samples))
+	for i, s := range under.samples {
+		times[i] = s.total
+	}
+	slowest, err := r.gather(ctx, times, mem.Max)
+	if err != nil {
+		return row, err
+	}
+	together, err := r.gather(ctx, times, mem.Sum)
+	if err != nil {
+		return row, err
+	}
+	if err := r.averages(ctx, &row, pure, under); err != nil {
+		return row, err
+	}
+	if c.program.is(latency | bandwidth) { // rank 0's alone
+		row.Avg, row.Min, row.Max = mean(slowest), mean(slowest), mean(slowest)
+		together = slowest
+	} else {
+		for i := range together {
+			together[i] /= float64(c.size)
+		}
+	}
+	row.Time = stats.Median(slowest)
+	row.rate(c, slowest)
+	if r.program.is(bandwidth) {
+		for i, t := range together {
+			together[i] = perSecond(c.bytes*r.opts.Window, t) * 1e3
+		}
+	}
+	slices.Sort(together)
+	for _, p := range r.opts.Percentiles {
+		row.Percentiles = append(row.Percentiles, Percentile{p, percentile(together, p)})
+	}
+	wrong, err := r.gather(ctx, []float64{float64(pure.wrong), float64(under.wrong)}, mem.Sum)
+	if err != nil {
+		return row, err
+	}
+	row.Wrong = int(wrong[0])
+	if c.program.is(nonblocking) {
+		row.Wrong += int(wrong[1])
+	}
+	return row, nil
+}
+
+// averages fills in OMB's columns: means over the iterations of each rank,
+// then the mean, the least and the largest of the ranks.
+func (r *runner) averages(ctx context.Context, row *Row, pure, under series) error {
+	own := []float64{
+		meanOf(under.samples, func(s sample) float64 { return s.total }),
+		meanOf(pure.samples, func(s sample) float64 { return s.total }),
+		meanOf(under.samples, func(s sample) float64 { return s.compute }),
+		meanOf(under.samples, func(s sample) float64 { return s.begin }),
+		meanOf(under.samples, func(s sample) float64 { return s.test }),
+		meanOf(under.samples, func(s sample) float64 { return s.wait }),
+	}
+	least, err := r.gather(ctx, own, mem.Min)
+	if err != nil {
+		return err
+	}
+	most, err := r.gather(ctx, own, mem.Max)
+	if err != nil {
+		return err
+	}
+	sum, err := r.gather(ctx, own, mem.Sum)
+	if err != nil {
+		return err
+	}
+	for i := range sum {
+		sum[i] /= float64(r.comm.Size())
+	}
+	row.Avg, row.Min, row.Max = sum[0], least[0], most[0]
+	if r.program.is(nonblocking) {
+		row.Overlap = &Overlap{
+			Overall: sum[0], Pure: sum[1], Compute: sum[2], Begin: sum[3], Test: sum[4], Wait: sum[5],
+			MinComm: least[1], MaxComm: most[1],
+		}
+		row.Overlap.Percent = overlap(sum[0], sum[2], sum[1])
+	}
+	return nil
+}
+
+// overlap is how much of the communication hides behind the computation, by
+// OMB's formula.
+func overlap(overall, compute, pure float64) float64 {
+	return max(0, 100-(overall-compute)/pure*100)
+}
+
+// gather combines xs of all ranks, element by element.
+func (r *runner) gather(ctx context.Context, xs []float64, op mem.Op) ([]float64, error) {
+	in := slices.Clone(xs)
+	out := make([]float64, len(xs))
+	err := r.comm.Allreduce(ctx, mem.Of(in), mem.Of(out), mem.Float64, op)
+	return out, err
+}

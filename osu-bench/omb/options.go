@@ -1,0 +1,282 @@
+package omb
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// Options are what a command line asks for.
+type Options struct {
+	Min, Max                    int // bytes
+	Iterations, IterationsLarge int // up to and above Large bytes
+	Warmup, WarmupLarge         int
+	Full, Validate, InPlace     bool
+	Types                       []Type
+	Root                        int // a rank, or Rotate
+	Percentiles                 []int
+	MemLimit                    int // bytes
+	Tests                       int // calls of Test under computation
+	Window                      int // messages of the bandwidth test
+
+	Table        string   // file of the tuning table that tuned selects by
+	Algorithms   []string // what to compare; one or none is OMB's table
+	Format       string   // text, json or csv
+	Buffers      string   // registered or heap
+	Compute      string   // spin or wait
+	ComputeScale float64  // length of the computation, in pure communication times
+	Barrier      string   // auto, mpi or scaffe
+	Persistent   bool     // requests made once for each size
+	Local        int      // ranks in this process; 0: mpirun's
+	Deadline     time.Duration
+
+	Help, Version bool
+
+	// corrupt spoils a result before it is checked, in tests of the check.
+	corrupt func(rank, iteration int, out mem.Buffer)
+}
+
+// Rotate, as the root, makes it another rank in every iteration.
+const Rotate = -1
+
+// Large is the number of bytes above which OMB does fewer iterations.
+const Large = 8192
+
+// Type is a datatype with the name it was asked for by.
+type Type struct {
+	Name string // MPI_CHAR, or a name of package mem
+	mem.Datatype
+}
+
+// mpiTypes are OMB's, in its order. The reductions of MPI_CHAR are those of u8.
+var mpiTypes = []Type{{"MPI_CHAR", mem.Uint8}, {"MPI_INT", mem.Int32}, {"MPI_FLOAT", mem.Float32}}
+
+// defaults returns OMB's for a program.
+func defaults(p Program) Options {
+	o := Options{
+		Min: 1, Max: 1 << 20, Iterations: 1000, IterationsLarge: 100, Warmup: 100, WarmupLarge: 10,
+		MemLimit: 512 << 20, Window: 64,
+		Format: "text", Buffers: "registered", Compute: "spin", ComputeScale: 1, Barrier: "auto", Deadline: nbc.DefaultDeadline,
+	}
+	switch p.kind {
+	case latency:
+		o.Min, o.Max = 0, 4<<20
+		o.Iterations, o.IterationsLarge = 10000, 1000
+	case bandwidth:
+		o.Max = 4 << 20
+		o.Iterations, o.IterationsLarge, o.Warmup, o.WarmupLarge = 100, 20, 10, 2
+	}
+	return o
+}
+
+// Parse reads a command line of p, without the program's name.
+func Parse(p Program, args []string) (*Options, error) {
+	o := defaults(p)
+	if err := getopt(&o, optionsOf(p), args); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	if o.Help || o.Version {
+		return &o, nil
+	}
+	if len(o.Types) == 0 {
+		o.Types = mpiTypes[:1]
+	}
+	if o.Min > o.Max {
+		return nil, fmt.Errorf("%s: option -m: the least size, %d bytes, is more than the largest, %d", p.Name, o.Min, o.Max)
+	}
+	return &o, nil
+}
+
+// optionsOf returns the options that p has.
+func optionsOf(p Program) []option {
+	var has []option
+	for _, q := range allOptions {
+		if q.kinds&p.kind != 0 {
+			has = append(has, q)
+		}
+	}
+	return has
+}
+
+var allOptions = []option{
+	{'h', "help", none, all, "", "print this and end", func(o *Options, _ string) error { o.Help = true; return nil }},
+	{'v', "version", none, all, "", "print the version and end", func(o *Options, _ string) error { o.Version = true; return nil }},
+	{'m', "message-size", required, all, "[MIN:]MAX", "least and largest message in bytes, as in -m 128, -m 2:128, -m 2:; K, M and G are binary suffixes", setSizes},
+	{'i', "iterations", required, all, "N", "timed iterations", func(o *Options, v string) error {
+		n, err := number(v, 1)
+		o.Iterations, o.IterationsLarge = n, n
+		return err
+	}},
+	{'x', "warmup", required, all, "N", "iterations before those", func(o *Options, v string) error {
+		n, err := number(v, 0)
+		o.Warmup, o.WarmupLarge = n, n
+		return err
+	}},
+	{'f', "full", none, collective | local, "", "least and largest of the ranks, and iterations", func(o *Options, _ string) error { o.Full = true; return nil }},
+	{'c', "validation", none, all, "", "check every element of every iteration", func(o *Options, _ string) error { o.Validate = true; return nil }},
+	{'d', "accelerator", required, all, "DEVICE", "where buffers lie: cpu", setDevice},
+	{'T', "type", required, all, "TYPE", "all, mpi_char (the default; reductions are of u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i32, i64, u8. May be given again", setType},
+	{'k', "root-rank", required, rooted, "ROOT", "fixed:RANK or rotate (another in every iteration)", setRoot},
+	{'z', "tail-lat", optional, all, "[P,…]", "percentiles over iterations, without a space: -z50,90,99 (the default)", setPercentiles},
+	{'M', "mem-limit", required, collective | local, "BYTES", "largest message whatever -m says", setMemLimit},
+	{'l', "in-place", none, reducing, "", "the result lies where the rank's own contribution was", func(o *Options, _ string) error { o.InPlace = true; return nil }},
+	{'t', "num-test-calls", required, nonblocking, "N", "calls of Test, spread over the computation", func(o *Options, v string) (err error) { o.Tests, err = number(v, 0); return err }},
+	{'W', "window-size", required, bandwidth, "N", "messages before the receiver answers", func(o *Options, v string) (err error) { o.Window, err = number(v, 1); return err }},
+
+	{0, "algorithm", required, all, "SPEC,…", "compare these, interleaved; may be given again", addAlgorithms},
+	{0, "table", required, collective, "FILE", "the tuning table by which tuned selects", func(o *Options, v string) error { o.Table = v; return nil }},
+	{0, "format", required, all, "FORMAT", "text, json (a row is an object, a line) or csv", word(func(o *Options) *string { return &o.Format }, "text", "json", "csv")},
+	{0, "buffers", required, all, "WHERE", "registered (Comm.Alloc: the node's ranks may share it) or heap (this process's own)", word(func(o *Options) *string { return &o.Buffers }, "registered", "heap")},
+	{0, "barrier", required, collective, "WHOSE", "before every timed call: mpi's, scaffe's, or auto (mpi's where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
+	{0, "persistent", none, collective, "", "make scaffe's requests once for each size, and start them again and again", func(o *Options, _ string) error { o.Persistent = true; return nil }},
+	{0, "compute", required, nonblocking, "HOW", "spin (OMB's computation on this core) or wait (idle, as for an accelerator)", word(func(o *Options) *string { return &o.Compute }, "spin", "wait")},
+	{0, "compute-scale", required, nonblocking, "F", "length of the computation in pure communication times (1)", func(o *Options, v string) (err error) {
+		if o.ComputeScale, err = strconv.ParseFloat(v, 64); err != nil || !(o.ComputeScale > 0 && o.ComputeScale < 1e6) {
+			return errors.New("want a positive number")
+		}
+		return nil
+	}},
+	{0, "local", required, all, "N", "run N ranks in this process instead of mpirun's", func(o *Options, v string) (err error) { o.Local, err = number(v, 1); return err }},
+	{0, "deadline", required, all, "TIME", "give up on a collective after this time, as in 30s", func(o *Options, v string) (err error) {
+		if o.Deadline, err = time.ParseDuration(v); err != nil || o.Deadline <= 0 {
+			return errors.New("want a positive time such as 30s")
+		}
+		return nil
+	}},
+}
+
+func number(v string, least int) (int, error) {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least {
+		return 0, fmt.Errorf("want a whole number, %d or more", least)
+	}
+	return n, nil
+}
+
+// word returns what sets an option to one of some words.
+func word(at func(*Options) *string, words ...string) func(*Options, string) error {
+	return func(o *Options, v string) error {
+		for _, w := range words {
+			if v == w {
+				*at(o) = w
+				return nil
+			}
+		}
+		return fmt.Errorf("want one of %s", strings.Join(words, ", "))
+	}
+}
+
+func setSizes(o *Options, v string) error {
+	low, high, both := strings.Cut(v, ":")
+	if !both {
+		low, high = "", v
+	}
+	if low == "" && high == "" || strings.Contains(high, ":") {
+		return errors.New("want [MIN:]MAX in bytes")
+	}
+	var err error
+	if low != "" {
+		if o.Min, err = collectives.ParseBytes(low); err == nil && o.Min < 1 {
+			err = errors.New("the least size is 1 or more")
+		}
+	}
+	if high != "" && err == nil {
+		o.Max, err = collectives.ParseBytes(high)
+	}
+	return err
+}
+
+func setMemLimit(o *Options, v string) (err error) {
+	if o.MemLimit, err = collectives.ParseBytes(v); err == nil && o.MemLimit < 1<<20 {
+		err = errors.New("want 1M or more")
+	}
+	return err
+}
+
+func setDevice(_ *Options, v string) error {
+	switch strings.ToLower(v) {
+	case "cpu", "host":
+		return nil
+	case "cuda", "managed", "rocm", "openacc":
+		return errors.New("buffers on accelerators are not supported yet: leave it out, or say -d cpu")
+	}
+	return errors.New("want cpu")
+}
+
+func setType(o *Options, v string) error {
+	if strings.EqualFold(v, "all") {
+		o.Types = append(o.Types, mpiTypes...)
+		return nil
+	}
+	for _, t := range mpiTypes {
+		if strings.EqualFold(v, t.Name) {
+			o.Types = append(o.Types, t)
+			return nil
+		}
+	}
+	dt, err := mem.ParseDatatype(v)
+	if err != nil {
+		return fmt.Errorf("want all, mpi_char, mpi_int, mpi_float, or one of %v", mem.Datatypes)
+	}
+	o.Types = append(o.Types, Type{v, dt})
+	return nil
+}
+
+func setRoot(o *Options, v string) error {
+	rank, fixed := strings.CutPrefix(v, "fixed:")
+	switch {
+	case v == "rotate":
+		o.Root = Rotate
+		return nil
+	case !fixed:
+		return errors.New("want fixed:RANK or rotate")
+	}
+	var err error
+	o.Root, err = number(rank, 0)
+	return err
+}
+
+func setPercentiles(o *Options, v string) error {
+	if v == "" {
+		v = "50,90,99"
+	}
+	o.Percentiles = nil
+	for f := range strings.SplitSeq(v, ",") {
+		n, err := number(f, 1)
+		if err != nil || n > 100 {
+			return errors.New("want percentiles from 1 to 100, as in -z50,90")
+		}
+		o.Percentiles = append(o.Percentiles, n)
+	}
+	return nil
+}
+
+// continues matches a piece between commas that belongs to the spec before
+// it: an option of a level, such as chunk=512K/binomial.
+var continues = regexp.MustCompile(`^[a-z]+=`)
+
+// addAlgorithms takes specs separated by commas or semicolons. The commas
+// within a spec come before an option of a level.
+func addAlgorithms(o *Options, v string) error {
+	for part := range strings.SplitSeq(v, ";") {
+		start := len(o.Algorithms)
+		for piece := range strings.SplitSeq(part, ",") {
+			if piece = strings.TrimSpace(piece); continues.MatchString(piece) && len(o.Algorithms) > start {
+				o.Algorithms[len(o.Algorithms)-1] += "," + piece
+				continue
+			}
+			if piece == "" {
+				return errors.New("a spec is empty")
+			}
+			o.Algorithms = append(o.Algorithms, piece)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package omb
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/scaffe/scaffe/collectives"
+)
+
+// kinds is a set of kinds of programs.
+type kinds uint8
+
+const (
+	blocking kinds = 1 << iota // Reduce and Allreduce
+	nonblocking
+	latency
+	bandwidth
+	local
+	withRoot // besides: the collective has a root
+	withSum  // besides: it reduces
+)
+
+const (
+	all        = blocking | nonblocking | latency | bandwidth | local
+	collective = blocking | nonblocking
+	rooted     = withRoot
+	reducing   = withSum
+)
+
+// Program is one of the programs.
+type Program struct {
+	Name  string // osu_reduce
+	Title string // as in OMB's header: Reduce Latency
+	kind  kinds
+	verb  collectives.Verb
+}
+
+// Programs are all there are.
+var Programs = []Program{
+	{"osu_reduce", "Reduce Latency", blocking | withRoot | withSum, collectives.Reduce},
+	{"osu_bcast", "Broadcast Latency", blocking | withRoot, collectives.Bcast},
+	{"osu_allreduce", "Allreduce Latency", blocking | withSum, collectives.Allreduce},
+	{"osu_ireduce", "Non-blocking Reduce Latency", nonblocking | withRoot | withSum, collectives.Reduce},
+	{"osu_ibcast", "Non-Blocking Broadcast Latency", nonblocking | withRoot, collectives.Bcast},
+	{"osu_iallreduce", "Non-blocking Allreduce Latency", nonblocking | withSum, collectives.Allreduce},
+	{"osu_latency", "Latency", latency, 0},
+	{"osu_bw", "Bandwidth", bandwidth, 0},
+	{"osu_reduce_local", "Reduce Local Latency", local, 0},
+}
+
+// Find returns the program of a name.
+func Find(name string) (Program, error) {
+	for _, p := range Programs {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return Program{}, fmt.Errorf("there is no program %q", name)
+}
+
+// is reports whether p is of one of some kinds.
+func (p Program) is(k kinds) bool { return p.kind&k != 0 }
+
+// leastRanks and mostRanks bound the ranks that a program runs with; 0: any.
+func (p Program) leastRanks() int {
+	if p.is(local) {
+		return 1
+	}
+	return 2
+}
+
+func (p Program) mostRanks() int {
+	if p.is(latency | bandwidth) {
+		return 2
+	}
+	return 0
+}
+
+// Version is that of OMB whose options and columns the programs have.
+const Version = "7.4"
+
+// title is the first line of OMB's output, with a word of who wrote it.
+func (p Program) title() string {
+	return fmt.Sprintf("# OSU MPI %s Test v%s-scaffe", p.Title, Version)
+}
+
+// help is what -h prints.
+func (p Program) help() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: mpirun -np N %s [options]\n       %s --local N [options]\n\nOptions:\n", p.Name, p.Name)
+	beyond := false
+	for _, o := range optionsOf(p) {
+		if o.short == 0 && !beyond {
+			beyond = true
+			fmt.Fprintf(&b, "\nBeyond OMB:\n")
+		}
+		name := "      --" + o.long
+		if o.short != 0 {
+			name = fmt.Sprintf("  -%c, --%s", o.short, o.long)
+		}
+		if o.metavar != "" {
+			name += " " + o.metavar
+		}
+		fmt.Fprintf(&b, "%-34s %s\n", name, o.help)
+	}
+	fmt.Fprintf(&b, "\n%s\n", p.algorithmHelp())
+	return b.String()
+}
+
+func (p Program) algorithmHelp() string {
+	switch {
+	case p.is(local):
+		return "Algorithms: best (what scaffe uses here), portable, avx2, and mpi (MPI_Reduce_local)."
+	case p.is(latency | bandwidth):
+		return "Algorithms: scaffe (its transport) and mpi (MPI_Isend and MPI_Irecv)."
+	}
+	return "Algorithms: tuned (what scaffe selects), mpi (the MPI library's own, called as OMB does), and\n" +
+		"specs such as chain:8/binomial or chain,chunk=512K (levels: " + strings.Join(collectives.Algorithms(), ", ") + ")."
+}

@@ -1,0 +1,178 @@
+package sim_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/scaffe/scaffe/chain"
+	"github.com/scaffe/scaffe/linear"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/sim"
+)
+
+func all(size, count, chunk int, build func(*schedule.Builder, schedule.Params)) []*schedule.Schedule {
+	var ss []*schedule.Schedule
+	for r := range size {
+		b := schedule.NewBuilder(r, size, count)
+		build(b, schedule.Params{Rank: r, Size: size, Count: count, Chunk: chunk})
+		ss = append(ss, b.Schedule())
+	}
+	return ss
+}
+
+// bare is a model in which only the network takes time.
+func bare() sim.Model {
+	m := sim.Default()
+	m.Op, m.Inter.Latency, m.Inter.Bandwidth, m.Eager = 0, 1, 1, 0
+	m.Core.Bandwidth, m.Memory.Bandwidth = math.Inf(1), math.Inf(1)
+	return m
+}
+
+func nodes(n int) []int {
+	ns := make([]int, n)
+	for i := range ns {
+		ns[i] = i
+	}
+	return ns
+}
+
+// A broadcast down a chain of P nodes in n chunks of b bytes takes
+// (n+P-2)·b/β + (P-1)·α: S-Caffe section 5, equation 2.
+func TestSCaffe_ChainTakesNPlusPMinus2Steps(t *testing.T) {
+	for _, p := range []int{2, 3, 8} {
+		for _, n := range []int{4, 20} {
+			r, err := sim.Simulate(all(p, 10*n, 10, chain.Bcast), sim.Setup{Model: bare(), Nodes: nodes(p), ElemSize: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := float64(10*(n+p-2) + p - 1); r.Max != want {
+				t.Errorf("%d ranks, %d chunks: %g, not %g", p, n, r.Max, want)
+			}
+		}
+	}
+}
+
+// A root that receives from all others takes as long as its port does.
+func TestPortOfARoot(t *testing.T) {
+	r, err := sim.Simulate(all(5, 1600, 100, linear.Reduce), sim.Setup{Model: bare(), Nodes: nodes(5), ElemSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Max < 6400 || r.Max > 6410 {
+		t.Errorf("%g, not the time of 6400 bytes and a latency or a few", r.Max)
+	}
+}
+
+// Fewer cores than threads: what takes one thread's time takes longer.
+func TestCoresAreShared(t *testing.T) {
+	m := sim.Default()
+	m.Memory.Bandwidth = 1e15
+	var before float64
+	for _, cores := range []float64{0, 8, 4, 2, 1} {
+		m.Cores = cores
+		r, err := sim.Simulate(all(9, 1<<22, 1<<16, linear.Bcast), sim.Setup{Model: m, ElemSize: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cores < 8 && cores > 0 && r.Max < 1.7*before {
+			t.Errorf("on %g cores it takes %g s, on twice as many %g s", cores, r.Max, before)
+		}
+		before = r.Max
+	}
+}
+
+// Heap buffers take longer than registered ones on a node, as long between
+// nodes.
+func TestHeap(t *testing.T) {
+	for _, ns := range [][]int{{0, 0}, {0, 1}} {
+		var times []float64
+		for _, heap := range []bool{false, true} {
+			r, err := sim.Simulate(all(2, 1<<20, 1<<16, chain.Reduce), sim.Setup{Model: sim.Default(), Nodes: ns, ElemSize: 4, Heap: heap})
+			if err != nil {
+				t.Fatal(err)
+			}
+			times = append(times, r.Max)
+		}
+		if near := ns[1] == 0; near != (times[1] > times[0]) {
+			t.Errorf("nodes %v: registered %g s, heap %g s", ns, times[0], times[1])
+		}
+	}
+}
+
+func TestBadSchedules(t *testing.T) {
+	two := all(2, 10, 5, chain.Bcast)
+	stuck := all(2, 10, 5, chain.Bcast)
+	stuck[1].Ops[0].Deps = nil
+	stuck[0].Ops = stuck[0].Ops[:1]
+	for want, f := range map[string]func() (sim.Result, error){
+		"elements of 0 bytes":    func() (sim.Result, error) { return sim.Simulate(two, sim.Setup{Model: bare()}) },
+		"nodes of 3 ranks":       func() (sim.Result, error) { return sim.Simulate(two, sim.Setup{ElemSize: 1, Nodes: nodes(3)}) },
+		"which does not send it": func() (sim.Result, error) { return sim.Simulate(stuck, sim.Setup{Model: bare(), ElemSize: 1}) },
+	} {
+		if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("it ends with %v, without %q", err, want)
+		}
+	}
+}
+
+// The windows are the engine's.
+func TestWindow(t *testing.T) {
+	if sim.Window != nbc.Window || sim.SendWindow != nbc.SendWindow {
+		t.Errorf("the simulation has %d receives and %d sends in flight, the engine %d and %d", sim.Window, sim.SendWindow, nbc.Window, nbc.SendWindow)
+	}
+}
+
+// Thousands of ranks are no trouble.
+func TestManyRanks(t *testing.T) {
+	const n = 2000
+	r, err := sim.Simulate(all(n, 1<<20, 1<<14, chain.Reduce), sim.Setup{Model: sim.Default(), Nodes: nodes(n), ElemSize: 4})
+	if err != nil || len(r.Times) != n || r.Times[0] != r.Max {
+		t.Errorf("%d times, the root's %g, the last %g, %v", len(r.Times), r.Times[0], r.Max, err)
+	}
+}
+
+// A model is read back to the bit.
+func TestModelText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := sim.Default()
+		m.Inter.Latency = rapid.Float64Range(1e-9, 1).Draw(t, "latency")
+		m.Memory.Bandwidth = rapid.Float64Range(1, 1e15).Draw(t, "bandwidth")
+		again, err := sim.ParseModel(m.String())
+		if err != nil || again != m {
+			t.Fatalf("%v is read back as %v (%v)", m, again, err)
+		}
+	})
+	for text, want := range map[string]string{
+		"inter.latency=x":      "inter.latency",
+		"inter.bandwidth=0":    "inter.bandwidth",
+		"op=-1":                "op=",
+		"cores=NaN":            "cores",
+		"inter.speed=1":        "unknown model parameter",
+		"memory.bandwidth=Inf": "memory.bandwidth",
+	} {
+		if _, err := sim.ParseModel(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q ends with %v, without %q", text, err, want)
+		}
+	}
+}
+
+// How long would a chain of 3 nodes at 1 Gbit/s take for 64 MiB?
+func ExampleSimulate() {
+	m := sim.Default()
+	m.Inter.Bandwidth = 125e6
+	const count = 16 << 20
+	var schedules []*schedule.Schedule
+	for r := range 3 {
+		b := schedule.NewBuilder(r, 3, count)
+		chain.Reduce(b, schedule.Params{Rank: r, Size: 3, Count: count, Chunk: 64 << 10})
+		schedules = append(schedules, b.Schedule())
+	}
+	r, err := sim.Simulate(schedules, sim.Setup{Model: m, Nodes: []int{0, 1, 2}, ElemSize: 4})
+	fmt.Printf("%.0f ms %v\n", 1e3*r.Max, err)
+	// Output: 539 ms <nil>
+}
