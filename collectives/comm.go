@@ -247,7 +247,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	}
 	bind := nbc.Binding{
 		Name: k.verb.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
+		Comm: uint64(c.id), Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum

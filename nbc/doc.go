@@ -35,7 +35,7 @@
 //
 // # Identity
 //
-// A message is known by what it is, Tag{Comm, Instance, Message, Print}, never
+// A message is known by what it is, Tag{Comm, Instance, Message, Fingerprint}, never
 // by the order of calls. Ranks may start requests in different orders. What they
 // must agree on is the numbering: package collectives counts the collectives that
 // are created.
@@ -87,7 +87,7 @@
 // What is guaranteed where ranks call different collectives under one number, by
 // Binding.Call, type or op:
 //
-//   - Over a transport that compares all of Tag.Print (inproc, shm), messages of
+//   - Over a transport that compares all of Tag.Fingerprint (inproc, shm), messages of
 //     different calls do not meet. Nothing is added up or overwritten; the request
 //     stalls, asks, and ends on both ranks with a *MismatchError that prints both
 //     calls, about half a second later.

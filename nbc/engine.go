@@ -362,7 +362,7 @@ func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
 	if op.Kind == schedule.Copy {
 		return e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
 	}
-	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg), Print: r.print}
+	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg), Fingerprint: r.print}
 	peer := r.peer(op.Peer)
 	switch op.Kind {
 	case schedule.Send:

@@ -37,7 +37,7 @@ type Edge struct {
 
 // Execution is the identity of one execution of a collective.
 type Execution struct {
-	Comm     uint32 `json:"c,omitempty"` // as in Tag
+	Comm     uint64 `json:"c,omitempty"` // as in Tag
 	Instance uint32 `json:"i,omitempty"`
 	Round    uint32 `json:"r,omitempty"` // of a persistent request, from 1
 }

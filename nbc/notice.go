@@ -61,7 +61,7 @@ func decode(b []byte) (notice, bool) {
 	return n, err == nil
 }
 
-// fingerprint is Tag.Print: equal on all ranks that call alike. The type and op
+// fingerprint is Tag.Fingerprint: equal on all ranks that call alike. The type and op
 // are added as they are, six bits, so that calls that differ in them alone
 // differ in those bits whatever the rest is.
 func (b *Binding) fingerprint() uint32 {

@@ -18,7 +18,7 @@ func TestNoticesFit(t *testing.T) {
 		}
 		n := notice{
 			Answer: true, ID: rapid.Uint64().Draw(t, "id"), Standing: Inside,
-			About: Execution{rapid.Uint32().Draw(t, "comm"), rapid.Uint32().Draw(t, "instance"), rapid.Uint32().Draw(t, "round")},
+			About: Execution{rapid.Uint64().Draw(t, "comm"), rapid.Uint32().Draw(t, "instance"), rapid.Uint32().Draw(t, "round")},
 			Call:  text("call", 2000), Last: text("last", 300), Reason: text("reason", 2000),
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "edges") {

@@ -29,8 +29,11 @@ type Binding struct {
 	// Divide, unless 0, is what Out is divided by at the end.
 	Divide int
 	// Comm and Instance identify the collective: no two requests in flight
-	// may share both, and all ranks must agree on them.
-	Comm, Instance uint32
+	// may share both, and all ranks must agree on them. Package collectives
+	// numbers its communicators below 1<<63; the rest is for programs that
+	// use an engine directly.
+	Comm     uint64
+	Instance uint32
 	// Ranks maps the schedule's ranks to the transport's; nil: the same.
 	Ranks []int
 	// Deadline bounds one execution; 0 means the engine's.

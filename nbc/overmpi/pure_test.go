@@ -29,10 +29,10 @@ func TestWireTagsFitAndDifferWithinTheirWindows(t *testing.T) {
 		b := splitBits(ub)
 		draw := func(name string) nbc.Tag {
 			return nbc.Tag{
-				Comm:     rapid.Uint32().Draw(t, name+" comm"),
-				Instance: rapid.Uint32().Draw(t, name+" instance"),
-				Message:  rapid.Uint32().Draw(t, name+" message"),
-				Print:    rapid.Uint32().Draw(t, name+" fingerprint"),
+				Comm:        rapid.Uint64().Draw(t, name+" comm"),
+				Instance:    rapid.Uint32().Draw(t, name+" instance"),
+				Message:     rapid.Uint32().Draw(t, name+" message"),
+				Fingerprint: rapid.Uint32().Draw(t, name+" fingerprint"),
 			}
 		}
 		x := draw("x")
@@ -41,10 +41,10 @@ func TestWireTagsFitAndDifferWithinTheirWindows(t *testing.T) {
 		}
 		// y lies within every window that begins at x.
 		y := nbc.Tag{
-			Comm:     x.Comm + rapid.Uint32Range(0, 1<<b.comm-1).Draw(t, "comms on"),
-			Instance: x.Instance + rapid.Uint32Range(0, 1<<b.instance-1).Draw(t, "instances on"),
-			Message:  x.Message + rapid.Uint32Range(0, 1<<b.message-1).Draw(t, "messages on"),
-			Print:    x.Print + rapid.Uint32Range(0, 1<<b.print-1).Draw(t, "type and op"),
+			Comm:        x.Comm + rapid.Uint64Range(0, 1<<b.comm-1).Draw(t, "comms on"),
+			Instance:    x.Instance + rapid.Uint32Range(0, 1<<b.instance-1).Draw(t, "instances on"),
+			Message:     x.Message + rapid.Uint32Range(0, 1<<b.message-1).Draw(t, "messages on"),
+			Fingerprint: x.Fingerprint + rapid.Uint32Range(0, 1<<b.print-1).Draw(t, "type and op"),
 		}
 		if (b.wire(x) == b.wire(y)) != (x == y) {
 			t.Fatalf("%+v and %+v have tags %d and %d", x, y, b.wire(x), b.wire(y))

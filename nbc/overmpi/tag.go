@@ -25,10 +25,10 @@ func splitBits(ub int) tagBits {
 // wire returns the MPI tag of t.
 func (b tagBits) wire(t nbc.Tag) int {
 	low := func(x uint32, n int) int { return int(x & (1<<n - 1)) }
-	wire := low(t.Comm, b.comm)
+	wire := low(uint32(t.Comm), b.comm)
 	wire = wire<<b.instance | low(t.Instance, b.instance)
 	wire = wire<<b.message | low(t.Message, b.message)
-	return wire<<b.print | low(t.Print, b.print)
+	return wire<<b.print | low(t.Fingerprint, b.print)
 }
 
 // way is a direction of traffic with a peer under one MPI tag.

@@ -46,9 +46,11 @@ type ring struct {
 type slot struct {
 	full uint64 // atomically: 1 + the position of the descriptor in it
 	descriptor
-	_      [8]byte
 	inline [inlineRoom]byte
 }
+
+// The message begins on a cache line of its own.
+var _ [cacheLine]byte = [unsafe.Offsetof(slot{}.inline)]byte{}
 
 // kind is what a descriptor says.
 type kind uint32

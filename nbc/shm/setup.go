@@ -20,8 +20,9 @@ import (
 // magic names the layout of control areas; every change of it changes this.
 const magic = 0x5caffe0000000001
 
-// setupTag marks the messages of set-up, which go through inner.
-const setupTag = 1<<32 - 1
+// setupComm is the reserved communicator of the messages of set-up, which go
+// through inner.
+const setupComm = 1<<64 - 1
 
 // New lays the transport over inner. All ranks call it together, on the
 // goroutine and thread that make all later calls. Where this rank is alone on
@@ -288,7 +289,7 @@ func (t *Transport) gather(round uint32, mine []byte) ([][]byte, error) {
 	room := mem.Alloc((ranks + 1) * n)
 	src := room.Slice(ranks*n, n)
 	copy(mem.Bytes(src), mine)
-	tag := nbc.Tag{Comm: setupTag, Instance: setupTag, Message: round}
+	tag := nbc.Tag{Comm: setupComm, Message: round}
 	left := 0
 	got := make([][]byte, ranks)
 	for i, r := range t.local {

@@ -102,7 +102,7 @@ const firstBuckets = 64
 
 func bucket(p *peer, tag nbc.Tag, n int) int {
 	x := uint64(tag.Message)*0x9e3779b97f4a7c15 ^ uint64(tag.Instance)*0xc2b2ae3d27d4eb4f ^
-		uint64(tag.Comm)*0x165667b19e3779f9 ^ uint64(tag.Print)*0x85ebca77c2b2ae63 ^ uint64(p.rank)*0x27d4eb2f165667c5
+		uint64(tag.Comm)*0x165667b19e3779f9 ^ uint64(tag.Fingerprint)*0x85ebca77c2b2ae63 ^ uint64(p.rank)*0x27d4eb2f165667c5
 	return int((x ^ x>>29) * 0xbf58476d1ce4e5b9 >> 33 & uint64(n-1))
 }
 

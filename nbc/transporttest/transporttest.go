@@ -333,7 +333,7 @@ func wholeTag(t nbc.Transport) error {
 		{Comm: 2, Instance: 1, Message: 1},
 		{Comm: 1, Instance: 2, Message: 1},
 		{Comm: 1, Instance: 1, Message: 2},
-		{Comm: 1, Instance: 1, Message: 1, Print: 1},
+		{Comm: 1, Instance: 1, Message: 1, Fingerprint: 1},
 	}
 	var toks []nbc.Token
 	got := make([]mem.Buffer, len(tags))

@@ -17,7 +17,7 @@ import (
 
 // pairComm is the communicator whose messages theirs are: one that no program
 // here makes otherwise.
-const pairComm = 31
+const pairComm = 1 << 63
 
 func newPairSubject(name string, comm *collectives.Comm, m *mpiWorld) (subject, error) {
 	switch name {
