@@ -203,28 +203,49 @@ func (r *runner) close(ctx context.Context) error {
 // all measures every type and size.
 func (r *runner) all(ctx context.Context) error {
 	for _, t := range r.opts.Types {
-		r.writer.begin(t)
-		for bytes := r.opts.Min; bytes <= r.opts.Max; bytes = max(1, 2*bytes) {
-			count := bytes / t.Size()
-			if count == 0 && !(bytes == 0 && r.program.is(latency)) {
-				continue // as OMB does
-			}
-			c := &testCase{
-				program: r.program, opts: &r.opts, typ: t, bytes: t.Bytes(count), count: count,
-				rank: r.comm.Rank(), size: r.comm.Size(),
-				send: r.send.Slice(0, t.Bytes(count)), recv: r.recv.Slice(0, t.Bytes(count)),
-			}
-			rows, err := r.measure(ctx, c)
-			if err != nil {
+		cases := r.cases(t)
+		ran := make([]selection, len(cases))
+		for i, c := range cases {
+			ran[i] = selection{c.bytes, r.subjects[0].ran(c)}
+		}
+		r.writer.begin(t, ran)
+		for _, c := range cases {
+			if err := r.one(ctx, c); err != nil {
 				return err
 			}
-			r.writer.rows(rows)
-			for _, row := range rows {
-				if row.Wrong > 0 {
-					r.writer.failed(row)
-					return r.comm.Agree(ctx, &errInvalid{r.program.Name, row.Algorithm, row.Size, row.Wrong})
-				}
-			}
+		}
+	}
+	return nil
+}
+
+// cases returns the sizes of a type.
+func (r *runner) cases(t Type) []*testCase {
+	var cases []*testCase
+	for bytes := r.opts.Min; bytes <= r.opts.Max; bytes = max(1, 2*bytes) {
+		count := bytes / t.Size()
+		if count == 0 && !(bytes == 0 && r.program.is(latency)) {
+			continue // as OMB does
+		}
+		cases = append(cases, &testCase{
+			program: r.program, opts: &r.opts, typ: t, bytes: t.Bytes(count), count: count,
+			rank: r.comm.Rank(), size: r.comm.Size(),
+			send: r.send.Slice(0, t.Bytes(count)), recv: r.recv.Slice(0, t.Bytes(count)),
+		})
+	}
+	return cases
+}
+
+// one measures a case and writes its rows.
+func (r *runner) one(ctx context.Context, c *testCase) error {
+	rows, err := r.measure(ctx, c)
+	if err != nil {
+		return err
+	}
+	r.writer.rows(rows)
+	for _, row := range rows {
+		if row.Wrong > 0 {
+			r.writer.failed(row)
+			return r.comm.Agree(ctx, &errInvalid{r.program.Name, row.Algorithm, row.Size, row.Wrong})
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@
 // Options, defaults, headers and columns are OMB's; Parse has a command line's
 // meaning, -h prints it. Sizes may have the suffixes K, M and G, -T more types,
 // -k serves the broadcasts too. With one algorithm the table is OMB's to the
-// column, and a comment says which spec ran in the rows after it.
+// byte, so that scripts written for OMB read it; one comment above the header says
+// which spec serves which sizes.
 //
 // OMB's Avg is the mean over the ranks, so a reduction whose leaves are done
 // early looks faster than it is; its -f shows the largest rank.

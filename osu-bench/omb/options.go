@@ -108,7 +108,7 @@ func optionsOf(p Program) []option {
 var allOptions = []option{
 	{'h', "help", none, all, "", "print this and end", func(o *Options, _ string) error { o.Help = true; return nil }},
 	{'v', "version", none, all, "", "print the version and end", func(o *Options, _ string) error { o.Version = true; return nil }},
-	{'m', "message-size", required, all, "[MIN:]MAX", "least and largest message in bytes, as in -m 128, -m 2:128, -m 2:; K, M and G are binary suffixes", setSizes},
+	{'m', "message-size", required, all, "[MIN:]MAX", "least and largest message in bytes, as in -m 128, -m 2:128, -m 2:, with MIN 0 for the smallest there is; K, M and G are binary suffixes", setSizes},
 	{'i', "iterations", required, all, "N", "timed iterations", func(o *Options, v string) error {
 		n, err := number(v, 1)
 		o.Iterations, o.IterationsLarge = n, n
@@ -183,8 +183,9 @@ func setSizes(o *Options, v string) error {
 	}
 	var err error
 	if low != "" {
-		if o.Min, err = collectives.ParseBytes(low); err == nil && o.Min < 1 {
-			err = errors.New("the least size is 1 or more")
+		var least int
+		if least, err = collectives.ParseBytes(low); least > 0 {
+			o.Min = least // 0 is the program's own smallest, as in OMB
 		}
 	}
 	if high != "" && err == nil {

@@ -55,6 +55,8 @@ func TestParse(t *testing.T) {
 		{"osu_allreduce", "--local 3 --deadline 5s --format csv --buffers heap --barrier scaffe --persistent", func(o *Options) {
 			o.Local, o.Deadline, o.Format, o.Buffers, o.Barrier, o.Persistent = 3, 5*time.Second, "csv", "heap", "scaffe", true
 		}},
+		{"osu_reduce", "-m 0:4", func(o *Options) { o.Min, o.Max = 1, 4 }},
+		{"osu_latency", "-m 0:4", func(o *Options) { o.Min, o.Max, o.Iterations, o.IterationsLarge = 0, 4, 10000, 1000 }},
 		{"osu_latency", "", func(o *Options) { o.Min, o.Max, o.Iterations, o.IterationsLarge = 0, 4<<20, 10000, 1000 }},
 		{"osu_bw", "-W 3", func(o *Options) {
 			o.Max, o.Iterations, o.IterationsLarge, o.Warmup, o.WarmupLarge, o.Window = 4<<20, 100, 20, 10, 2, 3
@@ -102,7 +104,7 @@ func TestParseErrors(t *testing.T) {
 		{"osu_reduce", "-x -1", "option -x -1"},
 		{"osu_reduce", "-m big", "option -m big"},
 		{"osu_reduce", "-m 1:2:3", "option -m 1:2:3"},
-		{"osu_reduce", "-m 0:2", "the least size is 1 or more"},
+		{"osu_reduce", "-m -1:2", "option -m -1:2"},
 		{"osu_reduce", "-m :", "option -m :"},
 		{"osu_reduce", "-m 16:8", "the least size, 16 bytes, is more than the largest, 8"},
 		{"osu_reduce", "-M 10", "option -M 10: want 1M or more"},

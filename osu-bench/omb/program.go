@@ -79,9 +79,9 @@ func (p Program) mostRanks() int {
 // Version is that of OMB whose options and columns the programs have.
 const Version = "7.4"
 
-// title is the first line of OMB's output, with a word of who wrote it.
+// title is the first line of OMB's output, which scripts look for.
 func (p Program) title() string {
-	return fmt.Sprintf("# OSU MPI %s Test v%s-scaffe", p.Title, Version)
+	return fmt.Sprintf("# OSU MPI %s Test v%s", p.Title, Version)
 }
 
 // help is what -h prints.

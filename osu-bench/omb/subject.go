@@ -88,7 +88,7 @@ func (s *specSubject) ran(c *testCase) string {
 		Blocking: s.verb(c), Library: s.comm.Engine().HasLibrary(),
 	}, s.spec)
 	if err != nil {
-		return err.Error() // the call itself failed before
+		return err.Error() // the call itself fails for the same reason
 	}
 	return choice.Spec.String()
 }

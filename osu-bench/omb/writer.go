@@ -13,9 +13,9 @@ import (
 // writer writes rows on the one rank that speaks; on the others it writes to
 // nothing.
 type writer interface {
-	begin(t Type)
-	rows(rows []Row) // of one case, one for each subject
-	failed(row Row)  // after rows: a validation failed, the program ends
+	begin(t Type, ran []selection) // what the first subject will run, by size
+	rows(rows []Row)               // of one case, one for each subject
+	failed(row Row)                // after rows: a validation failed, the program ends
 }
 
 func newWriter(r *runner, to io.Writer) writer {
@@ -30,24 +30,23 @@ func newWriter(r *runner, to io.Writer) writer {
 	return &ombWriter{to: to, program: r.program, opts: &r.opts}
 }
 
-// OMB's widths.
+// OMB's widths, as its configure script sets them.
 const (
 	sizeWidth       = 10
-	fieldWidth      = 20
+	fieldWidth      = 18
 	iterationsWidth = 12
 )
 
-// ombWriter writes OMB's table. Lines that begin with # are comments to all
-// that parse it; one more of them says which algorithm the rows after it ran.
+// ombWriter writes OMB's table, byte for byte but for one more comment above
+// the header: which algorithm serves which sizes.
 type ombWriter struct {
-	to        io.Writer
-	program   Program
-	opts      *Options
-	algorithm string
-	begun     bool
+	to      io.Writer
+	program Program
+	opts    *Options
+	begun   bool
 }
 
-func (w *ombWriter) begin(t Type) {
+func (w *ombWriter) begin(t Type, ran []selection) {
 	if !w.begun {
 		fmt.Fprintf(w.to, "\n%s\n", w.program.title())
 		if w.program.is(nonblocking) {
@@ -55,13 +54,47 @@ func (w *ombWriter) begin(t Type) {
 		}
 	}
 	w.begun = true
+	if len(ran) > 0 {
+		fmt.Fprintf(w.to, "# Algorithm: %s\n", ranges(ran))
+	}
 	fmt.Fprintf(w.to, "# Datatype: %s.\n", t.Name)
 	fmt.Fprintf(w.to, "%-*s", sizeWidth, "# Size")
 	for _, name := range w.columns() {
+		if strings.HasPrefix(name, "P100 ") {
+			name = " " + name // one wider than the field, in OMB too
+		}
 		fmt.Fprintf(w.to, "%*s", width(name), name)
 	}
 	fmt.Fprintln(w.to)
-	w.algorithm = ""
+}
+
+// selection is the algorithm that serves a size.
+type selection struct {
+	bytes     int
+	algorithm string
+}
+
+// ranges returns the sizes that each algorithm serves, as in
+// "binomial (1-8192), chain,chunk=256K (16384-1048576)"; where there is one
+// algorithm for all, only that.
+func ranges(ran []selection) string {
+	var parts []string
+	for first := 0; first < len(ran); {
+		last := first
+		for last+1 < len(ran) && ran[last+1].algorithm == ran[first].algorithm {
+			last++
+		}
+		if first == 0 && last == len(ran)-1 {
+			return ran[0].algorithm
+		}
+		sizes := strconv.Itoa(ran[first].bytes)
+		if last > first {
+			sizes += "-" + strconv.Itoa(ran[last].bytes)
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", ran[first].algorithm, sizes))
+		first = last + 1
+	}
+	return strings.Join(parts, ", ")
 }
 
 // columns are those after the size.
@@ -102,10 +135,6 @@ func width(column string) int {
 func (w *ombWriter) rows(rows []Row) {
 	for i := range rows {
 		row := &rows[i]
-		if row.Algorithm != w.algorithm {
-			fmt.Fprintf(w.to, "# Algorithm: %s\n", row.Algorithm)
-			w.algorithm = row.Algorithm
-		}
 		fmt.Fprintf(w.to, "%-*d", sizeWidth, row.Size)
 		for _, v := range w.values(row) {
 			fmt.Fprintf(w.to, "%*.2f", fieldWidth, v)
@@ -195,7 +224,7 @@ func (row *Row) ratio() string {
 
 func fixed(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
 
-func (w *compareWriter) begin(t Type) {
+func (w *compareWriter) begin(t Type, _ []selection) {
 	if !w.begun {
 		fmt.Fprintf(w.to, "\n%s\n# %s\n", w.run.program.title(), w.run.describe())
 		fmt.Fprintf(w.to, "# time: the slowest rank of each iteration, median over iterations, with its 95%% confidence interval\n")
@@ -328,7 +357,7 @@ func (row *Row) fields() (names []string, values []any) {
 // jsonWriter writes an object a row.
 type jsonWriter struct{ to *json.Encoder }
 
-func (w *jsonWriter) begin(Type) {}
+func (w *jsonWriter) begin(Type, []selection) {}
 
 func (w *jsonWriter) rows(rows []Row) {
 	for i := range rows {
@@ -351,7 +380,7 @@ type csvWriter struct {
 	begun bool
 }
 
-func (w *csvWriter) begin(Type) {}
+func (w *csvWriter) begin(Type, []selection) {}
 
 func (w *csvWriter) rows(rows []Row) {
 	for i := range rows {
