@@ -43,22 +43,15 @@ type Comm struct {
 	nodes  []int // by rank
 	ids    *ids
 
-	layout   Layout
-	selector *Selector
+	layout Layout
+	plans  *plans
 
 	mu       sync.Mutex
+	selector *Selector
 	recent   recent
-	plans    map[planKey]*nbc.Plan
-	choices  map[Query]*Choice
+	choices  lru[Query, *Choice]
 	instance uint32
 	beside   bool // requests were made that may be under way beside a blocking call
-}
-
-// planKey is all that a plan is a function of.
-type planKey struct {
-	verb                  Verb
-	root, count, elemSize int
-	spec                  string
 }
 
 // World returns the communicator of all ranks of the engine's transport. There
@@ -78,7 +71,7 @@ func World(e *nbc.Engine, opts Options) *Comm {
 func newComm(e *nbc.Engine, opts Options, selector *Selector, id uint32, rank int, ranks []int, ids *ids) *Comm {
 	c := &Comm{
 		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks, ids: ids,
-		plans: map[planKey]*nbc.Plan{}, choices: map[Query]*Choice{},
+		plans: newPlans(keptOps), choices: lru[Query, *Choice]{room: keptChoices},
 	}
 	nodes := e.Nodes()
 	for _, r := range ranks {
@@ -276,27 +269,37 @@ func (c *Comm) planned(k *call, count int) (*nbc.Plan, string, error) {
 }
 
 // Select returns what serves a call, and why. asked is what the call itself
-// asks for; it has no levels where it leaves the choice. What all asked for
-// before is kept.
+// asks for; it has no levels where it leaves the choice.
 func (c *Comm) Select(q Query, asked Spec) (*Choice, error) {
+	selector := c.Selector()
 	if len(asked.Levels) > 0 {
-		choice, err := c.selector.Select(c.layout, q, asked)
+		choice, err := selector.Select(c.layout, q, asked)
+		return &choice, err
+	}
+	c.mu.Lock()
+	kept, found := c.choices.get(q)
+	c.mu.Unlock()
+	if found {
+		return kept, nil
+	}
+	choice, err := selector.Select(c.layout, q, asked)
+	if err != nil {
 		return &choice, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kept := c.choices[q]; kept != nil {
-		return kept, nil
+	if _, found := c.choices.get(q); !found && c.selector == selector {
+		c.choices.put(q, &choice, 1)
 	}
-	choice, err := c.selector.Select(c.layout, q, asked)
-	if err == nil {
-		c.choices[q] = &choice
-	}
-	return &choice, err
+	return &choice, nil
 }
 
 // Selector returns what selects for this communicator.
-func (c *Comm) Selector() *Selector { return c.selector }
+func (c *Comm) Selector() *Selector {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.selector
+}
 
 // Layout returns how many ranks the communicator has on how many nodes.
 func (c *Comm) Layout() Layout { return c.layout }
@@ -383,19 +386,5 @@ func (k *call) count(size int) (int, error) {
 // plan returns the compiled schedule of a call, built at its first use. text
 // stands for all that build depends on besides the call.
 func (c *Comm) plan(k Call, text string, build func(Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
-	key := planKey{k.Verb, k.Root, k.Count, k.ElemSize, text}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.plans[key]; p != nil {
-		return p, nil
-	}
-	built, err := build(k)
-	if err != nil {
-		return nil, err
-	}
-	p, err := nbc.Compile(built)
-	if err == nil {
-		c.plans[key] = p
-	}
-	return p, err
+	return c.plans.get(planKey{k.Verb, k.Root, k.Count, k.ElemSize, text}, func() (*schedule.Schedule, error) { return build(k) })
 }

@@ -155,7 +155,7 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 	}
 	c.mu.Lock()
 	c.selector = sel
-	clear(c.choices)
+	c.choices.clear()
 	kept := c.recent.request
 	c.recent = recent{}
 	c.mu.Unlock()

@@ -61,5 +61,5 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	for i, r := range members {
 		ranks[i] = c.ranks[r]
 	}
-	return newComm(c.engine, c.opts, c.selector, uint32(id), slices.Index(members, c.rank), ranks, c.ids), nil
+	return newComm(c.engine, c.opts, c.Selector(), uint32(id), slices.Index(members, c.rank), ranks, c.ids), nil
 }
