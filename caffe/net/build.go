@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/layers"
@@ -45,7 +46,6 @@ type builder struct {
 	opts      Options
 	available map[string]bool     // blobs that no layer has read yet
 	needs     map[*blob.Blob]bool // blobs that depend on a learnable parameter
-	names     map[string]*node    // layers by name
 }
 
 // Load reads a net in text form and builds it.
@@ -67,7 +67,6 @@ func New(f *proto.NetFile, o Options) (*Net, error) {
 		opts:      o,
 		available: map[string]bool{},
 		needs:     map[*blob.Blob]bool{},
-		names:     map[string]*node{},
 	}
 	if err := b.build(p); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -100,6 +99,7 @@ func (b *builder) build(p *proto.NetParameter) error {
 	}
 	b.finishParams()
 	b.outputs()
+	b.warnings = append(slices.Clone(b.file.Warnings()), b.repeatedNames()...)
 	return b.batches()
 }
 
@@ -127,10 +127,6 @@ func (b *builder) rewrite(nodes []*node) error {
 
 // add makes layer number i and joins it to the layers before it.
 func (b *builder) add(i int, nd *node) error {
-	if other := b.names[nd.name]; other != nil {
-		return nd.errorf("a layer before it (%s) has the same name", other.where())
-	}
-	b.names[nd.name] = nd
 	if nd.param.Phase == nil {
 		nd.param.Phase = b.opts.Phase.Enum()
 	}
@@ -235,6 +231,28 @@ func checkBounds(nd *node, n int, what string, b layers.Bounds) error {
 		return nd.errorf("takes at most %s, has %d", count(b.Max, what), n)
 	}
 	return nil
+}
+
+// repeatedNames has a warning for every name that several layers have.
+func (b *builder) repeatedNames() []string {
+	layers := map[string][]*node{}
+	for _, nd := range b.nodes {
+		layers[nd.name] = append(layers[nd.name], nd)
+	}
+	var warnings []string
+	for _, nd := range b.nodes {
+		same := layers[nd.name]
+		if len(same) < 2 || same[0] != nd {
+			continue
+		}
+		var places []string
+		for _, s := range same {
+			places = append(places, fmt.Sprintf("%s (%s)", s.where(), s.typ))
+		}
+		warnings = append(warnings, fmt.Sprintf("net %q has %d layers named %q: %s; weights are copied between layers of one name in their order",
+			b.name, len(same), nd.name, strings.Join(places, ", ")))
+	}
+	return warnings
 }
 
 // outputs are the blobs that no layer reads, by name.

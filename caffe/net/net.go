@@ -42,12 +42,18 @@ type Net struct {
 	followers               []func()
 	globalBatch, localBatch int
 
+	warnings []string
+
 	worker int
 	pass   uint64 // forward passes since SeekBatch(0)
 }
 
 // Name returns the net's name in its prototxt.
 func (n *Net) Name() string { return n.name }
+
+// Warnings lists what is legal in the net's file but probably not meant, such
+// as two layers of one name, for a log.
+func (n *Net) Warnings() []string { return n.warnings }
 
 // Layer describes one layer of a net.
 type Layer struct {
@@ -192,14 +198,4 @@ func (n *Net) NotFinite() (layer, top string, ok bool) {
 		}
 	}
 	return "", "", false
-}
-
-// node returns the layer of that name, nil if there is none.
-func (n *Net) node(name string) *node {
-	for _, nd := range n.nodes {
-		if nd.name == name {
-			return nd
-		}
-	}
-	return nil
 }

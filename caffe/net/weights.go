@@ -10,23 +10,23 @@ import (
 )
 
 // CopyFrom sets the parameters of every layer to those of the layer of the
-// same name in a model (.caffemodel). Numbers and shapes must agree.
+// same name in a model (.caffemodel). Numbers and shapes must agree. Where
+// several layers have one name, the k-th in the net takes the k-th in the model.
 //
 // Layers that only one of both has are left alone, as in Caffe, which is how a
 // net is fine-tuned. If strict (a run is resumed), that is an error: then the
 // model must have exactly this net's parameters. On any error no parameter is
 // changed.
 func (n *Net) CopyFrom(model *proto.NetParameter, strict bool) error {
-	saved := map[string]*proto.LayerParameter{}
-	for _, lp := range model.GetLayer() {
-		saved[lp.GetName()] = lp
-	}
+	t := n.targets()
 	var copies []func()
-	for _, nd := range n.nodes {
-		lp := saved[nd.name]
-		if lp == nil {
-			if strict && len(nd.params) > 0 {
-				return nd.errorf("the model %q has no layer of this name: it is a model of another net", model.GetName())
+	found := map[*node]bool{}
+	var leftOver *proto.LayerParameter // the first layer that only the model has
+	for _, lp := range model.GetLayer() {
+		nd, own := t.next(lp.GetName())
+		if nd == nil || strict && !own {
+			if leftOver == nil && len(lp.GetBlobs()) > 0 {
+				leftOver = lp
 			}
 			continue
 		}
@@ -35,9 +35,10 @@ func (n *Net) CopyFrom(model *proto.NetParameter, strict bool) error {
 			return err
 		}
 		copies = append(copies, c...)
+		found[nd] = true
 	}
 	if strict {
-		if err := n.checkLeftOver(model); err != nil {
+		if err := n.sameLayers(model, found, leftOver); err != nil {
 			return err
 		}
 	}
@@ -47,13 +48,16 @@ func (n *Net) CopyFrom(model *proto.NetParameter, strict bool) error {
 	return nil
 }
 
-// checkLeftOver refuses a model that has parameters of layers that n lacks.
-func (n *Net) checkLeftOver(model *proto.NetParameter) error {
-	for _, lp := range model.GetLayer() {
-		if len(lp.GetBlobs()) > 0 && n.node(lp.GetName()) == nil {
-			return fmt.Errorf("net %q has no layer %q (%s), which the model %q has: it is a model of another net",
-				n.name, lp.GetName(), lp.GetType(), model.GetName())
+// sameLayers refuses a model that lacks parameters of n, or has others.
+func (n *Net) sameLayers(model *proto.NetParameter, found map[*node]bool, leftOver *proto.LayerParameter) error {
+	for _, nd := range n.nodes {
+		if len(nd.params) > 0 && !found[nd] {
+			return nd.errorf("the model %q has no layer of this name: it is a model of another net", model.GetName())
 		}
+	}
+	if leftOver != nil {
+		return fmt.Errorf("net %q has no layer %q (%s), which the model %q has: it is a model of another net",
+			n.name, leftOver.GetName(), leftOver.GetType(), model.GetName())
 	}
 	return nil
 }

@@ -22,9 +22,14 @@ type NetFile struct {
 	// changes Net.Layer loses the places of the layers.
 	Net *NetParameter
 
-	root   *node
-	layers []*node // beside Net.Layer; empty where places are not known
+	root     *node
+	layers   []*node // parallel to Net.Layer; empty where places are not known
+	warnings []string
 }
+
+// Warnings lists what an upgrade of the net had to leave out, each with file,
+// line and column, for a log.
+func (f *NetFile) Warnings() []string { return f.warnings }
 
 // SolverFile is a solver with the place of each of its fields.
 type SolverFile struct {

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/caffe/net"
@@ -51,6 +52,20 @@ func (s *Solver) TestNets() []*net.Net {
 		ns = append(ns, t.net)
 	}
 	return ns
+}
+
+// Warnings lists the warnings about the nets' files, each once, for a log; see
+// net.Net.Warnings.
+func (s *Solver) Warnings() []string {
+	var all []string
+	for _, n := range append([]*net.Net{s.net}, s.TestNets()...) {
+		for _, w := range n.Warnings() {
+			if !slices.Contains(all, w) {
+				all = append(all, w)
+			}
+		}
+	}
+	return all
 }
 
 // TestAll tests every test net. See Test.

@@ -192,6 +192,9 @@ func (r *reporter) progress(p train.Progress) {
 func (r *reporter) started(w *train.Worker) error {
 	r.worker = w
 	n, x := w.Solver().Net(), w.Exchange()
+	for _, warning := range w.Solver().Warnings() {
+		r.log("warning: %s", warning)
+	}
 	r.log("net %q: %s, %d ranks, global batch %d (%d here), oneDNN %s, BLAS %s",
 		n.Name(), parameters(n), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
 	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), collectives.FormatBytes(x.LeastBucket()))

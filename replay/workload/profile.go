@@ -57,16 +57,11 @@ func (p *Profile) Validate() error {
 	if len(p.Layers) == 0 || len(p.Layers) > maxLayers {
 		return fmt.Errorf("%d layers: there must be between 1 and %d", len(p.Layers), maxLayers)
 	}
-	names := map[string]bool{}
 	elements, total := 0, p.Update
 	for _, l := range p.Layers {
 		if err := l.validate(); err != nil {
 			return err
 		}
-		if names[l.Name] {
-			return fmt.Errorf("layer %q stands there twice", l.Name)
-		}
-		names[l.Name] = true
 		elements += l.Elements()
 		total += l.Forward + l.Backward
 		if elements > maxElements || total > maxTime {

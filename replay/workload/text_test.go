@@ -74,7 +74,6 @@ func TestParseErrors(t *testing.T) {
 		"layer a b 1 2 0":              `x:1: layer "a": a parameter of 0 elements`,
 		"layer \"\" b 1 2":             "both need a name",
 		"layer \"a b 1 2":              "x:1: a quoted word does not end",
-		"batch 1" + layer + layer:      `x: layer "a" stands there twice`,
 		"batch 1\nupdate_ms x" + layer: `x:2: "x" is no time: the time of the update in milliseconds is wanted`,
 		"batch 99999999" + layer:       "x: batch 99999999 must be",
 		"batch 1" + layer + "\nlayer c b 1 2 68719476736": "more than",
