@@ -309,10 +309,7 @@ func (a *analysis) layers() {
 	all := n * time.Duration(len(a.pieces))
 	for _, layer := range slices.Sorted(maps.Keys(sums)) {
 		s := sums[layer]
-		row := LayerReport{Layer: int(layer), Name: s.name, Bucket: -1}
-		if b, known := bucketOf[s.name]; known {
-			row.Bucket = b
-		}
+		row := LayerReport{Layer: int(layer), Name: s.name, Bucket: bucketOf(layer, s.name)}
 		for r := range s.forward {
 			row.Forward += s.forward[r]
 			row.Backward += s.backward[r]
@@ -326,15 +323,32 @@ func (a *analysis) layers() {
 	}
 }
 
-// bucketOf returns the index of each layer's bucket, by the layer's name.
-func (a *analysis) bucketOf() map[string]int {
-	of := map[string]int{}
+// bucketOf returns a function from a layer to the index of its bucket, -1
+// without one: by the layer's number where the trace describes its buckets,
+// otherwise by its name, which several layers may have.
+func (a *analysis) bucketOf() func(layer int32, name string) int {
+	index, byNumber, byName := map[int]int{}, map[int]int{}, map[string]int{}
 	for i := range a.out.Buckets {
+		index[a.out.Buckets[i].Bucket] = i
 		for _, name := range a.out.Buckets[i].Layers {
-			of[name] = i
+			byName[name] = i
 		}
 	}
-	return of
+	for _, d := range a.t.Buckets {
+		for _, l := range d.Layers {
+			byNumber[l] = index[d.Bucket]
+		}
+	}
+	return func(layer int32, name string) int {
+		bucket, known := byNumber[int(layer)]
+		if len(a.t.Buckets) == 0 {
+			bucket, known = byName[name]
+		}
+		if !known {
+			return -1
+		}
+		return bucket
+	}
 }
 
 // layerNames returns the names of the layers that have events.

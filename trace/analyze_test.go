@@ -126,6 +126,23 @@ func TestAnalyzeBucketOfSeveralLayers(t *testing.T) {
 	golden(t, "shared.txt", r.Text())
 }
 
+// Layers may share a name: a layer's bucket is found by its number.
+func TestAnalyzeLayersOfOneName(t *testing.T) {
+	tr := handTrace()
+	for r := range tr.Ranks {
+		for i := range tr.Ranks[r].Events {
+			if e := &tr.Ranks[r].Events[i]; e.Kind == trace.Forward || e.Kind == trace.Backward {
+				e.Name = "fc"
+			}
+		}
+	}
+	tr.Buckets = []trace.Bucket{{Bucket: 0, Layers: []int{0}}, {Bucket: 1, Layers: []int{1}}}
+	r := trace.Analyze(tr)
+	if len(r.Layers) != 2 || r.Layers[0].Bucket != 0 || r.Layers[1].Bucket != 1 {
+		t.Errorf("layers %+v", r.Layers)
+	}
+}
+
 // Without a word on buckets, a bucket is that of the layer of the same name.
 func TestAnalyzeUndescribedBuckets(t *testing.T) {
 	tr := handTrace()
