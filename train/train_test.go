@@ -350,6 +350,36 @@ func TestNumbersThatAreNotFinite(t *testing.T) {
 	}
 }
 
+// TestLastUpdateIsChecked: parameters that the very last update made infinite
+// end training on all ranks, with the rank, the layer and the iteration, and no
+// snapshot is left.
+func TestLastUpdateIsChecked(t *testing.T) {
+	path, dir := files(t, 30)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.NewReplacer("base_lr: 0.01", "base_lr: 3e38", "max_iter: 50", "max_iter: 1").Replace(string(text))
+	write(t, path, changed)
+	for _, n := range []int{1, 2} {
+		for _, d := range []exchange.Design{exchange.SCB, exchange.SCOBR} {
+			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+				for _, skip := range []bool{false, true} {
+					_, err := run(t, n, path, func(_ int, c *train.Config) {
+						c.Design, c.Scheme, c.Bucket, c.Options.SkipNotFinite = d, scheme, 1, skip
+					})
+					if err == nil || !strings.Contains(err.Error(), "iteration 0: its update made parameter") || !strings.Contains(err.Error(), `of layer "`) {
+						t.Errorf("%d ranks, %v, %v, skip %v: ended with %v", n, d, scheme, skip, err)
+					}
+				}
+			}
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "s_iter_*")); len(left) > 0 {
+		t.Errorf("snapshots of it: %v", left)
+	}
+}
+
 // TestWeakScaling: n ranks with a batch of 15 each are one rank with 15·n.
 func TestWeakScaling(t *testing.T) {
 	path, _ := files(t, 15)

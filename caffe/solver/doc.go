@@ -27,7 +27,8 @@
 //     update (or leaves it out, with SkipNotFinite)
 //  6. the update: clip_gradients, 1/iter_size, weight decay, solver type; it
 //     clears the gradients
-//  7. a snapshot, if one is due
+//  7. a snapshot, if one is due; none is written of parameters that are NaN or
+//     infinite
 //
 // # Weighing workers
 //

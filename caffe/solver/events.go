@@ -156,6 +156,11 @@ func (s *Solver) displayAfter() error {
 	if err != nil {
 		return err
 	}
-	s.smooth.add(float32(sums[0]))
+	switch notFinite := s.checkLoss(float32(sums[0])); {
+	case notFinite == nil:
+		s.smooth.add(float32(sums[0]))
+	case !s.opts.SkipNotFinite:
+		return notFinite
+	}
 	return s.display()
 }

@@ -37,8 +37,9 @@ func (s *Solver) checkSnapshots() error {
 
 // Snapshot writes <snapshot_prefix>_iter_N.caffemodel and then .solverstate,
 // each atomically: where there is a state, there is its model, and an earlier
-// snapshot is never damaged. With NoSnapshots it only takes part in
-// Callbacks.OnSnapshot.
+// snapshot is never damaged. Parameters or a history that are not finite are a
+// *NotFiniteError, and nothing is written. With NoSnapshots it only takes part
+// in Callbacks.OnSnapshot.
 func (s *Solver) Snapshot() error {
 	if err := call(s.Callbacks.OnSnapshot, s.iter); err != nil {
 		return err
@@ -46,6 +47,9 @@ func (s *Solver) Snapshot() error {
 	s.written = s.iter
 	if s.opts.NoSnapshots {
 		return nil
+	}
+	if err := s.checkParams(); err != nil {
+		return err
 	}
 	stem := fmt.Sprintf("%s_iter_%d", s.param.GetSnapshotPrefix(), s.iter)
 	snap := Snapshot{Iter: s.iter, Model: stem + ".caffemodel", State: stem + ".solverstate"}

@@ -24,11 +24,12 @@ type Callbacks struct {
 	// mean loss. It returns what is to become of the gradients, and the loss
 	// over all workers. Without it both are as in a worker alone.
 	OnGradientsReady func(iter int, loss float32) (g Gradients, globalLoss float32, err error)
-	// OnNotFinite runs where the loss over all workers is NaN or infinite, on all
-	// of them. e is what this worker knows; what it returns is the error.
+	// OnNotFinite runs where the loss over all workers, or after the last update
+	// a parameter on any of them, is NaN or infinite, on all of them. e is what this worker knows; what it returns is the error.
 	OnNotFinite func(e *NotFiniteError) error
 	// OnParams runs before parameters are read outside of an iteration (a
-	// test, the last display): they must be current when it returns.
+	// test, the last display, the check of the last update): they must be current
+	// when it returns.
 	OnParams func(iter int) error
 	// OnSnapshot runs before a snapshot, also on workers that do not write it:
 	// parameters and history must be current on the one that does.
@@ -261,12 +262,16 @@ func (s *Solver) Close() error {
 }
 
 // Solve trains from Iter to max_iter, writes the last snapshot and runs the
-// last test, as Caffe does.
+// last test, as Caffe does. Parameters that the last update has made NaN or
+// infinite are an error, a *NotFiniteError, and not written.
 func (s *Solver) Solve(ctx context.Context) error {
 	if s.param.MaxIter == nil {
 		return s.at(fieldError("max_iter", "max_iter is missing: set the number of iterations"))
 	}
 	if err := s.Step(ctx, int(s.param.GetMaxIter())-s.iter); err != nil {
+		return err
+	}
+	if err := s.checkResult(); err != nil {
 		return err
 	}
 	if s.param.GetSnapshotAfterTrain() && s.written != s.iter {

@@ -200,7 +200,7 @@ func TestOrderOfEvents(t *testing.T) {
 start 1, ready 1, ask 2,
 params 2, test 2 loss, start 2, ready 2, display 2 rate 0.07, ask 3, gather 3, snapshot 3 snap_iter_3.solverstate,
 start 3, ready 3, ask 4,
-gather 4, snapshot 4 snap_iter_4.solverstate, params 4, display 4 rate 0.049, params 4, test 4 loss`
+params 4, gather 4, snapshot 4 snap_iter_4.solverstate, params 4, display 4 rate 0.049, params 4, test 4 loss`
 	if g, w := strings.Join(got, ", "), strings.ReplaceAll(want, "\n", " "); g != w {
 		t.Errorf("got\n%s\nwant\n%s", g, w)
 	}
@@ -297,6 +297,50 @@ func TestLossThatIsNotFinite(t *testing.T) {
 	if !slices.Equal(before, weights(s)) {
 		t.Error("the update was applied")
 	}
+}
+
+// TestLastUpdateIsChecked: no loss is computed after the last update, so the
+// parameters that it leaves are looked at; a snapshot is never written of what
+// is not finite, with either policy.
+func TestLastUpdateIsChecked(t *testing.T) {
+	const fields = `base_lr: 3e38 lr_policy: "fixed" max_iter: 1 `
+	for name, more := range map[string]string{
+		"after training": "", "every iteration": "snapshot: 1", "no snapshot": "snapshot_after_train: false", "with momentum": "momentum: 0.9",
+	} {
+		for _, skip := range []bool{false, true} {
+			dir := t.TempDir()
+			s := start(t, file(t, dir, fields+more), Options{SkipNotFinite: skip})
+			err := s.Solve(context.Background())
+			wantError(t, err, "iteration 0: its update made parameter", `of layer "ip`, "lower base_lr")
+			var e *NotFiniteError
+			if !errors.As(err, &e) || e.Parameter == "" || e.Layer == "" || Finite(float64(e.Value)) {
+				t.Errorf("%s: error %#v", name, err)
+			}
+			if got := names(t, dir); len(got) > 0 {
+				t.Errorf("%s: files %v", name, got)
+			}
+		}
+	}
+}
+
+// TestHistoryIsChecked: a history that is not finite would spoil the run that
+// is resumed from it.
+func TestHistoryIsChecked(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, file(t, dir, sgd), Options{})
+	step(t, s, 2)
+	s.History()[0][s.Net().Learnable()[1].Offset] = float32(math.Inf(1))
+	wantError(t, s.Snapshot(), "iteration 1: its update made the solver's history of parameter", `of layer "ip1"`)
+	if got := names(t, dir); len(got) > 0 {
+		t.Errorf("files %v", got)
+	}
+}
+
+// TestLossAfterTheLastUpdate: parameters may be finite and what they compute not.
+func TestLossAfterTheLastUpdate(t *testing.T) {
+	s := start(t, file(t, t.TempDir(), `base_lr: 1e30 lr_policy: "fixed" max_iter: 1 display: 1`), Options{})
+	err := s.Solve(context.Background())
+	wantError(t, err, "iteration 1: the loss is", "lower base_lr")
 }
 
 func TestStopAndSnapshotOnRequest(t *testing.T) {

@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/scaffe/scaffe/caffe/net"
@@ -137,27 +138,83 @@ func (s *Solver) History() [][]float32 {
 }
 
 // NotFiniteError is why an iteration ends without an update, and training with
-// it unless Options.SkipNotFinite: the loss or a gradient is NaN or infinite.
+// it unless Options.SkipNotFinite: the loss or a gradient is NaN or infinite. A
+// parameter that is ends training in any case, and no snapshot is written of it.
 type NotFiniteError struct {
 	Iter  int
 	Value float32
 	// Layer is the first layer with an output that is not finite, or with
-	// Gradient the layer of that parameter; "" if none is on this worker.
+	// Gradient, Parameter or History the layer of that parameter; "" if there is
+	// none on this worker.
 	Layer, Top string
-	Gradient   string // the parameter whose gradient it is; "" for the loss
+	// Gradient, Parameter and History name the parameter whose gradient, value
+	// after the update, or memory of the update rule is not finite; all are "" for
+	// the loss.
+	Gradient, Parameter, History string
 }
 
 // Error says where the numbers went wrong and what usually helps.
 func (e *NotFiniteError) Error() string {
 	const advice = "lower base_lr, set clip_gradients, or look at the data"
-	if e.Gradient != "" {
+	switch {
+	case e.Gradient != "":
 		return fmt.Sprintf("iteration %d: a gradient is %v, that of parameter %q of layer %q: %s", e.Iter, e.Value, e.Gradient, e.Layer, advice)
+	case e.Parameter != "":
+		return fmt.Sprintf("iteration %d: its update made parameter %q of layer %q %v, and no snapshot of it is written: %s", e.Iter, e.Parameter, e.Layer, e.Value, advice)
+	case e.History != "":
+		return fmt.Sprintf("iteration %d: its update made the solver's history of parameter %q of layer %q %v, and no snapshot of it is written: %s", e.Iter, e.History, e.Layer, e.Value, advice)
 	}
 	where := "every layer output of this worker is finite"
 	if e.Layer != "" {
 		where = fmt.Sprintf("the first layer output that is not finite is %q of layer %q", e.Top, e.Layer)
 	}
 	return fmt.Sprintf("iteration %d: the loss is %v; %s: %s", e.Iter, e.Value, where, advice)
+}
+
+// checkParams returns a *NotFiniteError if a parameter, or what the rule
+// remembers of it, is NaN or infinite on this worker.
+func (s *Solver) checkParams() error {
+	buf, _ := s.net.Packed()
+	data := mem.Float32s(buf)
+	for i := range s.net.Learnable() {
+		p := &s.net.Learnable()[i]
+		e := &NotFiniteError{Iter: max(s.iter-1, 0), Layer: s.net.LayerName(p.Layer)}
+		part := func(v []float32) []float32 { return v[p.Offset : p.Offset+p.Blob.Count()] }
+		if k := kernels.FirstNotFinite(part(data)); k >= 0 {
+			e.Parameter, e.Value = p.Name, part(data)[k]
+			return e
+		}
+		for _, h := range s.history {
+			if k := kernels.FirstNotFinite(part(h)); k >= 0 {
+				e.History, e.Value = p.Name, part(h)[k]
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// checkResult ends training where the last update has left numbers that are not
+// finite, on all workers if it has on one: no later loss would tell.
+func (s *Solver) checkResult() error {
+	if err := call(s.Callbacks.OnParams, s.iter); err != nil {
+		return err
+	}
+	e := &NotFiniteError{Iter: max(s.iter-1, 0)}
+	bad := []float64{0}
+	if errors.As(s.checkParams(), &e) {
+		bad[0] = 1
+	}
+	bad, err := s.sum(bad)
+	switch {
+	case err != nil:
+		return err
+	case bad[0] == 0:
+		return nil
+	case s.Callbacks.OnNotFinite != nil:
+		return s.Callbacks.OnNotFinite(e)
+	}
+	return e
 }
 
 // Finite reports whether x is neither NaN nor infinite.
