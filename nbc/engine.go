@@ -37,13 +37,16 @@ type Engine struct {
 	rank      int
 	size      int
 
-	mu       sync.Mutex
-	starts   []*Request // submitted, not yet seen by the loop
-	calls    []call
-	closing  bool
-	err      error         // why the engine failed, sticky
-	pending  atomic.Bool   // starts, calls or closing hold something new
-	finished chan struct{} // closed when the loop has ended
+	mu        sync.Mutex
+	starts    []*Request // submitted, not yet seen by the loop
+	calls     []call
+	closing   bool
+	err       error         // why the engine failed, sticky
+	pending   atomic.Bool   // starts, calls or closing hold something new
+	hasFailed chan struct{} // closed when err is set
+	finished  chan struct{} // closed when the loop has ended
+
+	onNote atomic.Pointer[func(from int, text string)]
 
 	// own is held by whoever turns the loop: the engine's goroutine or a caller.
 	own   sync.Mutex
@@ -80,7 +83,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 	if opts.Deadline == 0 {
 		opts.Deadline = DefaultDeadline
 	}
-	e := &Engine{opts: opts, device: device, finished: make(chan struct{}), stir: make(chan struct{}, 1), idle: time.NewTimer(time.Hour)}
+	e := &Engine{opts: opts, device: device, hasFailed: make(chan struct{}), finished: make(chan struct{}), stir: make(chan struct{}, 1), idle: time.NewTimer(time.Hour)}
 	opened := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -465,6 +468,7 @@ func (e *Engine) fail(err error) {
 	e.mu.Lock()
 	e.err = err
 	e.mu.Unlock()
+	close(e.hasFailed)
 	for slot, r := range e.active {
 		if r != nil {
 			e.active[slot] = nil

@@ -163,9 +163,13 @@ func (e *Engine) readNotices() {
 		if from < 0 {
 			return
 		}
-		if n, ok := decode(e.noticeBuf[:n]); ok && n.Answer {
+		switch n, ok := decode(e.noticeBuf[:n]); {
+		case !ok:
+		case n.Note != "":
+			e.note(from, n.Note)
+		case n.Answer:
 			e.hear(from, &n)
-		} else if ok {
+		default:
 			e.answer(from, &n)
 		}
 	}

@@ -23,6 +23,9 @@ type notice struct {
 	Edges    []Edge   `json:"e,omitempty"`
 	Last     string   `json:"l,omitempty"`
 	Reason   string   `json:"y,omitempty"`
+
+	// Note is a text for the engine's user; then there is nothing else.
+	Note string `json:"t,omitempty"`
 }
 
 // edgesTold is how many edges an answer has at most.
@@ -30,7 +33,7 @@ const edgesTold = 3
 
 // encode returns the bytes of n, cut to NoticeRoom.
 func (n notice) encode() []byte {
-	n.Call, n.Last, n.Reason = cut(n.Call, 200), cut(n.Last, 60), cut(n.Reason, 200)
+	n.Call, n.Last, n.Reason, n.Note = cut(n.Call, 200), cut(n.Last, 60), cut(n.Reason, 200), cut(n.Note, 900)
 	n.Edges = n.Edges[:min(len(n.Edges), edgesTold)]
 	for {
 		b, err := json.Marshal(n)
@@ -39,8 +42,8 @@ func (n notice) encode() []byte {
 			return b
 		case len(n.Edges) > 0:
 			n.Edges = n.Edges[:len(n.Edges)-1]
-		case n.Call != "" || n.Reason != "": // quotes and control characters grow
-			n.Call, n.Reason = cut(n.Call, len(n.Call)/2), cut(n.Reason, len(n.Reason)/2)
+		case n.Call != "" || n.Reason != "" || n.Note != "": // quotes and control characters grow
+			n.Call, n.Reason, n.Note = cut(n.Call, len(n.Call)/2), cut(n.Reason, len(n.Reason)/2), cut(n.Note, len(n.Note)/2)
 		default:
 			n.Last = ""
 		}
