@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/scaffe/scaffe/internal/units"
 )
 
 // LintTable reports everything that is wrong or odd with a table, in the order
@@ -138,7 +140,7 @@ func (t *Table) lintGaps(add lintFunc) {
 		end := rules[0].Bytes.To
 		for _, r := range rules[1:] {
 			if r.Bytes.From > end && !t.anyFor(k.verb, Span{end, r.Bytes.From}) {
-				add(r.Line, "no rule is for %v of %s up to here (%s): the built-in rule decides there", k.verb, FormatBytes(end), FormatBytes(r.Bytes.From))
+				add(r.Line, "no rule is for %v of %s up to here (%s): the built-in rule decides there", k.verb, units.FormatBytes(end), units.FormatBytes(r.Bytes.From))
 			}
 			end = max(end, r.Bytes.To)
 		}

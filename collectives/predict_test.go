@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
@@ -52,7 +53,7 @@ func TestPredictionsAreTheSimulation(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					text := fmt.Sprintf("%d×%d %s: %v of %s by %v: simulated %.1f µs, predicted %.1f µs", l[0], l[1], name, v, collectives.FormatBytes(bytes), c.Spec, 1e6*r.Max, 1e6*c.Seconds)
+					text := fmt.Sprintf("%d×%d %s: %v of %s by %v: simulated %.1f µs, predicted %.1f µs", l[0], l[1], name, v, units.FormatBytes(bytes), c.Spec, 1e6*r.Max, 1e6*c.Seconds)
 					ratio, within := c.Seconds/r.Max, 1.2
 					if bytes <= 256<<10 || m.Cores > 0 {
 						within = 1.35

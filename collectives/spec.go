@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/direct"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/ring"
 	"github.com/scaffe/scaffe/schedule"
@@ -161,7 +162,7 @@ func parseLevel(text string) (Level, error) {
 		case l.Chunk != 0:
 			return Level{}, fmt.Errorf("chunk of %s is given twice", name)
 		}
-		n, err := ParseBytes(value)
+		n, err := units.ParseBytes(value)
 		if err != nil || n < 1 {
 			return Level{}, fmt.Errorf("chunk %q of %s is not a size such as 65536, 512K or 1M", value, name)
 		}
@@ -185,37 +186,8 @@ func (s Spec) String() string {
 			b.WriteString(":node")
 		}
 		if l.Chunk > 0 {
-			b.WriteString(",chunk=" + FormatBytes(l.Chunk))
+			b.WriteString(",chunk=" + units.FormatBytes(l.Chunk))
 		}
 	}
 	return b.String()
-}
-
-// ParseBytes reads a size in bytes with an optional binary suffix K, M or G.
-func ParseBytes(s string) (int, error) {
-	shift := 0
-	if n := len(s); n > 0 {
-		shift = map[byte]int{'K': 10, 'k': 10, 'M': 20, 'm': 20, 'G': 30, 'g': 30}[s[n-1]]
-		if shift > 0 {
-			s = s[:n-1]
-		}
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > 1<<(62-shift) {
-		return 0, fmt.Errorf("%q is not a size in bytes such as 65536, 512K or 1M", s)
-	}
-	return n << shift, nil
-}
-
-// FormatBytes is the inverse of ParseBytes, with the largest suffix that is exact.
-func FormatBytes(n int) string {
-	for _, u := range []struct {
-		shift  int
-		suffix string
-	}{{30, "G"}, {20, "M"}, {10, "K"}} {
-		if n > 0 && n%(1<<u.shift) == 0 {
-			return strconv.Itoa(n>>u.shift) + u.suffix
-		}
-	}
-	return strconv.Itoa(n)
 }

@@ -70,19 +70,3 @@ func FuzzParseSpec(f *testing.F) {
 		}
 	})
 }
-
-func TestBytes(t *testing.T) {
-	for text, n := range map[string]int{"0": 0, "17": 17, "512K": 512 << 10, "64m": 64 << 20, "3G": 3 << 30} {
-		if got, err := collectives.ParseBytes(text); err != nil || got != n {
-			t.Errorf("%q is %d (%v), not %d", text, got, err, n)
-		}
-		if back, err := collectives.ParseBytes(collectives.FormatBytes(n)); err != nil || back != n {
-			t.Errorf("%d is written as %q", n, collectives.FormatBytes(n))
-		}
-	}
-	for _, text := range []string{"", "K", "-1", "1.5M", "99999999999G", "1T"} {
-		if n, err := collectives.ParseBytes(text); err == nil {
-			t.Errorf("%q is read as %d", text, n)
-		}
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule/sim"
 )
@@ -245,7 +246,7 @@ func (r *Rule) set(key, value string) (err error) {
 	case "ppn":
 		r.PPN, err = parseSpan(value, 1, positive)
 	case "bytes":
-		if r.Bytes, err = parseSpan(value, 0, ParseBytes); err == nil && r.Bytes.From == r.Bytes.To {
+		if r.Bytes, err = parseSpan(value, 0, units.ParseBytes); err == nil && r.Bytes.From == r.Bytes.To {
 			if strings.Contains(value, "-") {
 				return fmt.Errorf("bytes=%s: the end does not belong to the range, so nothing does", value)
 			}
@@ -315,7 +316,7 @@ func (r Rule) String() string {
 		add("ppn", r.PPN.text(number, r.PPN.From == r.PPN.To))
 	}
 	if r.Bytes != (Span{0, Endless}) {
-		add("bytes", r.Bytes.text(FormatBytes, r.Bytes.From+1 == r.Bytes.To))
+		add("bytes", r.Bytes.text(units.FormatBytes, r.Bytes.From+1 == r.Bytes.To))
 	}
 	if !r.AnyType {
 		add("type", r.Type.String())

@@ -14,8 +14,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/scaffe/scaffe/mem"
 	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/mem"
 )
 
 // These tests run on one rank under `go test` and, built with the tag mpi, on

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scaffe/scaffe/mem"
 	"pgregory.net/rapid"
+
+	"github.com/scaffe/scaffe/mem"
 )
 
 // TestNoticesFit: whatever the texts are, a notice fits its room and is read

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/stats"
+	"github.com/scaffe/scaffe/internal/units"
 )
 
 // Slack is what the target allows above the larger of computation and
@@ -136,7 +136,7 @@ func (res *Result) writeText(to io.Writer) error {
 	if res.Straggler.Factor > 0 {
 		fmt.Fprintf(to, "; rank %d takes %g times as long as the others", res.Straggler.Rank, res.Straggler.Factor)
 	}
-	fmt.Fprintf(to, "\n# aggregate %s, algorithm %s, %d buckets of at least %s\n", res.Scheme, res.Spec, res.Buckets, collectives.FormatBytes(res.Bucket))
+	fmt.Fprintf(to, "\n# aggregate %s, algorithm %s, %d buckets of at least %s\n", res.Scheme, res.Spec, res.Buckets, units.FormatBytes(res.Bucket))
 	fmt.Fprintf(to, "# communication alone %.2f ms (%v), %.3g × compute; tail %.2f ms (%v), the bucket of %d bytes that is pushed last\n",
 		res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Tail.Median, res.Tail, res.LastBytes)
 	fmt.Fprintf(to, "# iteration: the slowest rank's, median with its 95 %% confidence interval; exposed: iteration less compute\n")

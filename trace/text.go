@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 )
 
 // ms is how tables show times.
@@ -310,7 +310,7 @@ func size(n int64) string {
 			break
 		}
 	}
-	return collectives.FormatBytes(int(n))
+	return units.FormatBytes(int(n))
 }
 
 // layerList names the first few layers.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
 )
@@ -31,7 +32,7 @@ func Explain(w io.Writer, s *collectives.Selector, q Question) error {
 	if !q.Query.Blocking {
 		blocking = "non-blocking"
 	}
-	fmt.Fprintf(w, "%v of %s of %v, %s, %v buffers, on %v\n", q.Query.Verb, collectives.FormatBytes(q.Query.Bytes), q.Query.Type, blocking, q.Query.Buffers, l)
+	fmt.Fprintf(w, "%v of %s of %v, %s, %v buffers, on %v\n", q.Query.Verb, units.FormatBytes(q.Query.Bytes), q.Query.Type, blocking, q.Query.Buffers, l)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %-11s %s\n", name, fmt.Sprintf(format, args...))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 )
 
 // plot is a chart with two logarithmic axes, as SVG. Colours come from classes
@@ -193,7 +194,7 @@ func (r *Result) winnerMap() string {
 	height := top + cellHeight*float64(len(r.Config.Collectives))
 	add(`<svg viewBox="0 0 %g %g" role="img" aria-label="the fastest spec for every size and collective">`, plotWidth, height+4)
 	for i, n := range sizes {
-		add(`<text class="tick" x="%.1f" y="16" text-anchor="middle">%s</text>`, left+width*(float64(i)+0.5), collectives.FormatBytes(n))
+		add(`<text class="tick" x="%.1f" y="16" text-anchor="middle">%s</text>`, left+width*(float64(i)+0.5), units.FormatBytes(n))
 	}
 	for k, v := range r.Config.Collectives {
 		y := top + cellHeight*float64(k)
@@ -202,7 +203,7 @@ func (r *Result) winnerMap() string {
 			x := left + width*float64(slices.Index(sizes, p.Bytes))
 			best := p.Specs[0]
 			used[shape(best.Spec)] = true
-			note, over := fmt.Sprintf("%v of %s: %s by %s", v, collectives.FormatBytes(p.Bytes), Duration(seconds(best.Median)), best.Spec), ""
+			note, over := fmt.Sprintf("%v of %s: %s by %s", v, units.FormatBytes(p.Bytes), Duration(seconds(best.Median)), best.Spec), ""
 			if l := p.find(collectives.Library); l != nil && best.Spec != collectives.Library {
 				over = fmt.Sprintf("%.1f×", l.Median/best.Median)
 				note += fmt.Sprintf(", %.2f times as fast as the library's own", l.Median/best.Median)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 )
 
 //go:embed report.html
@@ -93,7 +94,7 @@ func (r *Result) bottleneck() string {
 func (r *Result) row(verb collectives.Verb, p Point) row {
 	best := p.Specs[0]
 	out := row{
-		Collective: verb.String(), Size: collectives.FormatBytes(p.Bytes), Spec: best.Spec,
+		Collective: verb.String(), Size: units.FormatBytes(p.Bytes), Spec: best.Spec,
 		Time: Duration(seconds(best.Median)), Spread: fmt.Sprintf("%.0f %%", 100*best.Spread),
 		Limit: Duration(seconds(collectives.Limit(verb, p.Bytes, r.Layout, r.Selector.Model))),
 	}
@@ -200,7 +201,7 @@ func (r *Result) timeChart(verb collectives.Verb, points []Point) string {
 		l := line{name: name, class: r.colour(name)}
 		for _, p := range points {
 			if m, has := best[name][p.Bytes]; has {
-				l.points = append(l.points, xy{float64(p.Bytes), m.Median, fmt.Sprintf("%s of %s: %s by %s, spread %.0f %%", verb, collectives.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec, 100*m.Spread)})
+				l.points = append(l.points, xy{float64(p.Bytes), m.Median, fmt.Sprintf("%s of %s: %s by %s, spread %.0f %%", verb, units.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec, 100*m.Spread)})
 			}
 		}
 		lines = append(lines, l)
@@ -226,11 +227,11 @@ func (r *Result) chainChart(points []Point) string {
 	for _, p := range points {
 		before := len(lines)
 		for kind, top := range []string{"binomial", "chain"} {
-			l := line{name: collectives.FormatBytes(p.Bytes) + " C" + strings.ToUpper(top[:1]), class: fmt.Sprintf("c%d", 1+count%(colours-1))}
+			l := line{name: units.FormatBytes(p.Bytes) + " C" + strings.ToUpper(top[:1]), class: fmt.Sprintf("c%d", 1+count%(colours-1))}
 			for size := 2; size < r.Layout.Ranks; size *= 2 {
 				if m := p.find(fmt.Sprintf("chain:%d/%s", size, top)); m != nil {
 					sizes[size] = true
-					l.points = append(l.points, xy{float64(size), m.Median, fmt.Sprintf("%s: %s by %s", collectives.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec)})
+					l.points = append(l.points, xy{float64(size), m.Median, fmt.Sprintf("%s: %s by %s", units.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec)})
 				}
 			}
 			l.dashed = kind == 1
@@ -255,7 +256,7 @@ func (r *Result) chainChart(points []Point) string {
 
 func sizeTicks(points []Point) (ticks []tick) {
 	for _, p := range points {
-		ticks = append(ticks, tick{float64(p.Bytes), collectives.FormatBytes(p.Bytes)})
+		ticks = append(ticks, tick{float64(p.Bytes), units.FormatBytes(p.Bytes)})
 	}
 	return ticks
 }

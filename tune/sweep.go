@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -68,7 +69,7 @@ func (c Config) Defaults() Config {
 func (c Config) Validate() error {
 	switch {
 	case c.Least < c.Type.Size() || c.Most < c.Least:
-		return fmt.Errorf("sizes from %s to %s: at least one element, and the larger one last", collectives.FormatBytes(c.Least), collectives.FormatBytes(c.Most))
+		return fmt.Errorf("sizes from %s to %s: at least one element, and the larger one last", units.FormatBytes(c.Least), units.FormatBytes(c.Most))
 	case c.Least%c.Type.Size() != 0 || c.Most%c.Type.Size() != 0:
 		return fmt.Errorf("sizes from %d to %d bytes do not hold whole elements of %v", c.Least, c.Most, c.Type)
 	case c.Budget < 0 || c.Iterations < fewest:
@@ -264,7 +265,7 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 		for k, i := range left {
 			t, err := s.once(ctx, j, j.specs[i])
 			if err != nil {
-				return Point{}, fmt.Errorf("%v of %s by %v: %w", j.verb, collectives.FormatBytes(j.bytes), j.specs[i], err)
+				return Point{}, fmt.Errorf("%v of %s by %v: %w", j.verb, units.FormatBytes(j.bytes), j.specs[i], err)
 			}
 			took[k] = t
 		}
@@ -390,7 +391,7 @@ func (s *sweep) tell(i int, jobs []job) {
 	}
 	p := Progress{Done: i, Jobs: len(jobs), Part: 1}
 	if i < len(jobs) {
-		p.Job = fmt.Sprintf("%v of %s", jobs[i].verb, collectives.FormatBytes(jobs[i].bytes))
+		p.Job = fmt.Sprintf("%v of %s", jobs[i].verb, units.FormatBytes(jobs[i].bytes))
 		used := time.Since(s.from)
 		p.Part = min(max(float64(i)/float64(len(jobs)), used.Seconds()/s.Budget.Seconds()), 1)
 		p.Left = max(s.Budget-used, 0)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/units"
 )
 
 // Table returns the rules that the measurements come to.
@@ -69,7 +70,7 @@ func (r *Result) rules(v collectives.Verb, points []Point, library bool) (rules 
 		if i+1 < len(points) {
 			end = (p.Bytes + points[i+1].Bytes) / 2
 		}
-		note := fmt.Sprintf("%s at %s", Duration(seconds(best.Median)), collectives.FormatBytes(p.Bytes))
+		note := fmt.Sprintf("%s at %s", Duration(seconds(best.Median)), units.FormatBytes(p.Bytes))
 		if n := len(rules); n > 0 && best.Spec == before {
 			rules[n-1].Bytes.To = end
 			rules[n-1].Note += ", " + note

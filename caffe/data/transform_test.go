@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	pb "google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"github.com/scaffe/scaffe/caffe/proto"
-	pb "google.golang.org/protobuf/proto"
 )
 
 // caffeTransform is DataTransformer::Transform of BVLC Caffe as its formula:

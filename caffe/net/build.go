@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	pb "google.golang.org/protobuf/proto"
+
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/caffe/proto"
-	pb "google.golang.org/protobuf/proto"
 )
 
 // Options says for what a net is built.

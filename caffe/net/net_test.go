@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	pb "google.golang.org/protobuf/proto"
+
 	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/mem"
-	pb "google.golang.org/protobuf/proto"
 )
 
 // wantError checks that err contains all the words.

@@ -3,8 +3,9 @@ package net
 import (
 	"fmt"
 
-	"github.com/scaffe/scaffe/caffe/proto"
 	pb "google.golang.org/protobuf/proto"
+
+	"github.com/scaffe/scaffe/caffe/proto"
 )
 
 // port is one top of one node: the i-th version of a blob when several layers

@@ -3,8 +3,9 @@ package net
 import (
 	"fmt"
 
-	"github.com/scaffe/scaffe/caffe/proto"
 	pb "google.golang.org/protobuf/proto"
+
+	"github.com/scaffe/scaffe/caffe/proto"
 )
 
 // Synthetic returns an Options.Rewrite that replaces the sources of Data and

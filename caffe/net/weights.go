@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	pb "google.golang.org/protobuf/proto"
+
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	pb "google.golang.org/protobuf/proto"
 )
 
 // CopyFrom sets the parameters of every layer to those of the layer of the

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scaffe/scaffe/caffe/proto"
 	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/scaffe/scaffe/caffe/proto"
 )
 
 // parse reads a solver message from its text form.

@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	pb "google.golang.org/protobuf/proto"
+
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/internal/atomicfile"
-	pb "google.golang.org/protobuf/proto"
 )
 
 // checkSnapshots makes sure, before hours of training, that snapshots can be

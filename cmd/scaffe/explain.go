@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
@@ -108,7 +109,7 @@ func question(c *cli.Context) (q tune.Question, err error) {
 	if q.Query.Verb, err = collectives.ParseVerb(c.Args().Get(0)); err != nil {
 		return q, err
 	}
-	if q.Query.Bytes, err = collectives.ParseBytes(c.Args().Get(1)); err != nil {
+	if q.Query.Bytes, err = units.ParseBytes(c.Args().Get(1)); err != nil {
 		return q, err
 	}
 	if q.Query.Type, err = mem.ParseDatatype(c.String("type")); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
 )
@@ -50,7 +51,7 @@ func readMoves(c *cli.Context) (m moves, err error) {
 		return m, err
 	}
 	if size := c.String("bucket"); size != "auto" {
-		if m.bucket, err = collectives.ParseBytes(size); err != nil || m.bucket < 1 {
+		if m.bucket, err = units.ParseBytes(size); err != nil || m.bucket < 1 {
 			return m, fmt.Errorf("--bucket %s is no size: use such as 256K or 4M, or auto", size)
 		}
 	}

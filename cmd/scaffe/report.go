@@ -17,6 +17,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/train"
@@ -197,7 +198,7 @@ func (r *reporter) started(w *train.Worker) error {
 	}
 	r.log("net %q: %s, %d ranks, global batch %d (%d here), oneDNN %s, BLAS %s",
 		n.Name(), parameters(n), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
-	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), collectives.FormatBytes(x.LeastBucket()))
+	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), units.FormatBytes(x.LeastBucket()))
 	if len(x.Buckets()) == 1 {
 		buckets = "one bucket"
 	}

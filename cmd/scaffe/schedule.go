@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
@@ -74,7 +75,7 @@ func printSchedule(c *cli.Context) error {
 
 // buildAll returns every rank's schedule.
 func buildAll(c *cli.Context, verb collectives.Verb, spec collectives.Spec) ([]*schedule.Schedule, error) {
-	bytes, err := collectives.ParseBytes(c.String("size"))
+	bytes, err := units.ParseBytes(c.String("size"))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/tune"
@@ -80,8 +81,8 @@ func tuneConfig(c *cli.Context) (cfg tune.Config, err error) {
 		cfg.Collectives = append(cfg.Collectives, v)
 	}
 	least, most, _ := strings.Cut(c.String("sizes"), ":")
-	if cfg.Least, err = collectives.ParseBytes(least); err == nil {
-		cfg.Most, err = collectives.ParseBytes(most)
+	if cfg.Least, err = units.ParseBytes(least); err == nil {
+		cfg.Most, err = units.ParseBytes(most)
 	}
 	if err != nil {
 		return cfg, fmt.Errorf("--sizes %s is not MIN:MAX such as 4K:64M: %w", c.String("sizes"), err)

@@ -4,9 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
-	"pgregory.net/rapid"
 )
 
 func TestTagBitsOfTheLibraries(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/scaffe/scaffe/mem"
 	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/mem"
 )
 
 // copyChunk is how much a rank copies before it looks around again.

@@ -11,8 +11,9 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/scaffe/scaffe/mem"
 	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/mem"
 )
 
 const (

@@ -3,8 +3,9 @@
 package shm
 
 import (
-	"github.com/scaffe/scaffe/nbc"
 	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/nbc"
 )
 
 var _ nbc.Mover = (*Transport)(nil)

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/overmpi"
 	"github.com/scaffe/scaffe/nbc/transporttest"
-	"golang.org/x/sys/unix"
 )
 
 // Under mpirun (`make test-mpi`) these tests run on several ranks, every rank

@@ -12,9 +12,10 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
-	"golang.org/x/sys/unix"
 )
 
 // magic names the layout of control areas; every change of it changes this.

@@ -12,11 +12,12 @@ import (
 	"time"
 	"unsafe"
 
+	"pgregory.net/rapid"
+
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/nbc/transporttest"
-	"pgregory.net/rapid"
 )
 
 // placed is a transport that says where its ranks are.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 )
@@ -184,18 +184,18 @@ func setSizes(o *Options, v string) error {
 	var err error
 	if low != "" {
 		var least int
-		if least, err = collectives.ParseBytes(low); least > 0 {
+		if least, err = units.ParseBytes(low); least > 0 {
 			o.Min = least // 0 is the program's own smallest, as in OMB
 		}
 	}
 	if high != "" && err == nil {
-		o.Max, err = collectives.ParseBytes(high)
+		o.Max, err = units.ParseBytes(high)
 	}
 	return err
 }
 
 func setMemLimit(o *Options, v string) (err error) {
-	if o.MemLimit, err = collectives.ParseBytes(v); err == nil && o.MemLimit < 1<<20 {
+	if o.MemLimit, err = units.ParseBytes(v); err == nil && o.MemLimit < 1<<20 {
 		err = errors.New("want 1M or more")
 	}
 	return err

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	pb "google.golang.org/protobuf/proto"
+
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/replay/workload"
-	pb "google.golang.org/protobuf/proto"
 )
 
 // Times are those of one thing over the iterations.
