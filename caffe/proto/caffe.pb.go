@@ -18,12 +18,11 @@
 package proto
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -7362,98 +7361,95 @@ func file_caffe_proto_caffe_proto_rawDescGZIP() []byte {
 	return file_caffe_proto_caffe_proto_rawDescData
 }
 
-var (
-	file_caffe_proto_caffe_proto_enumTypes = make([]protoimpl.EnumInfo, 23)
-	file_caffe_proto_caffe_proto_msgTypes  = make([]protoimpl.MessageInfo, 62)
-	file_caffe_proto_caffe_proto_goTypes   = []any{
-		Phase(0),                           // 0: caffe.Phase
-		FillerParameter_VarianceNorm(0),    // 1: caffe.FillerParameter.VarianceNorm
-		SolverParameter_SnapshotFormat(0),  // 2: caffe.SolverParameter.SnapshotFormat
-		SolverParameter_SolverMode(0),      // 3: caffe.SolverParameter.SolverMode
-		SolverParameter_SolverType(0),      // 4: caffe.SolverParameter.SolverType
-		ParamSpec_DimCheckMode(0),          // 5: caffe.ParamSpec.DimCheckMode
-		LossParameter_NormalizationMode(0), // 6: caffe.LossParameter.NormalizationMode
-		ConvolutionParameter_Engine(0),     // 7: caffe.ConvolutionParameter.Engine
-		DataParameter_DB(0),                // 8: caffe.DataParameter.DB
-		EltwiseParameter_EltwiseOp(0),      // 9: caffe.EltwiseParameter.EltwiseOp
-		HingeLossParameter_Norm(0),         // 10: caffe.HingeLossParameter.Norm
-		LRNParameter_NormRegion(0),         // 11: caffe.LRNParameter.NormRegion
-		LRNParameter_Engine(0),             // 12: caffe.LRNParameter.Engine
-		PoolingParameter_PoolMethod(0),     // 13: caffe.PoolingParameter.PoolMethod
-		PoolingParameter_Engine(0),         // 14: caffe.PoolingParameter.Engine
-		PoolingParameter_RoundMode(0),      // 15: caffe.PoolingParameter.RoundMode
-		ReLUParameter_Engine(0),            // 16: caffe.ReLUParameter.Engine
-		ReductionParameter_ReductionOp(0),  // 17: caffe.ReductionParameter.ReductionOp
-		SPPParameter_PoolMethod(0),         // 18: caffe.SPPParameter.PoolMethod
-		SPPParameter_Engine(0),             // 19: caffe.SPPParameter.Engine
-		SigmoidParameter_Engine(0),         // 20: caffe.SigmoidParameter.Engine
-		SoftmaxParameter_Engine(0),         // 21: caffe.SoftmaxParameter.Engine
-		TanHParameter_Engine(0),            // 22: caffe.TanHParameter.Engine
-		(*BlobShape)(nil),                  // 23: caffe.BlobShape
-		(*BlobProto)(nil),                  // 24: caffe.BlobProto
-		(*BlobProtoVector)(nil),            // 25: caffe.BlobProtoVector
-		(*Datum)(nil),                      // 26: caffe.Datum
-		(*FillerParameter)(nil),            // 27: caffe.FillerParameter
-		(*SolverParameter)(nil),            // 28: caffe.SolverParameter
-		(*SolverState)(nil),                // 29: caffe.SolverState
-		(*NetState)(nil),                   // 30: caffe.NetState
-		(*NetStateRule)(nil),               // 31: caffe.NetStateRule
-		(*NetParameter)(nil),               // 32: caffe.NetParameter
-		(*ParamSpec)(nil),                  // 33: caffe.ParamSpec
-		(*LayerParameter)(nil),             // 34: caffe.LayerParameter
-		(*V1LayerParameter)(nil),           // 35: caffe.V1LayerParameter
-		(*TransformationParameter)(nil),    // 36: caffe.TransformationParameter
-		(*LossParameter)(nil),              // 37: caffe.LossParameter
-		(*AccuracyParameter)(nil),          // 38: caffe.AccuracyParameter
-		(*ArgMaxParameter)(nil),            // 39: caffe.ArgMaxParameter
-		(*BatchNormParameter)(nil),         // 40: caffe.BatchNormParameter
-		(*BiasParameter)(nil),              // 41: caffe.BiasParameter
-		(*ClipParameter)(nil),              // 42: caffe.ClipParameter
-		(*ConcatParameter)(nil),            // 43: caffe.ConcatParameter
-		(*ContrastiveLossParameter)(nil),   // 44: caffe.ContrastiveLossParameter
-		(*ConvolutionParameter)(nil),       // 45: caffe.ConvolutionParameter
-		(*CropParameter)(nil),              // 46: caffe.CropParameter
-		(*DataParameter)(nil),              // 47: caffe.DataParameter
-		(*DropoutParameter)(nil),           // 48: caffe.DropoutParameter
-		(*DummyDataParameter)(nil),         // 49: caffe.DummyDataParameter
-		(*ELUParameter)(nil),               // 50: caffe.ELUParameter
-		(*EltwiseParameter)(nil),           // 51: caffe.EltwiseParameter
-		(*EmbedParameter)(nil),             // 52: caffe.EmbedParameter
-		(*ExpParameter)(nil),               // 53: caffe.ExpParameter
-		(*FlattenParameter)(nil),           // 54: caffe.FlattenParameter
-		(*HDF5DataParameter)(nil),          // 55: caffe.HDF5DataParameter
-		(*HDF5OutputParameter)(nil),        // 56: caffe.HDF5OutputParameter
-		(*HingeLossParameter)(nil),         // 57: caffe.HingeLossParameter
-		(*ImageDataParameter)(nil),         // 58: caffe.ImageDataParameter
-		(*InfogainLossParameter)(nil),      // 59: caffe.InfogainLossParameter
-		(*InnerProductParameter)(nil),      // 60: caffe.InnerProductParameter
-		(*InputParameter)(nil),             // 61: caffe.InputParameter
-		(*LRNParameter)(nil),               // 62: caffe.LRNParameter
-		(*LogParameter)(nil),               // 63: caffe.LogParameter
-		(*MVNParameter)(nil),               // 64: caffe.MVNParameter
-		(*MemoryDataParameter)(nil),        // 65: caffe.MemoryDataParameter
-		(*PReLUParameter)(nil),             // 66: caffe.PReLUParameter
-		(*ParameterParameter)(nil),         // 67: caffe.ParameterParameter
-		(*PoolingParameter)(nil),           // 68: caffe.PoolingParameter
-		(*PowerParameter)(nil),             // 69: caffe.PowerParameter
-		(*PythonParameter)(nil),            // 70: caffe.PythonParameter
-		(*ReLUParameter)(nil),              // 71: caffe.ReLUParameter
-		(*RecurrentParameter)(nil),         // 72: caffe.RecurrentParameter
-		(*ReductionParameter)(nil),         // 73: caffe.ReductionParameter
-		(*ReshapeParameter)(nil),           // 74: caffe.ReshapeParameter
-		(*SPPParameter)(nil),               // 75: caffe.SPPParameter
-		(*ScaleParameter)(nil),             // 76: caffe.ScaleParameter
-		(*SigmoidParameter)(nil),           // 77: caffe.SigmoidParameter
-		(*SliceParameter)(nil),             // 78: caffe.SliceParameter
-		(*SoftmaxParameter)(nil),           // 79: caffe.SoftmaxParameter
-		(*SwishParameter)(nil),             // 80: caffe.SwishParameter
-		(*TanHParameter)(nil),              // 81: caffe.TanHParameter
-		(*ThresholdParameter)(nil),         // 82: caffe.ThresholdParameter
-		(*TileParameter)(nil),              // 83: caffe.TileParameter
-		(*WindowDataParameter)(nil),        // 84: caffe.WindowDataParameter
-	}
-)
-
+var file_caffe_proto_caffe_proto_enumTypes = make([]protoimpl.EnumInfo, 23)
+var file_caffe_proto_caffe_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_caffe_proto_caffe_proto_goTypes = []any{
+	(Phase)(0),                           // 0: caffe.Phase
+	(FillerParameter_VarianceNorm)(0),    // 1: caffe.FillerParameter.VarianceNorm
+	(SolverParameter_SnapshotFormat)(0),  // 2: caffe.SolverParameter.SnapshotFormat
+	(SolverParameter_SolverMode)(0),      // 3: caffe.SolverParameter.SolverMode
+	(SolverParameter_SolverType)(0),      // 4: caffe.SolverParameter.SolverType
+	(ParamSpec_DimCheckMode)(0),          // 5: caffe.ParamSpec.DimCheckMode
+	(LossParameter_NormalizationMode)(0), // 6: caffe.LossParameter.NormalizationMode
+	(ConvolutionParameter_Engine)(0),     // 7: caffe.ConvolutionParameter.Engine
+	(DataParameter_DB)(0),                // 8: caffe.DataParameter.DB
+	(EltwiseParameter_EltwiseOp)(0),      // 9: caffe.EltwiseParameter.EltwiseOp
+	(HingeLossParameter_Norm)(0),         // 10: caffe.HingeLossParameter.Norm
+	(LRNParameter_NormRegion)(0),         // 11: caffe.LRNParameter.NormRegion
+	(LRNParameter_Engine)(0),             // 12: caffe.LRNParameter.Engine
+	(PoolingParameter_PoolMethod)(0),     // 13: caffe.PoolingParameter.PoolMethod
+	(PoolingParameter_Engine)(0),         // 14: caffe.PoolingParameter.Engine
+	(PoolingParameter_RoundMode)(0),      // 15: caffe.PoolingParameter.RoundMode
+	(ReLUParameter_Engine)(0),            // 16: caffe.ReLUParameter.Engine
+	(ReductionParameter_ReductionOp)(0),  // 17: caffe.ReductionParameter.ReductionOp
+	(SPPParameter_PoolMethod)(0),         // 18: caffe.SPPParameter.PoolMethod
+	(SPPParameter_Engine)(0),             // 19: caffe.SPPParameter.Engine
+	(SigmoidParameter_Engine)(0),         // 20: caffe.SigmoidParameter.Engine
+	(SoftmaxParameter_Engine)(0),         // 21: caffe.SoftmaxParameter.Engine
+	(TanHParameter_Engine)(0),            // 22: caffe.TanHParameter.Engine
+	(*BlobShape)(nil),                    // 23: caffe.BlobShape
+	(*BlobProto)(nil),                    // 24: caffe.BlobProto
+	(*BlobProtoVector)(nil),              // 25: caffe.BlobProtoVector
+	(*Datum)(nil),                        // 26: caffe.Datum
+	(*FillerParameter)(nil),              // 27: caffe.FillerParameter
+	(*SolverParameter)(nil),              // 28: caffe.SolverParameter
+	(*SolverState)(nil),                  // 29: caffe.SolverState
+	(*NetState)(nil),                     // 30: caffe.NetState
+	(*NetStateRule)(nil),                 // 31: caffe.NetStateRule
+	(*NetParameter)(nil),                 // 32: caffe.NetParameter
+	(*ParamSpec)(nil),                    // 33: caffe.ParamSpec
+	(*LayerParameter)(nil),               // 34: caffe.LayerParameter
+	(*V1LayerParameter)(nil),             // 35: caffe.V1LayerParameter
+	(*TransformationParameter)(nil),      // 36: caffe.TransformationParameter
+	(*LossParameter)(nil),                // 37: caffe.LossParameter
+	(*AccuracyParameter)(nil),            // 38: caffe.AccuracyParameter
+	(*ArgMaxParameter)(nil),              // 39: caffe.ArgMaxParameter
+	(*BatchNormParameter)(nil),           // 40: caffe.BatchNormParameter
+	(*BiasParameter)(nil),                // 41: caffe.BiasParameter
+	(*ClipParameter)(nil),                // 42: caffe.ClipParameter
+	(*ConcatParameter)(nil),              // 43: caffe.ConcatParameter
+	(*ContrastiveLossParameter)(nil),     // 44: caffe.ContrastiveLossParameter
+	(*ConvolutionParameter)(nil),         // 45: caffe.ConvolutionParameter
+	(*CropParameter)(nil),                // 46: caffe.CropParameter
+	(*DataParameter)(nil),                // 47: caffe.DataParameter
+	(*DropoutParameter)(nil),             // 48: caffe.DropoutParameter
+	(*DummyDataParameter)(nil),           // 49: caffe.DummyDataParameter
+	(*ELUParameter)(nil),                 // 50: caffe.ELUParameter
+	(*EltwiseParameter)(nil),             // 51: caffe.EltwiseParameter
+	(*EmbedParameter)(nil),               // 52: caffe.EmbedParameter
+	(*ExpParameter)(nil),                 // 53: caffe.ExpParameter
+	(*FlattenParameter)(nil),             // 54: caffe.FlattenParameter
+	(*HDF5DataParameter)(nil),            // 55: caffe.HDF5DataParameter
+	(*HDF5OutputParameter)(nil),          // 56: caffe.HDF5OutputParameter
+	(*HingeLossParameter)(nil),           // 57: caffe.HingeLossParameter
+	(*ImageDataParameter)(nil),           // 58: caffe.ImageDataParameter
+	(*InfogainLossParameter)(nil),        // 59: caffe.InfogainLossParameter
+	(*InnerProductParameter)(nil),        // 60: caffe.InnerProductParameter
+	(*InputParameter)(nil),               // 61: caffe.InputParameter
+	(*LRNParameter)(nil),                 // 62: caffe.LRNParameter
+	(*LogParameter)(nil),                 // 63: caffe.LogParameter
+	(*MVNParameter)(nil),                 // 64: caffe.MVNParameter
+	(*MemoryDataParameter)(nil),          // 65: caffe.MemoryDataParameter
+	(*PReLUParameter)(nil),               // 66: caffe.PReLUParameter
+	(*ParameterParameter)(nil),           // 67: caffe.ParameterParameter
+	(*PoolingParameter)(nil),             // 68: caffe.PoolingParameter
+	(*PowerParameter)(nil),               // 69: caffe.PowerParameter
+	(*PythonParameter)(nil),              // 70: caffe.PythonParameter
+	(*ReLUParameter)(nil),                // 71: caffe.ReLUParameter
+	(*RecurrentParameter)(nil),           // 72: caffe.RecurrentParameter
+	(*ReductionParameter)(nil),           // 73: caffe.ReductionParameter
+	(*ReshapeParameter)(nil),             // 74: caffe.ReshapeParameter
+	(*SPPParameter)(nil),                 // 75: caffe.SPPParameter
+	(*ScaleParameter)(nil),               // 76: caffe.ScaleParameter
+	(*SigmoidParameter)(nil),             // 77: caffe.SigmoidParameter
+	(*SliceParameter)(nil),               // 78: caffe.SliceParameter
+	(*SoftmaxParameter)(nil),             // 79: caffe.SoftmaxParameter
+	(*SwishParameter)(nil),               // 80: caffe.SwishParameter
+	(*TanHParameter)(nil),                // 81: caffe.TanHParameter
+	(*ThresholdParameter)(nil),           // 82: caffe.ThresholdParameter
+	(*TileParameter)(nil),                // 83: caffe.TileParameter
+	(*WindowDataParameter)(nil),          // 84: caffe.WindowDataParameter
+}
 var file_caffe_proto_caffe_proto_depIdxs = []int32{
 	23,  // 0: caffe.BlobProto.shape:type_name -> caffe.BlobShape
 	24,  // 1: caffe.BlobProtoVector.blobs:type_name -> caffe.BlobProto
