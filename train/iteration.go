@@ -11,7 +11,7 @@ import (
 
 // What is summed over the ranks in every iteration, beside the gradients.
 const (
-	sumLoss = iota // each rank's, times its share of the global batch
+	sumLoss = iota // each rank's part of the loss over the global batch
 	sumStop        // how many ranks were asked to stop
 	sumSnapshot
 	sums
@@ -82,9 +82,9 @@ func (w *Worker) beforeBackward() error {
 }
 
 // lossKnown starts to sum the loss, and with it what outsiders ask for.
-func (w *Worker) lossKnown(_ int, loss float32) error {
+func (w *Worker) lossKnown(_ int, part float64) error {
 	v := w.loss.buf
-	v[sumLoss], v[sumStop], v[sumSnapshot] = float64(loss)*w.loss.part, 0, 0
+	v[sumLoss], v[sumStop], v[sumSnapshot] = part, 0, 0
 	if w.requests != nil {
 		snapshot, stop := w.requests()
 		v[sumStop], v[sumSnapshot] = one(stop), one(snapshot)
@@ -116,7 +116,7 @@ func (w *Worker) afterBackward(layer int) error {
 
 // gradientsReady ends the iteration's passes. By then, or soon after, the
 // gradients are used: by use, wherever the design puts it.
-func (w *Worker) gradientsReady(int, float32) (solver.Gradients, float32, error) {
+func (w *Worker) gradientsReady(int, float64) (solver.Gradients, float32, error) {
 	if err := w.exchange.Finish(); err != nil {
 		return 0, 0, err
 	}

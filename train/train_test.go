@@ -213,6 +213,47 @@ func TestTheSameSum(t *testing.T) {
 	}
 }
 
+// TestSummedLosses: a loss that is a sum over the batch, and no mean, is the same
+// on any number of ranks too, alone and next to one that is a mean.
+func TestSummedLosses(t *testing.T) {
+	for name, more := range map[string][2]string{
+		"a sum":          {`loss_param { normalization: NONE }`, ``},
+		"a sum and mean": {`loss_param { normalization: NONE } loss_weight: 0.5`, `layer { name: "mean" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "mean" include { phase: TRAIN } }`},
+	} {
+		path, dir := files(t, 30)
+		net, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "net.prototxt"), strings.Replace(string(net), `top: "loss" }`, `top: "loss" `+more[0]+" }\n"+more[1], 1))
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, strings.NewReplacer("base_lr: 0.01", "base_lr: 0.0003", "max_iter: 50", "max_iter: 10 display: 5").Replace(string(text)))
+		shown := map[int][]float64{}
+		with := func(n int) func(int, *train.Config) {
+			return func(_ int, c *train.Config) {
+				c.Events.Solver.OnDisplay = func(d solver.Display) {
+					for _, o := range d.Outputs {
+						shown[n] = append(shown[n], o.Value)
+					}
+				}
+			}
+		}
+		one := mustRun(t, 1, path, with(1))
+		if one.loss[0] < 20 {
+			t.Errorf("%s: the first loss is %v, no sum over 30 samples", name, one.loss[0])
+		}
+		for _, n := range []int{2, 4} {
+			c := mustRun(t, n, path, with(n))
+			if err := errors.Join(near(one.loss, c.loss), near(one.scores, c.scores), near(shown[1], shown[n])); err != nil {
+				t.Errorf("%s on %d ranks: %v", name, n, err)
+			}
+		}
+	}
+}
+
 // TestSCaffe_DesignsTrainAlike: for one spec all designs write the same bits, and
 // with either way to aggregate learn what one rank learns.
 func TestSCaffe_DesignsTrainAlike(t *testing.T) {

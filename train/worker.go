@@ -89,9 +89,8 @@ type Worker struct {
 	skipped  int // of them without an update
 	asked    solver.Action
 	loss     struct {
-		buf  []float64 // by sumLoss and so on
-		sum  *nbc.Request
-		part float64 // this rank's share of the global batch
+		buf []float64 // by sumLoss and so on
+		sum *nbc.Request
 	}
 
 	// Where all buckets are updated together:
@@ -171,7 +170,6 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		return err
 	}
 	w.loss.buf = make([]float64, sums)
-	w.loss.part = float64(w.solver.Net().GradientScale)
 	if w.loss.sum, err = w.comm.AllreduceInit(mem.Of(w.loss.buf), mem.Of(w.loss.buf), mem.Float64, mem.Sum); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func newAccuracy(p *proto.LayerParameter, env Env) (Layer, error) {
 func (l *accuracy) Bottoms() Bounds     { return Bounds{2, 2} }
 func (l *accuracy) Tops() Bounds        { return Bounds{1, 2} }
 func (l *accuracy) NoBackward(int) bool { return true }
+func (l *accuracy) BatchMean(int) bool  { return true }
 
 func (l *accuracy) Setup(_, _ []*blob.Blob) error { return nil }
 

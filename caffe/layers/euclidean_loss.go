@@ -21,6 +21,9 @@ type euclideanLoss struct {
 
 func (l *euclideanLoss) NoBackward(int) bool { return false }
 
+// BatchMean says that the loss is divided by the number of items.
+func (l *euclideanLoss) BatchMean(int) bool { return true }
+
 func (l *euclideanLoss) Reshape(bottom, top []*blob.Blob) error {
 	if err := l.shapeLoss(bottom, top); err != nil {
 		return err

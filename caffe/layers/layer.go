@@ -45,6 +45,12 @@ type Layer interface {
 // is 1 unless loss_weight says otherwise.
 type Loss interface{ IsLoss() bool }
 
+// BatchMean is implemented by layers with tops that are means over the items
+// of a batch. The means of the parts of a batch, each times its part of the
+// items, add up to the mean of the whole. A top with a loss_weight that is none
+// is a sum: the parts' add up as they are.
+type BatchMean interface{ BatchMean(top int) bool }
+
 // Bounds is how many bottoms or tops a layer takes: at least Min, at most Max
 // (no bound where Max < 0).
 type Bounds struct{ Min, Max int }

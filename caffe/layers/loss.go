@@ -70,6 +70,9 @@ func newNormalizer(p *proto.LossParameter, byDefault proto.LossParameter_Normali
 // ignores reports whether label v is the one to leave out.
 func (n *normalizer) ignores(v float32) bool { return n.hasIgnore && labelOf(v) == n.ignore }
 
+// mean reports whether the loss is divided by what grows with the batch.
+func (n *normalizer) mean() bool { return n.mode != proto.LossParameter_NONE }
+
 // divisor is what the loss of batch items with inner outputs each, valid of
 // which count, is divided by: never less than 1.
 func (n *normalizer) divisor(batch, inner, valid int) float64 {

@@ -26,6 +26,9 @@ func newSigmoidLoss(p *proto.LayerParameter, env Env) (Layer, error) {
 	}, nil
 }
 
+// BatchMean says whether the loss is divided by what grows with the batch.
+func (l *sigmoidLoss) BatchMean(int) bool { return l.norm.mean() }
+
 func (l *sigmoidLoss) Reshape(bottom, top []*blob.Blob) error {
 	if err := l.shapeLoss(bottom, top); err != nil {
 		return err

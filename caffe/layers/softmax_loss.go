@@ -32,6 +32,10 @@ func newSoftmaxLoss(p *proto.LayerParameter, env Env) (Layer, error) {
 
 func (l *softmaxLoss) Tops() Bounds { return Bounds{1, 2} }
 
+// BatchMean says whether the loss is divided by what grows with the batch; the
+// probabilities are not.
+func (l *softmaxLoss) BatchMean(top int) bool { return top == 0 && l.norm.mean() }
+
 func (l *softmaxLoss) Reshape(bottom, top []*blob.Blob) error {
 	if err := l.shapeLoss(bottom, top); err != nil {
 		return err

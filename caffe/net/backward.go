@@ -67,13 +67,13 @@ func (b *builder) checkNoBackward() error {
 }
 
 // Backward runs the backward pass: the gradients of the last Forward's loss,
-// times GradientScale, are added to the parameters' diffs. Hooks run around
+// weighed by BatchShare, are added to the parameters' diffs. Hooks run around
 // every layer, in reverse order.
 func (n *Net) Backward() error {
 	for i := len(n.nodes) - 1; i >= 0; i-- {
 		nd := n.nodes[i]
 		if nd.backward {
-			nd.seed(n.GradientScale)
+			nd.seed(n.BatchShare)
 			if err := nd.layer.Backward(nd.top, nd.propagate, nd.bottom); err != nil {
 				return nd.wrap(err)
 			}

@@ -47,6 +47,7 @@ type builder struct {
 	opts      Options
 	available map[string]bool     // blobs that no layer has read yet
 	needs     map[*blob.Blob]bool // blobs that depend on a learnable parameter
+	means     map[*blob.Blob]bool // blobs that are means over the batch
 }
 
 // Load reads a net in text form and builds it.
@@ -64,10 +65,11 @@ func New(f *proto.NetFile, o Options) (*Net, error) {
 	p := f.Net
 	b := &builder{
 		file:      f,
-		Net:       &Net{name: p.GetName(), blobs: map[string]*blob.Blob{}, GradientScale: 1, worker: o.Data.Part.Index},
+		Net:       &Net{name: p.GetName(), blobs: map[string]*blob.Blob{}, BatchShare: 1, worker: o.Data.Part.Index},
 		opts:      o,
 		available: map[string]bool{},
 		needs:     map[*blob.Blob]bool{},
+		means:     map[*blob.Blob]bool{},
 	}
 	if err := b.build(p); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -151,6 +153,7 @@ func (b *builder) add(i int, nd *node) error {
 	if nd.weights, err = nd.layerWeights(); err != nil {
 		return err
 	}
+	nd.decideMeans(b.means)
 	if err := b.addParams(i, nd); err != nil {
 		return err
 	}
@@ -214,7 +217,7 @@ func (b *builder) checkCounts(nd *node) error {
 	if err := checkBounds(nd, len(nd.bottom), "bottom", bounds.Bottoms()); err != nil {
 		return err
 	}
-	if l, ok := nd.layer.(layers.Loss); ok && l.IsLoss() {
+	if nd.isLoss() {
 		for len(nd.top) < bounds.Tops().Min {
 			nd.top, nd.topName = append(nd.top, blob.New(0)), append(nd.topName, "(automatic)")
 		}

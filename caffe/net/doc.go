@@ -26,7 +26,10 @@
 //
 // # Gradients of a part
 //
-// A layer's loss is the mean over the batch that it sees. A worker that sees b
-// of the B samples of a global batch sets GradientScale to b/B: then the sum
-// of the workers' gradients is the gradient of the mean over all B samples.
+// Most losses are means over the batch that a layer sees. A worker that sees b
+// of the B samples of a global batch sets BatchShare to b/B: then the sum of
+// the workers' gradients is the gradient of the mean over all B samples. A loss
+// that is a sum (normalization: NONE, or a loss_weight on a top that is no mean)
+// adds up over the workers as it is. Layers say which they are
+// (layers.BatchMean), and Loss keeps the two apart.
 package net

@@ -26,9 +26,10 @@ type Hooks struct {
 type Net struct {
 	// Hooks are called around every layer's Forward and Backward.
 	Hooks Hooks
-	// GradientScale multiplies every gradient: this worker's share of the
-	// global batch, 1 by default.
-	GradientScale float32
+	// BatchShare is this worker's share of the samples of a global batch, 1 by
+	// default. It multiplies the gradients of losses that are means over the
+	// batch; those of sums are left as they are.
+	BatchShare float32
 
 	name        string
 	nodes       []*node
@@ -46,6 +47,7 @@ type Net struct {
 
 	worker int
 	pass   uint64 // forward passes since SeekBatch(0)
+	loss   Loss   // of the last one
 }
 
 // Name returns the net's name in its prototxt.
@@ -97,7 +99,7 @@ func (n *Net) LayerName(i int) string { return n.nodes[i].name }
 // Forward runs all layers and returns the loss, the weighted sum of all loss
 // tops. Data layers read their next batch.
 func (n *Net) Forward() (float32, error) {
-	var loss float64
+	var mean, sum float64
 	for i, nd := range n.nodes {
 		if n.Hooks.BeforeForward != nil {
 			if err := n.Hooks.BeforeForward(i); err != nil {
@@ -105,15 +107,29 @@ func (n *Net) Forward() (float32, error) {
 			}
 		}
 		nd.rand.start(n.worker, n.pass)
-		l, err := nd.forward()
+		m, s, err := nd.forward()
 		if err != nil {
 			return 0, err
 		}
-		loss += l
+		mean, sum = mean+m, sum+s
 	}
 	n.pass++
-	return float32(loss), nil
+	n.loss = Loss{Mean: float32(mean), Sum: float32(sum)}
+	return float32(mean + sum), nil
 }
+
+// Loss is the loss of a batch, weighted, in two parts.
+type Loss struct {
+	Mean float32 // of tops that are means over the batch; see layers.BatchMean
+	Sum  float32 // of tops that add up over the batch
+}
+
+// Of returns what a worker that computed l from its share of a batch adds to the
+// loss of the whole batch.
+func (l Loss) Of(share float32) float64 { return float64(l.Mean)*float64(share) + float64(l.Sum) }
+
+// Loss returns the loss of the last Forward.
+func (n *Net) Loss() Loss { return n.loss }
 
 // ForwardBackward runs Forward and then Backward.
 func (n *Net) ForwardBackward() (float32, error) {
@@ -133,6 +149,8 @@ type Output struct {
 	Blob *blob.Blob
 	// LossWeight is its weight in the loss, 0 if it is none.
 	LossWeight float32
+	// Sum is set for a loss that adds up over the batch and is no mean.
+	Sum bool
 }
 
 // Output returns the net's outputs, by name.
@@ -144,6 +162,7 @@ func (n *Net) Output() []Output {
 			for j, top := range nd.topName {
 				if top == name {
 					outs[i].LossWeight = nd.weights[j]
+					outs[i].Sum = !nd.mean[j] && (nd.weights[j] != 0 || j == 0 && nd.isLoss())
 				}
 			}
 		}

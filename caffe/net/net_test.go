@@ -250,45 +250,75 @@ func TestCopyFromLegacyShape(t *testing.T) {
 	wantError(t, n.CopyFrom(m, true), "[1 2 2 3] in the model")
 }
 
-// The gradients of two parts, each with its share as scale, add up to the
-// gradient of the whole batch, also where the parts differ in size.
+// The gradients of two parts add up to the gradient of the whole batch, also
+// where the parts differ in size, whether a loss is a mean over the batch, a sum,
+// or some of both.
 func TestPartsAddUpToTheWhole(t *testing.T) {
-	text := `
-layer { name: "data" type: "DummyData" top: "data" top: "target"
-  dummy_data_param { shape { dim: 5 dim: 3 } shape { dim: 5 dim: 2 } data_filler { type: "gaussian" } data_filler { type: "gaussian" } } }
+	const head = `
+layer { name: "data" type: "DummyData" top: "data" top: "target" top: "label"
+  dummy_data_param { shape { dim: 5 dim: 3 } shape { dim: 5 dim: 2 } shape { dim: 5 }
+    data_filler { type: "gaussian" } data_filler { type: "gaussian" } data_filler { value: 1 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 weight_filler { type: "gaussian" } } }
-layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "target" top: "loss" }`
-	run := func(part data.Part) ([]float32, float64) {
-		n := build(t, text, Options{Seed: 5, Data: data.Options{Part: part, Seed: 9}})
-		if n.GlobalBatch() != 5 {
-			t.Errorf("global batch %d", n.GlobalBatch())
-		}
-		n.GradientScale = float32(n.LocalBatch()) / float32(n.GlobalBatch())
-		if _, _, err := n.Pack(nil); err != nil {
-			t.Fatal(err)
-		}
-		loss, err := n.ForwardBackward()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, diff := n.Packed()
-		return mem.Float32s(diff), float64(loss * n.GradientScale)
+`
+	const (
+		softmax   = `layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" %s } `
+		sigmoid   = `layer { name: "loss2" type: "SigmoidCrossEntropyLoss" bottom: "ip" bottom: "target" top: "loss2" %s } `
+		euclidean = `layer { name: "loss3" type: "EuclideanLoss" bottom: "ip" bottom: "target" top: "loss3" } `
+		none      = `loss_param { normalization: NONE }`
+	)
+	silence := func(blobs ...string) string {
+		return fmt.Sprintf(`layer { name: "silence" type: "Silence" bottom: "%s" } `, strings.Join(blobs, `" bottom: "`))
 	}
-	whole, loss := run(data.Part{})
-	sum, sumLoss := make([]float32, len(whole)), 0.0
-	for i := range 2 {
-		d, l := run(data.Part{Index: i, Of: 2})
-		sumLoss += l
-		for k := range d {
-			sum[k] += d[k]
+	for name, text := range map[string]string{
+		"euclidean":           euclidean + silence("label"),
+		"softmax":             fmt.Sprintf(softmax, "") + silence("target"),
+		"softmax, FULL":       fmt.Sprintf(softmax, "loss_param { normalization: FULL }") + silence("target"),
+		"softmax, BATCH_SIZE": fmt.Sprintf(softmax, "loss_param { normalization: BATCH_SIZE }") + silence("target"),
+		"softmax, NONE":       fmt.Sprintf(softmax, none) + silence("target"),
+		"sigmoid":             fmt.Sprintf(sigmoid, "") + silence("label"),
+		"sigmoid, NONE":       fmt.Sprintf(sigmoid, none+" loss_weight: 0.5") + silence("label"),
+		"means and sums":      fmt.Sprintf(softmax, none) + fmt.Sprintf(sigmoid, "loss_weight: 3") + euclidean,
+		"a top that is none": `layer { name: "tanh" type: "TanH" bottom: "ip" top: "tanh" loss_weight: 0.3 } ` +
+			silence("label", "target"),
+		"a sum read by two":       fmt.Sprintf(softmax, none) + `layer { name: "twice" type: "Power" bottom: "loss" top: "twice" loss_weight: 1 power_param { scale: 2 } } ` + silence("target"),
+		"a mean read by two":      euclidean + `layer { name: "twice" type: "Power" bottom: "loss3" top: "twice" loss_weight: 1 power_param { scale: 2 } } ` + silence("label"),
+		"with probabilities":      `layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" top: "prob" } ` + silence("target"),
+		"a mean changed in place": euclidean + `layer { name: "half" type: "Power" bottom: "loss3" top: "loss3" loss_weight: 2 power_param { scale: 0.5 } } ` + silence("label"),
+	} {
+		run := func(part data.Part) ([]float32, float64) {
+			n := build(t, head+text, Options{Seed: 5, Data: data.Options{Part: part, Seed: 9}})
+			if n.GlobalBatch() != 5 {
+				t.Errorf("global batch %d", n.GlobalBatch())
+			}
+			n.BatchShare = float32(n.LocalBatch()) / float32(n.GlobalBatch())
+			if _, _, err := n.Pack(nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := n.ForwardBackward(); err != nil {
+				t.Fatal(name, err)
+			}
+			_, diff := n.Packed()
+			return mem.Float32s(diff), n.Loss().Of(n.BatchShare)
 		}
-	}
-	if math.Abs(sumLoss-loss) > 1e-6*loss {
-		t.Errorf("the parts' losses add up to %v, the whole has %v", sumLoss, loss)
-	}
-	for k := range whole {
-		if math.Abs(float64(sum[k]-whole[k])) > 1e-6 {
-			t.Errorf("gradient %d of the parts is %v, of the whole %v", k, sum[k], whole[k])
+		whole, loss := run(data.Part{})
+		if !slices.ContainsFunc(whole, func(g float32) bool { return g != 0 }) {
+			t.Errorf("%s: no gradient", name)
+		}
+		sum, sumLoss := make([]float32, len(whole)), 0.0
+		for i := range 2 {
+			d, l := run(data.Part{Index: i, Of: 2})
+			sumLoss += l
+			for k := range d {
+				sum[k] += d[k]
+			}
+		}
+		if math.Abs(sumLoss-loss) > 1e-6*math.Max(1, math.Abs(loss)) {
+			t.Errorf("%s: the parts' losses add up to %v, the whole has %v", name, sumLoss, loss)
+		}
+		for k := range whole {
+			if math.Abs(float64(sum[k]-whole[k])) > 2e-6 {
+				t.Errorf("%s: gradient %d of the parts is %v, of the whole %v", name, k, sum[k], whole[k])
+			}
 		}
 	}
 }
@@ -320,7 +350,7 @@ func TestForwardReshapesWhenAnInputChanges(t *testing.T) {
 	n.Blob("data").Data()[14] = 1
 	if err := func() error { // the Input layer itself keeps its shape: run the rest
 		nd := n.nodes[1]
-		_, err := nd.forward()
+		_, _, err := nd.forward()
 		return err
 	}(); err != nil {
 		t.Fatal(err)

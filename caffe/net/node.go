@@ -22,6 +22,7 @@ type node struct {
 	bottomName, topName []string
 	seen                [][]int   // the bottoms' shapes at the last Reshape
 	weights             []float32 // loss weight a top
+	mean                []bool    // a top is a mean over the batch
 
 	propagate []bool // bottom i takes a gradient
 	backward  bool   // Backward is called
@@ -90,35 +91,44 @@ func (nd *node) stale() bool {
 	return false
 }
 
-// forward runs the layer and returns its weighted loss.
-func (nd *node) forward() (float64, error) {
+// forward runs the layer and returns its weighted loss: of tops that are means
+// over the batch, and of others.
+func (nd *node) forward() (mean, sum float64, err error) {
 	if nd.stale() {
 		if err := nd.reshape(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	if err := nd.layer.Forward(nd.bottom, nd.top); err != nil {
-		return 0, nd.wrap(err)
+		return 0, 0, nd.wrap(err)
 	}
-	var loss float64
 	for i, w := range nd.weights {
 		if w == 0 {
 			continue
 		}
-		var sum float64
+		var top float64
 		for _, x := range nd.top[i].Data() {
-			sum += float64(x)
+			top += float64(x)
 		}
-		loss += float64(w) * sum
+		if nd.mean[i] {
+			mean += float64(w) * top
+		} else {
+			sum += float64(w) * top
+		}
 	}
-	return loss, nil
+	return mean, sum, nil
 }
 
-// seed starts the backward pass: the gradient of a loss top is its weight.
-func (nd *node) seed(scale float32) {
+// seed starts the backward pass: the gradient of a loss top is its weight, times
+// the worker's share of the batch where it is a mean.
+func (nd *node) seed(share float32) {
 	for i, w := range nd.weights {
 		if w == 0 {
 			continue
+		}
+		scale := float32(1)
+		if nd.mean[i] {
+			scale = share
 		}
 		diff := nd.top[i].Diff()
 		for k := range diff {
@@ -133,7 +143,7 @@ func (nd *node) layerWeights() ([]float32, error) {
 	ws := make([]float32, len(nd.top))
 	given := nd.param.GetLossWeight()
 	if len(given) == 0 {
-		if l, ok := nd.layer.(layers.Loss); ok && l.IsLoss() && len(ws) > 0 {
+		if nd.isLoss() && len(ws) > 0 {
 			ws[0] = 1
 		}
 		return ws, nil
@@ -143,6 +153,28 @@ func (nd *node) layerWeights() ([]float32, error) {
 	}
 	copy(ws, given)
 	return ws, nil
+}
+
+// isLoss reports whether the first top is a loss.
+func (nd *node) isLoss() bool {
+	l, ok := nd.layer.(layers.Loss)
+	return ok && l.IsLoss()
+}
+
+// decideMeans finds which tops are means over the batch: those that the layer
+// makes one, and those that it computes from nothing but such, as a Split does.
+// means has the blobs before it that are.
+func (nd *node) decideMeans(means map[*blob.Blob]bool) {
+	inherited := len(nd.bottom) > 0
+	for _, b := range nd.bottom {
+		inherited = inherited && means[b]
+	}
+	l, ok := nd.layer.(layers.BatchMean)
+	nd.mean = make([]bool, len(nd.top))
+	for i, t := range nd.top {
+		nd.mean[i] = inherited || ok && l.BatchMean(i)
+		means[t] = nd.mean[i]
+	}
 }
 
 // autoTops reports whether the net added tops that the prototxt lacks.

@@ -32,9 +32,10 @@
 //
 // # Weighing workers
 //
-// New sets the net's GradientScale to this worker's share of the global
-// batch, so that the sum of all workers' gradients is that of one worker with
-// the whole batch.
+// New sets the net's BatchShare to this worker's share of the global batch, so
+// that the sum of all workers' gradients is that of one worker with the whole
+// batch. The losses that callbacks are given are weighed in the same way: they
+// add up to the loss over the global batch.
 //
 // # Repeating a run
 //

@@ -98,10 +98,15 @@ func scores(n *net.Net) []Score {
 	return out
 }
 
-// addOutputs adds the elements of a net's outputs, times scale, to sums.
-func addOutputs(sums []float64, n *net.Net, scale float64) {
+// addOutputs adds the elements of a net's outputs to sums, times share where
+// they are not sums over the batch.
+func addOutputs(sums []float64, n *net.Net, share float64) {
 	k := 0
 	for _, o := range n.Output() {
+		scale := share
+		if o.Sum {
+			scale = 1
+		}
 		for _, x := range o.Blob.Data() {
 			if k < len(sums) {
 				sums[k] += scale * float64(x)
@@ -128,7 +133,7 @@ func (s *Solver) sum(v []float64) ([]float64, error) {
 func (s *Solver) display() error {
 	out := scores(s.net)
 	sums := make([]float64, len(out))
-	addOutputs(sums, s.net, float64(s.net.GradientScale))
+	addOutputs(sums, s.net, float64(s.net.BatchShare))
 	sums, err := s.sum(sums)
 	if err != nil {
 		return err
@@ -148,11 +153,10 @@ func (s *Solver) displayAfter() error {
 	if err := call(s.Callbacks.OnParams, s.iter); err != nil {
 		return err
 	}
-	loss, err := s.net.Forward()
-	if err != nil {
+	if _, err := s.net.Forward(); err != nil {
 		return fmt.Errorf("after iteration %d: %w", s.iter, err)
 	}
-	sums, err := s.sum([]float64{float64(loss) * float64(s.net.GradientScale)})
+	sums, err := s.sum([]float64{s.net.Loss().Of(s.net.BatchShare)})
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,14 @@ import (
 type Callbacks struct {
 	// OnStart runs before the forward pass of iteration iter.
 	OnStart func(iter int) error
-	// OnLoss runs when this worker's mean loss is known: after the last forward
-	// pass of the iteration, before its backward pass.
-	OnLoss func(iter int, loss float32) error
-	// OnGradientsReady runs after the backward pass. loss is this worker's
-	// mean loss. It returns what is to become of the gradients, and the loss
-	// over all workers. Without it both are as in a worker alone.
-	OnGradientsReady func(iter int, loss float32) (g Gradients, globalLoss float32, err error)
+	// OnLoss runs when this worker's part of the iteration's loss is known: after
+	// the last forward pass, before its backward pass. The workers' parts add up
+	// to the loss over the global batch.
+	OnLoss func(iter int, part float64) error
+	// OnGradientsReady runs after the backward pass, with the same part of the
+	// loss. It returns what is to become of the gradients, and the loss over all
+	// workers. Without it both are as in a worker alone.
+	OnGradientsReady func(iter int, part float64) (g Gradients, globalLoss float32, err error)
 	// OnNotFinite runs where the loss over all workers, or after the last update
 	// a parameter on any of them, is NaN or infinite, on all of them. e is what this worker knows; what it returns is the error.
 	OnNotFinite func(e *NotFiniteError) error
@@ -174,7 +175,7 @@ func (s *Solver) build() (err error) {
 		return err
 	}
 	if g := s.net.GlobalBatch(); g > 0 {
-		s.net.GradientScale = float32(s.net.LocalBatch()) / float32(g)
+		s.net.BatchShare = float32(s.net.LocalBatch()) / float32(g)
 	}
 	if _, _, err := s.net.Pack(s.opts.Alloc); err != nil {
 		return err
@@ -321,13 +322,13 @@ func (s *Solver) iterate() error {
 	if err := call(s.Callbacks.OnStart, s.iter); err != nil {
 		return err
 	}
-	loss, err := s.forwardBackward()
+	part, err := s.forwardBackward()
 	if err != nil {
 		return err
 	}
-	gradients := Apply
+	gradients, loss := Apply, float32(part)
 	if s.Callbacks.OnGradientsReady != nil {
-		if gradients, loss, err = s.Callbacks.OnGradientsReady(s.iter, loss); err != nil {
+		if gradients, loss, err = s.Callbacks.OnGradientsReady(s.iter, part); err != nil {
 			return err
 		}
 	}
@@ -376,20 +377,26 @@ func call(f func(int) error, iter int) error {
 	return f(iter)
 }
 
-// forwardBackward runs the passes of one iteration and returns the mean loss.
-func (s *Solver) forwardBackward() (float32, error) {
+// forwardBackward runs the passes of one iteration and returns this worker's
+// part of their mean loss.
+func (s *Solver) forwardBackward() (float64, error) {
 	size := int(s.param.GetIterSize())
 	s.net.Hooks = net.Hooks{BeforeForward: s.Hooks.BeforeForward, AfterBackward: s.Hooks.AfterBackward}
 	defer func() { s.net.Hooks = net.Hooks{} }()
-	var sum float32
+	var sum net.Loss
+	part := func() float64 {
+		n := float32(size)
+		return net.Loss{Mean: sum.Mean / n, Sum: sum.Sum / n}.Of(s.net.BatchShare)
+	}
 	for s.pass = range size {
-		loss, err := s.net.Forward()
-		sum += loss
+		_, err := s.net.Forward()
+		loss := s.net.Loss()
+		sum.Mean, sum.Sum = sum.Mean+loss.Mean, sum.Sum+loss.Sum
 		if err == nil && s.Hooks.BeforeBackward != nil {
 			err = s.Hooks.BeforeBackward()
 		}
 		if err == nil && s.LastPass() && s.Callbacks.OnLoss != nil {
-			err = s.Callbacks.OnLoss(s.iter, sum/float32(size))
+			err = s.Callbacks.OnLoss(s.iter, part())
 		}
 		if err == nil {
 			err = s.net.Backward()
@@ -398,7 +405,7 @@ func (s *Solver) forwardBackward() (float32, error) {
 			return 0, fmt.Errorf("iteration %d: %w", s.iter, err)
 		}
 	}
-	return sum / float32(size), nil
+	return part(), nil
 }
 
 // LastPass reports, to a hook, whether this pass is the last of its iteration.

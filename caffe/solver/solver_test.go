@@ -101,7 +101,7 @@ func TestUpdateAgainstFloat64(t *testing.T) {
 		want[i] = float64(v)
 	}
 	clipped := 0
-	s.Callbacks.OnGradientsReady = func(iter int, loss float32) (Gradients, float32, error) {
+	s.Callbacks.OnGradientsReady = func(iter int, loss float64) (Gradients, float32, error) {
 		_, buf := n.Packed()
 		diff := mem.Float32s(buf)
 		norm := 0.0
@@ -121,7 +121,7 @@ func TestUpdateAgainstFloat64(t *testing.T) {
 				want[k] -= hist[k]
 			}
 		}
-		return Apply, loss, nil
+		return Apply, float32(loss), nil
 	}
 	for iter := range 6 {
 		step(t, s, 1)
@@ -185,7 +185,7 @@ func TestOrderOfEvents(t *testing.T) {
 	s := start(t, file(t, t.TempDir(), strings.Replace(sgd, "max_iter: 6", "max_iter: 4", 1)+`display: 2 test_iter: 1 test_interval: 2 snapshot: 3`), Options{})
 	s.Callbacks = Callbacks{
 		OnStart:          func(i int) error { note("start %d", i); return nil },
-		OnGradientsReady: func(i int, l float32) (Gradients, float32, error) { note("ready %d", i); return Apply, l, nil },
+		OnGradientsReady: func(i int, l float64) (Gradients, float32, error) { note("ready %d", i); return Apply, float32(l), nil },
 		OnParams:         func(i int) error { note("params %d", i); return nil },
 		OnSnapshot:       func(i int) error { note("gather %d", i); return nil },
 		Requested:        func(i int) (Action, error) { note("ask %d", i); return Action{}, nil },
@@ -222,7 +222,7 @@ func TestHooksRunInEveryPass(t *testing.T) {
 			return nil
 		},
 	}
-	s.Callbacks.OnLoss = func(iter int, loss float32) error {
+	s.Callbacks.OnLoss = func(iter int, loss float64) error {
 		if losses++; !s.LastPass() || between != 3*losses || last != (losses-1)*len(s.Net().Layers()) || loss <= 0 {
 			t.Errorf("the loss %v is known after %d passes", loss, between)
 		}
@@ -244,11 +244,11 @@ func TestGradientThatIsNotFinite(t *testing.T) {
 		s.Events.OnSkip = func(k Skip) { skipped = append(skipped, k) }
 		step(t, s, 2)
 		before := slices.Clone(weights(s))
-		s.Callbacks.OnGradientsReady = func(iter int, loss float32) (Gradients, float32, error) {
+		s.Callbacks.OnGradientsReady = func(iter int, loss float64) (Gradients, float32, error) {
 			_, diff := s.Net().Packed()
 			last := s.Net().Learnable()[len(s.Net().Learnable())-1]
 			mem.Float32s(diff)[last.Offset] = float32(math.NaN())
-			return Apply, loss, nil
+			return Apply, float32(loss), nil
 		}
 		err := s.Step(context.Background(), 1)
 		if skip && !slices.Equal(weights(s), before) {
@@ -381,7 +381,7 @@ func TestCallbackErrorsEndTraining(t *testing.T) {
 	fail := func(int) error { return bad }
 	for name, c := range map[string]Callbacks{
 		"OnStart":          {OnStart: fail},
-		"OnGradientsReady": {OnGradientsReady: func(int, float32) (Gradients, float32, error) { return Drop, 0, bad }},
+		"OnGradientsReady": {OnGradientsReady: func(int, float64) (Gradients, float32, error) { return Drop, 0, bad }},
 		"OnParams":         {OnParams: fail},
 		"OnSnapshot":       {OnSnapshot: fail},
 		"Sum":              {Sum: func([]float64) ([]float64, error) { return nil, bad }},

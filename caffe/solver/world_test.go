@@ -84,8 +84,8 @@ func (w *world) join(s *Solver, rank int) {
 	}
 	s.Callbacks = Callbacks{
 		OnStart: fromRoot, OnParams: fromRoot,
-		OnGradientsReady: func(_ int, loss float32) (Gradients, float32, error) {
-			v := []float64{float64(loss) * float64(s.Net().GradientScale)}
+		OnGradientsReady: func(_ int, part float64) (Gradients, float32, error) {
+			v := []float64{part}
 			for _, x := range mem.Float32s(diff) {
 				v = append(v, float64(x))
 			}
