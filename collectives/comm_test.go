@@ -254,7 +254,7 @@ func TestCallersTakeTurns(t *testing.T) {
 				for i := range 200 {
 					buf[0] = int64(i + c.Rank())
 					if k == 0 {
-						err = errors.Join(r.Start(), e.Do(func() error { return nil }), r.Wait(ctx))
+						err = errors.Join(r.Start(), e.Do(ctx, func() error { return nil }), r.Wait(ctx))
 					} else {
 						err = r.Run(ctx)
 					}

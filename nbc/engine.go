@@ -39,7 +39,7 @@ type Engine struct {
 
 	mu        sync.Mutex
 	starts    []*Request // submitted, not yet seen by the loop
-	calls     []call
+	calls     []*call    // of Do, not yet begun
 	closing   bool
 	err       error         // why the engine failed, sticky
 	pending   atomic.Bool   // starts, calls or closing hold something new
@@ -72,10 +72,14 @@ type Engine struct {
 	telling   sync.WaitGroup // goroutines that tell the other ranks of a failure
 }
 
+// call is a function for the thread that turns the loop.
 type call struct {
 	f      func() error
 	result chan error
 }
+
+// blockedWait bounds how long Blocked waits for the thread that turns the loop.
+const blockedWait = 200 * time.Millisecond
 
 // Start starts an engine: open is called on the goroutine and OS thread that
 // makes all later calls to the transport, as MPI libraries want it.
@@ -156,20 +160,63 @@ func (e *Engine) Free(b mem.Buffer) {
 // returns what it returns. Set-up code that must talk to MPI itself uses it;
 // nothing progresses meanwhile. Like Request.Run it takes the engine over where
 // nothing else is under way: then that is the caller's thread.
-func (e *Engine) Do(f func() error) error {
+//
+// Where ctx ends before f has begun, f never runs, and Do returns the context's
+// error. An f that has begun is waited for.
+func (e *Engine) Do(ctx context.Context, f func() error) error {
 	if done, err := e.doHere(f); done {
 		return err
 	}
-	c := call{f, make(chan error, 1)}
+	c, err := e.enqueue(f)
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-c.result:
+		return err
+	case <-ctx.Done():
+	}
+	if e.takeBack(c) {
+		return fmt.Errorf("nbc: the engine's thread did not come to a call: %w", context.Cause(ctx))
+	}
+	return <-c.result
+}
+
+// enqueue hands f to the loop.
+func (e *Engine) enqueue(f func() error) (*call, error) {
+	c := &call{f, make(chan error, 1)}
 	e.mu.Lock()
 	if e.closing {
 		e.mu.Unlock()
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	e.calls = append(e.calls, c)
 	e.mu.Unlock()
 	e.wake()
-	return <-c.result
+	return c, nil
+}
+
+// takeBack takes a call out of the queue, and reports whether it was there.
+func (e *Engine) takeBack(c *call) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i := slices.Index(e.calls, c)
+	if i >= 0 {
+		e.calls = slices.Delete(e.calls, i, i+1)
+	}
+	return i >= 0
+}
+
+// nextCall takes the oldest call out of the queue, nil if there is none.
+func (e *Engine) nextCall() *call {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.calls) == 0 {
+		return nil
+	}
+	c := e.calls[0]
+	e.calls = slices.Delete(e.calls, 0, 1)
+	return c
 }
 
 // Err returns why the engine failed, nil while it works.
@@ -179,10 +226,14 @@ func (e *Engine) Err() error {
 	return e.err
 }
 
-// Blocked returns what this rank waits for at the moment.
+// Blocked returns what this rank waits for at the moment: nothing where that
+// cannot be learned within a fifth of a second, since a function given to Do
+// keeps the engine's thread.
 func (e *Engine) Blocked() []Edge {
+	ctx, cancel := context.WithTimeout(context.Background(), blockedWait)
+	defer cancel()
 	var edges []Edge
-	_ = e.Do(func() error {
+	_ = e.Do(ctx, func() error {
 		edges = e.edges()
 		return nil
 	})
@@ -190,13 +241,24 @@ func (e *Engine) Blocked() []Edge {
 }
 
 // Abort ends every request here and on all other ranks, which learn the
-// reason. It returns when the notice is handed over or ctx ends.
+// reason. It returns when they are told or ctx ends, whatever the engine's
+// thread does: where that comes later, so does the rest.
 func (e *Engine) Abort(ctx context.Context, reason string) error {
-	_ = e.Do(func() error {
+	give := func() error {
 		e.fail(&AbortError{Rank: e.rank, Reason: reason})
 		return nil
-	})
-	return e.transport.Abort(ctx, reason)
+	}
+	if done, _ := e.doHere(give); !done {
+		c, err := e.enqueue(give)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-c.result:
+		case <-ctx.Done():
+		}
+	}
+	return e.transport.Abort(ctx, reason) // which the loop sends: it turns on
 }
 
 // Close ends the engine; requests under way end with ErrClosed. It may be
@@ -249,15 +311,15 @@ func (e *Engine) takeNew() bool {
 	e.pending.Store(false)
 	e.mu.Lock()
 	e.taken, e.starts = e.starts, e.taken[:0]
-	calls := e.calls
-	e.calls = nil
-	closing := e.closing
+	calls, closing := len(e.calls), e.closing
 	e.mu.Unlock()
 	for _, r := range e.taken {
 		e.admit(r)
 	}
-	for _, c := range calls {
-		c.result <- c.f()
+	for ; calls > 0; calls-- {
+		if c := e.nextCall(); c != nil { // otherwise its caller has taken it back
+			c.result <- c.f()
+		}
 	}
 	return !closing
 }

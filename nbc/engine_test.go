@@ -61,13 +61,17 @@ func host(t testing.TB) nbc.Device {
 // chainReduce returns the plan of rank of size for a chunked chain.
 func chainReduce(t testing.TB, rank, size, count, chunk int) *nbc.Plan {
 	t.Helper()
-	b := schedule.NewBuilder(rank, size, count)
-	chain.Reduce(b, schedule.Params{Rank: rank, Size: size, Count: count, Chunk: chunk})
-	p, err := nbc.Compile(b.Schedule())
+	p, err := plan(rank, size, count, chunk)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+func plan(rank, size, count, chunk int) (*nbc.Plan, error) {
+	b := schedule.NewBuilder(rank, size, count)
+	chain.Reduce(b, schedule.Params{Rank: rank, Size: size, Count: count, Chunk: chunk})
+	return nbc.Compile(b.Schedule())
 }
 
 // ring runs f on n engines at once.

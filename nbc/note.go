@@ -6,14 +6,12 @@ package nbc
 // bytes. Unlike a collective it needs nothing of the other rank but its progress
 // loop, and works after the engine has failed. Without a Notifier nothing is sent.
 func (e *Engine) Note(to int, text string) {
-	go func() {
-		_ = e.Do(func() error {
-			if e.notifier == nil {
-				return nil
-			}
-			return e.notifier.Notify(to, notice{Note: text}.encode())
-		})
-	}()
+	_, _ = e.enqueue(func() error { // a closed engine has nothing to say
+		if e.notifier == nil {
+			return nil
+		}
+		return e.notifier.Notify(to, notice{Note: text}.encode())
+	})
 }
 
 // HandleNotes has f called with every note that arrives from now on. f runs on

@@ -42,8 +42,9 @@ type Completion struct {
 }
 
 // Transport moves messages between the ranks of one world. All methods but
-// Wake and Abort are called by one goroutine, locked to its OS thread: the
-// engine's. None of them blocks but Park. Operations that begin successfully
+// Wake and Abort are called by one thread at a time: whichever turns the
+// engine's loop, which is the one that opened the transport unless it is a
+// Mover. None of them blocks but Park. Operations that begin successfully
 // (nil error) are reported exactly once by Poll.
 type Transport interface {
 	Rank() int
@@ -77,8 +78,9 @@ type Transport interface {
 
 	// Abort tells every other rank, as well as it can, that this one gives up and
 	// why: their Poll returns an *AbortError with this rank and the reason.
-	// Any goroutine may call it; it returns when the notice is handed over or
-	// ctx ends. Later calls do nothing.
+	// Any goroutine may call it, while the loop turns on: it hands the reason
+	// over, wakes the loop, and waits until all are told or ctx ends. It does
+	// not poll. Later calls do nothing.
 	Abort(ctx context.Context, reason string) error
 	// Close gives everything back. Operations under way are dropped. It may be
 	// called twice.

@@ -114,7 +114,7 @@ func (e *Engine) doHere(f func() error) (done bool, err error) {
 	}
 	e.lent = true
 	err = f()
-	if e.pending.Load() {
+	if e.failed != nil || e.pending.Load() {
 		e.stirLoop()
 	}
 	return true, err

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
@@ -73,9 +72,10 @@ func (t *Transport) noticed(d mpi.Done) {
 	t.abort.heard.Store(true)
 }
 
-// giveUp hands the reason to MPI's thread and waits until all are told. Where
-// the caller is that thread, it does the work here. A rank that was itself told
-// that another gave up has nothing to add: all were told.
+// giveUp hands the reason to whoever polls and waits until all are told. It
+// makes no call to MPI itself, not even on the thread that did last: the engine
+// may be on its way to another. A rank that was itself told that another gave
+// up has nothing to add: all were told.
 func (t *Transport) giveUp(ctx context.Context, reason string) error {
 	if t.over.Load() {
 		return ErrClosed
@@ -91,9 +91,6 @@ func (t *Transport) giveUp(ctx context.Context, reason string) error {
 	a.pending.Store(true)
 	a.mu.Unlock()
 	t.Wake()
-	if t.world.OnThread() {
-		return t.giveUpHere(ctx)
-	}
 	select {
 	case <-a.done:
 		return nil
@@ -102,21 +99,6 @@ func (t *Transport) giveUp(ctx context.Context, reason string) error {
 	case <-ctx.Done():
 		return t.untold(ctx)
 	}
-}
-
-func (t *Transport) giveUpHere(ctx context.Context) error {
-	for !t.over.Load() {
-		_ = t.advance() // faults are known already: they are why it gives up
-		select {
-		case <-t.abort.done:
-			return nil
-		case <-ctx.Done():
-			return t.untold(ctx)
-		default:
-			time.Sleep(50 * time.Microsecond)
-		}
-	}
-	return ErrClosed
 }
 
 func (t *Transport) untold(ctx context.Context) error {

@@ -97,14 +97,14 @@ func TestAbortReachesEveryRankAndCloseStillMeets(t *testing.T) {
 	on(t, with(func(t *Transport) error { return transporttest.Abort(t) }))
 }
 
-func TestAbortFromTheTransportsOwnThread(t *testing.T) {
+func TestAbortTellsOnce(t *testing.T) {
 	on(t, with(func(t *Transport) error {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		last := t.Size() - 1
 		if t.Rank() == last {
 			reason := strings.Repeat("ä", noticeRoom) // longer than a notice has room for
-			return errors.Join(t.Abort(ctx, reason), t.Abort(ctx, "again"))
+			return errors.Join(transporttest.GiveUp(ctx, t, reason), t.Abort(ctx, "again"))
 		}
 		for ctx.Err() == nil {
 			_, err := t.Poll(nil)
@@ -268,7 +268,7 @@ func TestAPeerThatDiedHoldsNothingUp(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		told := tr.Abort(ctx, "a peer is silent")
+		told := transporttest.GiveUp(ctx, tr, "a peer is silent")
 		report := fmt.Sprintf("learned: %v\nAbort: %v\nClose: %v\n", err, told, tr.Close())
 		if err := os.WriteFile(fmt.Sprintf("%s/rank%d", dir, tr.Rank()), []byte(report), 0o666); err != nil {
 			return err

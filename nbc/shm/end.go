@@ -95,7 +95,20 @@ func (t *Transport) inform() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace/2)
 	defer cancel()
-	_ = t.inner.Abort(ctx, t.fault.Error())
+	told := make(chan struct{})
+	go func(reason string) {
+		defer close(told)
+		_ = t.inner.Abort(ctx, reason)
+	}(t.fault.Error())
+	for {
+		select {
+		case <-told:
+			return
+		default:
+			_, _ = t.inner.Poll(ended[:])
+			t.inner.Park(time.Millisecond)
+		}
+	}
 }
 
 // dismantle gives the memory back.

@@ -161,7 +161,7 @@ func TestAPeerThatDiedHoldsNothingUp(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		told := tr.Abort(ctx, "a peer is gone")
+		told := transporttest.GiveUp(ctx, tr, "a peer is gone")
 		start := time.Now()
 		report := fmt.Sprintf("learned: %v\nAbort: %v\nClose: %v after %v\n", err, told, tr.Close(), time.Since(start))
 		if err := os.WriteFile(fmt.Sprintf("%s/rank%d", dir, tr.Rank()), []byte(report), 0o666); err != nil {

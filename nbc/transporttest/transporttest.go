@@ -56,19 +56,7 @@ func Abort(t nbc.Transport) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	if t.Rank() == 0 {
-		result := make(chan error, 1)
-		go func() { result <- t.Abort(ctx, reason) }()
-		for {
-			select {
-			case err := <-result:
-				return err
-			default:
-				if _, err := t.Poll(nil); err != nil {
-					return err
-				}
-				t.Park(time.Millisecond)
-			}
-		}
+		return GiveUp(ctx, t, reason)
 	}
 	for ctx.Err() == nil {
 		_, err := t.Poll(make([]nbc.Completion, 4))
@@ -85,6 +73,22 @@ func Abort(t nbc.Transport) error {
 		t.Park(time.Millisecond)
 	}
 	return fmt.Errorf("rank %d never learned of the abort", t.Rank())
+}
+
+// GiveUp calls Abort and polls meanwhile, as an engine does: Abort waits and
+// does not poll itself.
+func GiveUp(ctx context.Context, t nbc.Transport, reason string) error {
+	result := make(chan error, 1)
+	go func() { result <- t.Abort(ctx, reason) }()
+	for {
+		select {
+		case err := <-result:
+			return err
+		default:
+			_, _ = t.Poll(nil) // what has failed is why it gives up
+			t.Park(time.Millisecond)
+		}
+	}
 }
 
 // driver polls a transport and keeps what ended.

@@ -55,8 +55,8 @@ func (s *mpiLocalSubject) ran(*testCase) string    { return "MPI_Reduce_local" }
 func (s *mpiLocalSubject) prepare(*testCase) error { return nil }
 func (s *mpiLocalSubject) release()                {}
 
-func (s *mpiLocalSubject) run(_ context.Context, c *testCase, _ int, _ *work, out []sample) error {
-	return s.m.engine.Do(func() error {
+func (s *mpiLocalSubject) run(ctx context.Context, c *testCase, _ int, _ *work, out []sample) error {
+	return s.m.engine.Do(ctx, func() error {
 		for i := range out {
 			start := time.Now()
 			if err := s.m.comm.ReduceLocal(c.send.Pointer(), c.recv.Pointer(), c.count, c.typ.Datatype, mem.Sum); err != nil {

@@ -141,7 +141,7 @@ func (r *runner) meet(ctx context.Context, s subject) error {
 		return nil
 	}
 	if r.meetsMPI {
-		return r.mpi.engine.Do(r.mpi.comm.Barrier)
+		return r.mpi.engine.Do(ctx, r.mpi.comm.Barrier)
 	}
 	return r.comm.Barrier(ctx)
 }

@@ -129,12 +129,12 @@ func (s *mpiPairSubject) ran(*testCase) string    { return collectives.Library }
 func (s *mpiPairSubject) prepare(*testCase) error { return nil }
 func (s *mpiPairSubject) release()                {}
 
-func (s *mpiPairSubject) run(_ context.Context, c *testCase, _ int, _ *work, out []sample) error {
+func (s *mpiPairSubject) run(ctx context.Context, c *testCase, _ int, _ *work, out []sample) error {
 	exchange := s.roundTrip
 	if c.program.is(bandwidth) {
 		exchange = s.window
 	}
-	return s.m.engine.Do(func() error {
+	return s.m.engine.Do(ctx, func() error {
 		for i := range out {
 			start := time.Now()
 			if err := exchange(c); err != nil {

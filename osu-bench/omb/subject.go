@@ -221,7 +221,7 @@ func openMPI(comm *collectives.Comm) (*mpiWorld, error) {
 		return nil, errNoMPI
 	}
 	m := &mpiWorld{engine: e}
-	return m, e.Do(func() (err error) {
+	return m, e.Do(context.Background(), func() (err error) {
 		m.info = w.Library().String()
 		m.comm, err = w.Comm().Dup()
 		m.reqs = w.NewRequests()
@@ -242,7 +242,7 @@ func worldBelow(t nbc.Transport) *mpi.World {
 
 // close gives the communicator back. All ranks call it together.
 func (m *mpiWorld) close() error {
-	return m.engine.Do(func() error {
+	return m.engine.Do(context.Background(), func() error {
 		m.reqs.Free()
 		return m.comm.Free()
 	})
@@ -279,8 +279,8 @@ func (s *mpiSubject) ran(*testCase) string      { return collectives.Library }
 func (s *mpiSubject) prepare(c *testCase) error { return nil }
 func (s *mpiSubject) release()                  {}
 
-func (s *mpiSubject) run(_ context.Context, c *testCase, iteration int, w *work, out []sample) error {
-	return s.m.engine.Do(func() error {
+func (s *mpiSubject) run(ctx context.Context, c *testCase, iteration int, w *work, out []sample) error {
+	return s.m.engine.Do(ctx, func() error {
 		for i := range out {
 			if s.meets {
 				if err := s.m.comm.Barrier(); err != nil {

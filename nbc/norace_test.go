@@ -1,0 +1,5 @@
+//go:build !race
+
+package nbc_test
+
+const raceDetector = false
