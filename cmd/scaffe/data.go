@@ -2,14 +2,13 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/caffe/data/dataset"
+	"github.com/scaffe/scaffe/internal/progress"
 )
 
 func dataCommand() *cli.Command {
@@ -73,7 +72,7 @@ func dataCommand() *cli.Command {
 					return dataset.Images(dataset.ImagesOptions{
 						List: c.String("list"), Root: c.String("root"), Path: c.String("out"), Force: c.Bool("force"),
 						Height: c.Int("height"), Width: c.Int("width"), Gray: c.Bool("gray"), Encoded: c.Bool("encoded"),
-						Shuffle: c.Bool("shuffle"), Seed: c.Uint64("seed"), Progress: progress("images"),
+						Shuffle: c.Bool("shuffle"), Seed: c.Uint64("seed"), Progress: showBar("images"),
 					})
 				},
 			},
@@ -86,7 +85,7 @@ func dataCommand() *cli.Command {
 					&cli.StringFlag{Name: "out", Usage: "the mean, `FILE`.binaryproto"},
 				},
 				Action: func(c *cli.Context) error {
-					means, err := dataset.Mean(dataset.MeanOptions{Source: c.String("in"), Path: c.String("out"), Progress: progress("samples")})
+					means, err := dataset.Mean(dataset.MeanOptions{Source: c.String("in"), Path: c.String("out"), Progress: showBar("samples")})
 					if err != nil {
 						return err
 					}
@@ -105,20 +104,20 @@ func lmdbs(c *cli.Context) dataset.Out {
 	dir := c.String("out")
 	return dataset.Out{
 		Train: filepath.Join(dir, "train_lmdb"), Test: filepath.Join(dir, "test_lmdb"),
-		Force: c.Bool("force"), Progress: progress("samples"),
+		Force: c.Bool("force"), Progress: showBar("samples"),
 	}
 }
 
-// progress shows a bar on a terminal.
-func progress(what string) func(done, total int) {
-	if !onTerminal() {
+// showBar shows a bar on a terminal.
+func showBar(what string) func(done, total int) {
+	if !progress.OnTerminal() {
 		return nil
 	}
 	var bar *progressbar.ProgressBar
 	return func(done, total int) {
 		if bar == nil {
-			bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
-				progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+			bar = progress.New(total)
+			bar.Describe(what)
 		}
 		_ = bar.Set(done)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/train"
 	"github.com/scaffe/scaffe/train/table2"
 )
@@ -59,7 +60,7 @@ func readTable2(c *cli.Context) (*comparison, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--format: %w", err)
 	}
-	if t.bar, err = showProgress(c.String("progress")); err != nil {
+	if t.bar, err = progress.Wanted(c.String("progress")); err != nil {
 		return nil, err
 	}
 	if t.designs, err = table2.List(c.String("designs")); err != nil {
@@ -81,7 +82,7 @@ func (t *comparison) run(ctx context.Context, comm *collectives.Comm, cfg train.
 	o := t.options
 	var bar *progressbar.ProgressBar
 	if t.bar && comm.Rank() == 0 {
-		bar = newBar(-1)
+		bar = progress.New(-1)
 		o.Tell = func(done, of int, next table2.Row) {
 			bar.ChangeMax(of)
 			bar.Describe(next.String())

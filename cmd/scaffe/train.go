@@ -15,7 +15,21 @@ import (
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
+	"github.com/scaffe/scaffe/train/report"
 )
+
+// reportFlags say where a run is reported to, besides stdout and stderr.
+func reportFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "progress", Value: "auto", Usage: "progress bar: auto (on a terminal), always or never"},
+		&cli.StringFlag{Name: "log-json", Usage: "append what happens to `FILE`, one JSON object per line; - is stdout"},
+		&cli.StringFlag{Name: "metrics", Usage: "serve metrics for Prometheus at `ADDR`, such as :9100 (this machine alone) or 0.0.0.0:9100"},
+	}
+}
+
+func readReport(c *cli.Context) report.Options {
+	return report.Options{Progress: c.String("progress"), LogJSON: c.String("log-json"), Metrics: c.String("metrics")}
+}
 
 func trainCommand() *cli.Command {
 	return &cli.Command{
@@ -46,19 +60,19 @@ func runTrain(c *cli.Context) error {
 
 // training is what the flags ask for.
 type training struct {
-	flags  *cli.Context
 	solver string
 	format []proto.SolverOption
 	config train.Config // alike for every rank
 	launch launch.Options
 	trace  string // file, "" for none
 	traced trace.Options
+	report report.Options
 	table2 *comparison // nil: train
 }
 
 // newTraining reads the flags.
 func newTraining(c *cli.Context) (*training, error) {
-	t := &training{flags: c, solver: c.String("solver"), trace: c.String("trace")}
+	t := &training{solver: c.String("solver"), trace: c.String("trace"), report: readReport(c)}
 	t.config.Snapshot, t.config.Weights = c.String("snapshot"), c.StringSlice("weights")
 	m, err := readMoves(c)
 	if err != nil {
@@ -121,19 +135,19 @@ func (t *training) rank(ctx context.Context, comm *collectives.Comm) error {
 	if t.table2 != nil {
 		return t.table2.run(ctx, comm, cfg)
 	}
-	r, err := newReporter(t.flags, comm, cfg)
+	r, err := report.New(comm, cfg, t.report)
 	if err = comm.Agree(ctx, err); err == nil {
 		err = t.train(ctx, comm, cfg, r)
 	}
-	if closing := r.close(); err == nil {
+	if closing := r.Close(); err == nil {
 		err = comm.Agree(ctx, closing)
 	}
 	return err
 }
 
 // train is one rank's training, with its files open.
-func (t *training) train(ctx context.Context, comm *collectives.Comm, cfg train.Config, r *reporter) error {
-	cfg.Events = r.events()
+func (t *training) train(ctx context.Context, comm *collectives.Comm, cfg train.Config, r *report.Reporter) error {
+	cfg.Events = r.Events()
 	if t.trace != "" {
 		cfg.Trace = trace.New(comm.Rank(), t.traced)
 		cfg.Options.Data.OnBatch = func(batch int64, begin, end time.Time) {
@@ -148,11 +162,11 @@ func (t *training) train(ctx context.Context, comm *collectives.Comm, cfg train.
 		return err
 	}
 	defer w.Close()
-	if err := comm.Agree(ctx, r.started(w)); err != nil {
+	if err := comm.Agree(ctx, r.Started(w)); err != nil {
 		return err
 	}
 	summary, err := w.Run(ctx)
-	r.ended(summary, err)
+	r.Ended(summary, err)
 	if err == nil && cfg.Trace != nil {
 		err = t.writeTrace(ctx, comm, cfg)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
@@ -98,8 +99,8 @@ func tuneConfig(c *cli.Context) (cfg tune.Config, err error) {
 }
 
 // tuneRank is one rank's part.
-func tuneRank(ctx context.Context, comm *collectives.Comm, cfg tune.Config, progress string) error {
-	show, err := showProgress(progress)
+func tuneRank(ctx context.Context, comm *collectives.Comm, cfg tune.Config, when string) error {
+	show, err := progress.Wanted(when)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func tuneRank(ctx context.Context, comm *collectives.Comm, cfg tune.Config, prog
 	}
 	var bar *progressbar.ProgressBar
 	if show && comm.Rank() == 0 {
-		bar = progressbar.NewOptions(1000, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish())
+		bar = progress.New(1000)
 		cfg.OnProgress = func(p tune.Progress) {
 			bar.Describe(fmt.Sprintf("%s, %d of %d, about %v left", p.Job, p.Done, p.Jobs, p.Left.Round(time.Second)))
 			_ = bar.Set(int(1000 * p.Part))

@@ -1,139 +1,105 @@
-// Package metrics serves the numbers of a run to Prometheus: a Registry keeps
-// them, a Server answers for it over HTTP.
+// Package metrics serves the numbers of a training run to Prometheus: Training
+// holds them, a Server answers for them over HTTP.
 //
-//	r := metrics.NewRegistry(metrics.Training)
+//	t := metrics.NewTraining()
 //	s, err := metrics.Listen(":9100") // this machine alone
 //	...
-//	s.Serve(r)
+//	s.Serve(t.Registry)
 //	defer s.Close()
-//	r.Set("scaffe_loss", 2.3)
-//	r.Add("scaffe_snapshots_total", 1)
+//	t.Loss.Set(2.3)
+//	t.Snapshots.Inc()
 //
 // It keeps what it is told. What the numbers mean, and who counts them, is the
-// caller's affair: a total may be counted here (Add), or be known elsewhere
-// and handed over (Set).
+// caller's affair.
 package metrics
 
 import (
-	"fmt"
-	"sync"
+	"math"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metric is a family of numbers.
-type Metric struct {
-	Name, Help string
-	// Total says that it only grows (a counter); else it is a gauge.
-	Total bool
-	// Labels tell the numbers of the family apart.
-	Labels []string
+// Training are the metrics of a training run. All may be set while they are
+// served.
+type Training struct {
+	Registry *prometheus.Registry
+
+	Info            *prometheus.GaugeVec // labels design, aggregate, net
+	Ranks           Gauge
+	Iterations      *Total
+	Images          *Total
+	Loss            Gauge
+	LearningRate    Gauge
+	ImagesPerSecond Gauge
+	Seconds         Parts
+	Push, Pull      *Total // seconds that gradients and parameters were in flight
+	ReaderQueue     Gauge
+	ReaderStarved   *Total // seconds
+	SkippedUpdates  *Total
+	Snapshots       prometheus.Counter
+	TestScore       *prometheus.GaugeVec // label name
 }
 
-// Training are the metrics of a training run.
-var Training = []Metric{
-	{Name: "scaffe_info", Help: "The run, in its labels; always 1.", Labels: []string{"design", "aggregate", "net"}},
-	{Name: "scaffe_ranks", Help: "How many ranks train."},
-	{Name: "scaffe_iterations_total", Help: "Iterations done by this run.", Total: true},
-	{Name: "scaffe_images_total", Help: "Images that all ranks have trained on.", Total: true},
-	{Name: "scaffe_loss", Help: "The loss of the last iteration over all ranks."},
-	{Name: "scaffe_learning_rate", Help: "The learning rate of the last iteration."},
-	{Name: "scaffe_images_per_second", Help: "Images per second over all ranks, lately."},
-	{Name: "scaffe_seconds_total", Help: "Where the time of rank 0 went: compute, exposed_communication, input, tests_and_snapshots.", Total: true, Labels: []string{"part"}},
-	{Name: "scaffe_collective_seconds_total", Help: "How long gradients (push) and parameters (pull) were in flight, hidden or not.", Total: true, Labels: []string{"direction"}},
-	{Name: "scaffe_reader_queue", Help: "Batches that are decoded and wait, on rank 0."},
-	{Name: "scaffe_reader_starved_seconds_total", Help: "How long rank 0 waited for batches that were not decoded in time.", Total: true},
-	{Name: "scaffe_skipped_updates_total", Help: "Iterations without an update, for numbers that were not finite.", Total: true},
-	{Name: "scaffe_snapshots_total", Help: "Snapshots written.", Total: true},
-	{Name: "scaffe_test_score", Help: "The scores of the last test.", Labels: []string{"name"}},
-}
+// Parts are the seconds that rank 0 spent, by what it spent them on.
+type Parts struct{ Compute, ExposedCommunication, Input, TestsAndSnapshots *Total }
 
-// Registry keeps the numbers of some metrics. It is safe for concurrent use.
-type Registry struct {
-	families map[string]*family
-	mu       sync.Mutex
-}
-
-// family is the numbers of one metric.
-type family struct {
-	Metric
-	desc   *prometheus.Desc
-	values map[string]*value // by labels
-}
-
-type value struct {
-	labels []string
-	v      float64
-}
-
-// NewRegistry returns a registry of the given metrics, none of which has a
-// number yet, except for totals without labels, which begin with 0.
-func NewRegistry(ms []Metric) *Registry {
-	r := &Registry{families: map[string]*family{}}
-	for _, m := range ms {
-		f := &family{Metric: m, desc: prometheus.NewDesc(m.Name, m.Help, m.Labels, nil), values: map[string]*value{}}
-		r.families[m.Name] = f
-		if m.Total && len(m.Labels) == 0 {
-			f.of(nil)
-		}
+// NewTraining returns metrics of which no gauge has a value yet, and every
+// total is 0.
+func NewTraining() *Training {
+	r := prometheus.NewRegistry()
+	const seconds, collective = "scaffe_seconds_total", "scaffe_collective_seconds_total"
+	part := func(name string) *Total {
+		return newTotal(r, seconds, "Where the time of rank 0 went: compute, exposed_communication, input, tests_and_snapshots.", prometheus.Labels{"part": name})
 	}
-	return r
-}
-
-// Set sets a number of the metric name, that with the given values of its
-// labels. Metrics that the registry does not have, and labels of another
-// number, are an error.
-func (r *Registry) Set(name string, v float64, labels ...string) error {
-	return r.change(name, labels, func(x *value) { x.v = v })
-}
-
-// Add adds to a number, which was 0 if it was not there; else as Set.
-func (r *Registry) Add(name string, v float64, labels ...string) error {
-	return r.change(name, labels, func(x *value) { x.v += v })
-}
-
-func (r *Registry) change(name string, labels []string, how func(*value)) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f := r.families[name]
-	if f == nil || len(labels) != len(f.Labels) {
-		return fmt.Errorf("metrics: there is no metric %q with %d labels", name, len(labels))
+	direction := func(name string) *Total {
+		return newTotal(r, collective, "How long gradients (push) and parameters (pull) were in flight, hidden or not.", prometheus.Labels{"direction": name})
 	}
-	how(f.of(labels))
-	return nil
-}
-
-// of returns the number with the given labels.
-func (f *family) of(labels []string) *value {
-	key := fmt.Sprintf("%q", labels)
-	if f.values[key] == nil {
-		f.values[key] = &value{labels: labels}
-	}
-	return f.values[key]
-}
-
-// Describe is part of prometheus.Collector.
-func (r *Registry) Describe(to chan<- *prometheus.Desc) {
-	for _, f := range r.families {
-		to <- f.desc
+	make := promauto.With(r)
+	return &Training{
+		Registry: r,
+		Info: make.NewGaugeVec(prometheus.GaugeOpts{Name: "scaffe_info", Help: "The run, in its labels; always 1."},
+			[]string{"design", "aggregate", "net"}),
+		Ranks:           newGauge(r, "scaffe_ranks", "How many ranks train."),
+		Iterations:      newTotal(r, "scaffe_iterations_total", "Iterations done by this run.", nil),
+		Images:          newTotal(r, "scaffe_images_total", "Images that all ranks have trained on.", nil),
+		Loss:            newGauge(r, "scaffe_loss", "The loss of the last iteration over all ranks."),
+		LearningRate:    newGauge(r, "scaffe_learning_rate", "The learning rate of the last iteration."),
+		ImagesPerSecond: newGauge(r, "scaffe_images_per_second", "Images per second over all ranks, lately."),
+		Seconds:         Parts{part("compute"), part("exposed_communication"), part("input"), part("tests_and_snapshots")},
+		Push:            direction("push"),
+		Pull:            direction("pull"),
+		ReaderQueue:     newGauge(r, "scaffe_reader_queue", "Batches that are decoded and wait, on rank 0."),
+		ReaderStarved:   newTotal(r, "scaffe_reader_starved_seconds_total", "How long rank 0 waited for batches that were not decoded in time.", nil),
+		SkippedUpdates:  newTotal(r, "scaffe_skipped_updates_total", "Iterations without an update, for numbers that were not finite.", nil),
+		Snapshots:       make.NewCounter(prometheus.CounterOpts{Name: "scaffe_snapshots_total", Help: "Snapshots written."}),
+		TestScore: make.NewGaugeVec(prometheus.GaugeOpts{Name: "scaffe_test_score", Help: "The scores of the last test."},
+			[]string{"name"}),
 	}
 }
 
-// Collect is part of prometheus.Collector.
-func (r *Registry) Collect(to chan<- prometheus.Metric) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, f := range r.families {
-		kind := prometheus.GaugeValue
-		if f.Total {
-			kind = prometheus.CounterValue
-		}
-		for _, v := range f.values {
-			m, err := prometheus.NewConstMetric(f.desc, kind, v.v, v.labels...)
-			if err != nil {
-				m = prometheus.NewInvalidMetric(f.desc, err)
-			}
-			to <- m
-		}
-	}
+// Gauge is a number that is not served before it is set: a loss of 0 would be
+// a lie.
+type Gauge struct{ vec *prometheus.GaugeVec }
+
+func newGauge(r prometheus.Registerer, name, help string) Gauge {
+	return Gauge{promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, nil)}
 }
+
+// Set sets the number.
+func (g Gauge) Set(x float64) { g.vec.WithLabelValues().Set(x) }
+
+// Total is a counter that somebody else counts: it is told the value it has.
+type Total struct{ bits atomic.Uint64 }
+
+func newTotal(r prometheus.Registerer, name, help string, labels prometheus.Labels) *Total {
+	t := new(Total)
+	promauto.With(r).NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, t.value)
+	return t
+}
+
+func (t *Total) value() float64 { return math.Float64frombits(t.bits.Load()) }
+
+// Set sets the count, which must not be less than before.
+func (t *Total) Set(x float64) { t.bits.Store(math.Float64bits(x)) }

@@ -9,10 +9,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 )
 
 // loopback is who may ask where an address names no host.
 const loopback = "127.0.0.1"
+
+// What a client may take of a training process, whoever it is: an address
+// such as 0.0.0.0:9100 is open to all. Prometheus needs one connection, one
+// request at a time and a second.
+const (
+	maxConnections = 16
+	maxRequests    = 4        // answered at once
+	maxHeader      = 16 << 10 // bytes
+	headerTimeout  = 10 * time.Second
+	writeTimeout   = 30 * time.Second // from the request to the answer's last byte
+	idleTimeout    = 2 * time.Minute  // between two requests; Prometheus asks every minute or more often
+)
 
 // Server answers at one address, under /metrics.
 type Server struct {
@@ -42,7 +55,7 @@ func Address(address string) (string, error) {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return "", fmt.Errorf("metrics: address %q is not [HOST]:PORT: use such as :9100 (this machine alone) or 0.0.0.0:9100 (everybody)", address)
+		return "", fmt.Errorf("metrics: address %q is not [HOST]:PORT, such as :9100 (this machine alone) or 0.0.0.0:9100 (any machine)", address)
 	}
 	if host == "" {
 		host = loopback
@@ -53,21 +66,25 @@ func Address(address string) (string, error) {
 // URL returns where the metrics are.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/metrics" }
 
-// Serve answers for r from now on. It fails where r has a metric that is none
-// to Prometheus, such as one with the same label twice.
-func (s *Server) Serve(r *Registry) error {
-	all := prometheus.NewRegistry()
-	if err := all.Register(r); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
+// Serve answers for g from now on.
+func (s *Server) Serve(g prometheus.Gatherer) {
+	s.http = newHTTP(g)
+	l := netutil.LimitListener(s.listener, maxConnections)
+	go func() { _ = s.http.Serve(l) }() // until Close
+}
+
+// newHTTP returns a server within the limits.
+func newHTTP(g prometheus.Gatherer) *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: maxRequests}))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "scaffe: see /metrics\n")
 	})
-	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = s.http.Serve(s.listener) }() // until Close
-	return nil
+	return &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, // no request has a body
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+	}
 }
 
 // Close ends the server.

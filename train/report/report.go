@@ -1,41 +1,49 @@
-package main
+// Package report tells, on rank 0, how training goes: to people on stderr and,
+// at the end, on stdout; to machines as JSON lines and as metrics for
+// Prometheus.
+//
+//	r, err := report.New(comm, cfg, report.Options{Progress: "auto", LogJSON: "log.jsonl"})
+//	...
+//	defer r.Close()
+//	cfg.Events = r.Events()
+//	w, err := train.New(ctx, comm, cfg)
+//	...
+//	err = r.Started(w)
+//	summary, err := w.Run(ctx)
+//	r.Ended(summary, err)
+//
+// It must not know how training is done, only what train says of it.
+package report
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/train"
 )
 
-// reportFlags say where a run is reported to, beside stdout and stderr.
-func reportFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "progress", Value: "auto", Usage: "progress bar: auto (on a terminal), always or never"},
-		&cli.StringFlag{Name: "log-json", Usage: "append what happens to `FILE`, one JSON object a line; - is stdout"},
-		&cli.StringFlag{Name: "metrics", Usage: "serve metrics for Prometheus at `ADDR`, such as :9100 (this machine alone) or 0.0.0.0:9100"},
-	}
+// Options say where a run is reported to, besides stdout and stderr.
+type Options struct {
+	Progress string // when to draw a bar: auto (on a terminal), always or never
+	LogJSON  string // file that JSON lines are appended to, "-" for stdout, "" for none
+	Metrics  string // address to serve metrics at, "" for none
 }
 
-// reporter says, on rank 0, how training goes: to people on stderr and, at the
-// end, on stdout; to machines as they have asked for it. On other ranks it
-// says nothing.
-type reporter struct {
+// Reporter reports a run. On ranks other than 0 it says nothing.
+type Reporter struct {
 	comm    *collectives.Comm
 	cfg     train.Config
 	out     io.Writer // of the summary
@@ -50,23 +58,24 @@ type reporter struct {
 	speed  speed
 }
 
-// newReporter opens what the flags ask for.
-func newReporter(c *cli.Context, comm *collectives.Comm, cfg train.Config) (*reporter, error) {
-	r := &reporter{comm: comm, cfg: cfg, out: os.Stdout, skip: -1}
+// New opens what o asks for. The Reporter is not nil even where it fails, and
+// must be closed.
+func New(comm *collectives.Comm, cfg train.Config, o Options) (*Reporter, error) {
+	r := &Reporter{comm: comm, cfg: cfg, out: os.Stdout, skip: -1}
 	var err error
-	if r.show, err = showProgress(c.String("progress")); err != nil || comm.Rank() != 0 {
+	if r.show, err = progress.Wanted(o.Progress); err != nil || comm.Rank() != 0 {
 		return r, err
 	}
-	if name := c.String("log-json"); name != "" {
-		if r.json, err = openJSONLog(name); err != nil {
+	if o.LogJSON != "" {
+		if r.json, err = openJSONLog(o.LogJSON); err != nil {
 			return r, err
 		}
-		if name == "-" {
+		if o.LogJSON == "-" {
 			r.out = os.Stderr
 		}
 	}
-	if address := c.String("metrics"); address != "" {
-		if r.metrics, err = serveMetrics(address); err != nil {
+	if o.Metrics != "" {
+		if r.metrics, err = serveMetrics(o.Metrics); err != nil {
 			return r, err
 		}
 		r.log("metrics at %s", r.metrics.URL())
@@ -74,71 +83,14 @@ func newReporter(c *cli.Context, comm *collectives.Comm, cfg train.Config) (*rep
 	return r, nil
 }
 
-// close gives back what newReporter opened. Its error is what a machine was not
-// told: a program may wait for it.
-func (r *reporter) close() error {
+// Close gives back what New opened. Its error is what a machine was not told: a
+// program may wait for it.
+func (r *Reporter) Close() error {
 	return errors.Join(r.metrics.close(), r.json.close())
 }
 
-// newBar makes a bar for n steps.
-func newBar(n int) *progressbar.ProgressBar {
-	return progressbar.NewOptions(n,
-		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
-}
-
-// showProgress reads --progress.
-func showProgress(word string) (bool, error) {
-	switch word {
-	case "auto":
-		return onTerminal(), nil
-	case "always":
-		return true, nil
-	case "never":
-		return false, nil
-	}
-	return false, fmt.Errorf("--progress %q is unknown: use auto, always or never", word)
-}
-
-// onTerminal reports whether a person watches stderr. Under mpirun stderr is
-// a pipe to it, so what counts there is mpirun's own.
-func onTerminal() bool {
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return true
-	}
-	for pid := os.Getppid(); pid > 1; {
-		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		if err != nil {
-			return false
-		}
-		if name := filepath.Base(exe); strings.HasPrefix(name, "mpi") || strings.HasPrefix(name, "orte") || strings.HasPrefix(name, "hydra") || strings.HasPrefix(name, "prte") {
-			if target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid)); err == nil && (strings.HasPrefix(target, "/dev/pts/") || strings.HasPrefix(target, "/dev/tty")) {
-				return true
-			}
-		}
-		if pid = parent(pid); pid == 0 {
-			return false
-		}
-	}
-	return false
-}
-
-// parent returns the parent of a process, 0 where that cannot be told.
-func parent(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	after := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
-	if fields := strings.Fields(after); len(fields) > 1 {
-		n, _ := strconv.Atoi(fields[1])
-		return n
-	}
-	return 0
-}
-
 // log writes a line to stderr, above the bar.
-func (r *reporter) log(format string, args ...any) {
+func (r *Reporter) log(format string, args ...any) {
 	if r.comm.Rank() != 0 {
 		return
 	}
@@ -148,7 +100,8 @@ func (r *reporter) log(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-func (r *reporter) events() train.Events {
+// Events returns what training calls.
+func (r *Reporter) Events() train.Events {
 	return train.Events{
 		OnProgress: r.progress,
 		Solver: solver.Events{
@@ -178,7 +131,7 @@ func (r *reporter) events() train.Events {
 	}
 }
 
-func (r *reporter) progress(p train.Progress) {
+func (r *Reporter) progress(p train.Progress) {
 	r.speed.add(p.Total-p.Aside, p.Images)
 	if r.bar != nil {
 		r.bar.Describe(fmt.Sprintf("loss %.4f, %.0f images/s, %.0f %% exposed", p.Loss, r.speed.perSecond(), 100*p.Share(p.Exposed)))
@@ -189,8 +142,8 @@ func (r *reporter) progress(p train.Progress) {
 	r.last = p
 }
 
-// started says what is about to be trained.
-func (r *reporter) started(w *train.Worker) error {
+// Started says what is about to be trained.
+func (r *Reporter) Started(w *train.Worker) error {
 	r.worker = w
 	n, x := w.Solver().Net(), w.Exchange()
 	for _, warning := range w.Solver().Warnings() {
@@ -207,14 +160,15 @@ func (r *reporter) started(w *train.Worker) error {
 		return nil
 	}
 	if r.show {
-		r.bar = newBar(int(w.Solver().Param().GetMaxIter()) - w.Solver().Iter())
+		r.bar = progress.New(int(w.Solver().Param().GetMaxIter()) - w.Solver().Iter())
 	}
 	r.json.start(r.comm, r.cfg, w)
-	return r.metrics.start(r.comm, r.cfg, n)
+	r.metrics.start(r.comm, r.cfg, n)
+	return nil
 }
 
-// ended says what the run came to.
-func (r *reporter) ended(s train.Summary, err error) {
+// Ended says what the run came to.
+func (r *Reporter) Ended(s train.Summary, err error) {
 	if r.comm.Rank() != 0 {
 		return
 	}
@@ -287,7 +241,7 @@ func parameters(n *net.Net) string {
 		}
 	}
 	if rest := n.ParamCount() - learned; rest > 0 {
-		return fmt.Sprintf("%d parameters and %d numbers that are not learned", learned, rest)
+		return fmt.Sprintf("%d parameters and %d non-trainable values", learned, rest)
 	}
 	return fmt.Sprintf("%d parameters", learned)
 }

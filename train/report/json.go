@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"encoding/json"
@@ -289,7 +289,7 @@ func finite(x float32) *float32 {
 // specName names what was asked for.
 func specName(s collectives.Spec) string {
 	if len(s.Levels) == 0 {
-		return tuned
+		return "tuned"
 	}
 	return s.String()
 }

@@ -1,0 +1,92 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/metrics"
+	"github.com/scaffe/scaffe/train"
+)
+
+// metricsReport tells Prometheus. A nil one tells nobody.
+type metricsReport struct {
+	*metrics.Server
+	to *metrics.Training
+}
+
+// serveMetrics takes the address.
+func serveMetrics(address string) (*metricsReport, error) {
+	s, err := metrics.Listen(address)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics: %w", err)
+	}
+	return &metricsReport{s, metrics.NewTraining()}, nil
+}
+
+func (m *metricsReport) close() error {
+	if m == nil {
+		return nil
+	}
+	return m.Close()
+}
+
+// start begins to answer.
+func (m *metricsReport) start(comm *collectives.Comm, cfg train.Config, n *net.Net) {
+	if m == nil {
+		return
+	}
+	m.to.Info.WithLabelValues(cfg.Design.String(), cfg.Scheme.String(), n.Name()).Set(1)
+	m.to.Ranks.Set(float64(comm.Size()))
+	m.Serve(m.to.Registry)
+}
+
+func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {
+	if m == nil {
+		return
+	}
+	to := m.to
+	to.Iterations.Set(float64(p.Iterations))
+	to.Images.Set(float64(p.Images))
+	to.Loss.Set(float64(p.Loss))
+	to.LearningRate.Set(float64(p.Rate))
+	to.ImagesPerSecond.Set(imagesPerSecond)
+	to.SkippedUpdates.Set(float64(p.Skipped))
+	to.Seconds.Compute.Set(p.Compute().Seconds())
+	to.Seconds.ExposedCommunication.Set(p.Exposed.Seconds())
+	to.Seconds.Input.Set(p.Input.Seconds())
+	to.Seconds.TestsAndSnapshots.Set(p.Aside.Seconds())
+	to.Push.Set(p.Moves.Push.Seconds())
+	to.Pull.Set(p.Moves.Pull.Seconds())
+	to.ReaderQueue.Set(float64(p.Readers.Queued))
+	to.ReaderStarved.Set(p.Readers.Starved.Seconds())
+}
+
+func (m *metricsReport) test(t solver.Test) {
+	if m == nil {
+		return
+	}
+	times := map[string]int{}
+	for _, s := range t.Scores {
+		times[s.Name]++
+	}
+	seen := map[string]int{}
+	for _, s := range t.Scores {
+		name := s.Name
+		if times[s.Name] > 1 {
+			name = fmt.Sprintf("%s[%d]", s.Name, seen[s.Name])
+			seen[s.Name]++
+		}
+		if t.Net > 0 {
+			name = fmt.Sprintf("%s, test net %d", name, t.Net)
+		}
+		m.to.TestScore.WithLabelValues(name).Set(float64(s.Value))
+	}
+}
+
+func (m *metricsReport) snapshot() {
+	if m != nil {
+		m.to.Snapshots.Inc()
+	}
+}
