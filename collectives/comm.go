@@ -3,6 +3,7 @@ package collectives
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -182,6 +183,9 @@ func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opt
 // Reduce combines every rank's send into root's recv, element by element. The
 // lengths of send must be equal on all ranks; recv counts at root only, is as
 // long, and may be the same buffer as send (in place).
+//
+// The sums of integers wrap around. mem.Avg is for floating-point types; of f16 and
+// bf16 it does not overflow where the average itself does not.
 func (c *Comm) Reduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) error {
 	return c.run(ctx, c.reduce(send, recv, dt, op, root), opts)
 }
@@ -244,8 +248,10 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum
-		if k.needsRecv && count > 0 {
-			bind.Divide = c.Size()
+		scale, divide := averaging(k.dt, c.Size())
+		bind.Scale = scale
+		if k.needsRecv && count > 0 && divide != 1 {
+			bind.Divide = divide
 		}
 	}
 	if plan == nil {
@@ -253,6 +259,24 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	}
 	return c.engine.Prepare(plan, bind)
 }
+
+// averaging returns what an average over size ranks divides every contribution
+// by, and what the sum. Types of 16 bits have little room above their values, so
+// the sum could overflow where the average does not. There each contribution is
+// divided first, by the power of two that is not less than size: that is exact but
+// for the smallest numbers of f16 (below size times 2^-14), which are rounded to a
+// multiple of 2^-24. Wider types are divided at the end alone, and so need no pass
+// over the contributions.
+func averaging(dt mem.Datatype, size int) (contribution, sum float64) {
+	if !scales(dt) {
+		return 1, float64(size)
+	}
+	power := float64(uint64(1) << bits.Len(uint(size-1)))
+	return power, float64(size) / power
+}
+
+// scales reports whether averages of a type scale the contributions.
+func scales(dt mem.Datatype) bool { return dt == mem.Float16 || dt == mem.BFloat16 }
 
 // planned finds how a call is done and says it in words. The plan is nil where
 // the MPI library does it.
@@ -365,6 +389,8 @@ func (k *call) count(size int) (int, error) {
 		return 0, fmt.Errorf("unknown datatype %v", k.dt)
 	case !k.op.Valid() && k.op != mem.Avg:
 		return 0, fmt.Errorf("unknown op %v", k.op)
+	case k.op == mem.Avg && !k.dt.Float():
+		return 0, fmt.Errorf("op %v needs a floating-point type (got %v, whose sum may not fit): use %v and divide", k.op, k.dt, mem.Sum)
 	case k.root < 0 || k.root >= size:
 		return 0, fmt.Errorf("root %d is not a rank of a communicator of %d", k.root, size)
 	}
@@ -386,5 +412,5 @@ func (k *call) count(size int) (int, error) {
 // plan returns the compiled schedule of a call, built at its first use. text
 // stands for all that build depends on besides the call.
 func (c *Comm) plan(k Call, text string, build func(Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
-	return c.plans.get(planKey{k.Verb, k.Root, k.Count, k.ElemSize, text}, func() (*schedule.Schedule, error) { return build(k) })
+	return c.plans.get(planKey{k.Verb, k.Root, k.Count, k.ElemSize, k.Scaled, text}, func() (*schedule.Schedule, error) { return build(k) })
 }

@@ -47,6 +47,9 @@ type Call struct {
 	Count, ElemSize int
 	// Nodes[r] is the node of rank r; nil: all are on one.
 	Nodes []int
+	// Scaled says that every rank's contribution to a reduction is divided first,
+	// by what the execution says, into scratch memory (schedule.Scale).
+	Scaled bool
 }
 
 // Build returns the schedule of the calling rank. It is a pure function: all
@@ -82,6 +85,9 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 		return fmt.Errorf("collectives: spec %s: %s serves allreduce alone, not %v", s, last, c.Verb)
 	}
 	levels := groups(c, p, s)
+	if c.Scaled && c.Verb != Bcast && c.Size > 1 {
+		b = scaled(b, c, levels[0].params(c))
+	}
 	switch c.Verb {
 	case Reduce:
 		reduce(b, c, levels)
@@ -93,6 +99,20 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 		return fmt.Errorf("collectives: unknown verb %v", c.Verb)
 	}
 	return nil
+}
+
+// scaled adds the scaling of In, and returns a view in which In is what it results
+// in. It goes chunk by chunk, so that the first one leaves early.
+func scaled(b *schedule.Builder, c Call, p schedule.Params) *schedule.Builder {
+	into := b.Reserve(c.Count)
+	for _, chunk := range p.Chunks() {
+		b.Scale(schedule.In.At(chunk), schedule.Scratch.At(schedule.Range{Off: into.Off + chunk.Off, Len: chunk.Len}))
+	}
+	all := make([]int, c.Size)
+	for i := range all {
+		all[i] = i
+	}
+	return b.On(all, into, schedule.Out.At(schedule.Range{Len: c.Count}))
 }
 
 // Check proves the schedules of all ranks of a collective right together.

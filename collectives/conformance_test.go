@@ -150,7 +150,7 @@ func TestAnyCollective(t *testing.T) {
 				Count:    rapid.IntRange(0, 300).Draw(t, "count"),
 			}
 			if k.Verb != collectives.Bcast {
-				k.Op = rapid.SampledFrom(ct.Ops).Draw(t, "op")
+				k.Op = rapid.SampledFrom(ct.Ops(k.Datatype)).Draw(t, "op")
 			}
 			cases = append(cases, k)
 		}

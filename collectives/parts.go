@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
 )
@@ -89,5 +90,8 @@ func (k *call) query(c *Comm, count int) Query {
 
 // at is the call as this rank sees it.
 func (k *call) at(c *Comm, count int) Call {
-	return Call{Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes}
+	return Call{
+		Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
+		Scaled: k.op == mem.Avg && scales(k.dt),
+	}
 }

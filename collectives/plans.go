@@ -23,6 +23,7 @@ const (
 type planKey struct {
 	verb                  Verb
 	root, count, elemSize int
+	scaled                bool
 	text                  string // stands for the spec, or for those of the parts
 }
 

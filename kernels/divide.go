@@ -2,50 +2,65 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/scaffe/scaffe/mem"
 )
 
-// Divide stores buf[i] = buf[i] / n, for the mean of n contributions. Integers
-// are divided towards zero; f16 and bf16 compute in f32 and round once.
-func (c *CPU) Divide(dt mem.Datatype, buf mem.Buffer, n int) error {
-	switch {
-	case !dt.Valid():
-		return fmt.Errorf("kernels: divide: unknown datatype: use one of %v", mem.Datatypes)
-	case n < 1:
-		return fmt.Errorf("kernels: divide by %d", n)
-	case buf.Space() != mem.Host:
-		return fmt.Errorf("kernels: divide: the CPU cannot address %s memory", buf.Space())
-	case buf.Len()%dt.Size() != 0:
-		return fmt.Errorf("kernels: divide: %d bytes are not whole elements of %s", buf.Len(), dt)
+// Divide stores dst[i] = src[i] / by, for the mean of several contributions; dst
+// may be src. by is positive and finite. Integers are divided towards zero, by a
+// whole number that they have room for; f16 and bf16 compute in f32 and round once.
+func (c *CPU) Divide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
+	if err := checkDivide(dt, dst, src, by); err != nil {
+		return fmt.Errorf("kernels: divide: %w", err)
 	}
 	switch dt {
 	case mem.Float32:
-		divide(mem.Float32s(buf), float32(n))
+		divide(mem.Float32s(dst), mem.Float32s(src), float32(by))
 	case mem.Float64:
-		divide(mem.View[float64](buf), float64(n))
+		divide(mem.View[float64](dst), mem.View[float64](src), by)
 	case mem.Int32:
-		divide(mem.View[int32](buf), int32(n))
+		divide(mem.View[int32](dst), mem.View[int32](src), int32(by))
 	case mem.Int64:
-		divide(mem.View[int64](buf), int64(n))
+		divide(mem.View[int64](dst), mem.View[int64](src), int64(by))
 	case mem.Uint8:
-		for i, x := range mem.Bytes(buf) {
-			mem.Bytes(buf)[i] = uint8(int(x) / n)
-		}
+		divide(mem.Bytes(dst), mem.Bytes(src), uint8(by))
 	case mem.Float16:
-		for i, x := range mem.View[uint16](buf) {
-			mem.View[uint16](buf)[i] = f16From(f16To(x) / float32(n))
+		to := mem.View[uint16](dst)
+		for i, x := range mem.View[uint16](src) {
+			to[i] = f16From(f16To(x) / float32(by))
 		}
 	case mem.BFloat16:
-		for i, x := range mem.View[uint16](buf) {
-			mem.View[uint16](buf)[i] = bf16From(bf16To(x) / float32(n))
+		to := mem.View[uint16](dst)
+		for i, x := range mem.View[uint16](src) {
+			to[i] = bf16From(bf16To(x) / float32(by))
 		}
 	}
 	return nil
 }
 
-func divide[T float32 | float64 | int32 | int64](v []T, by T) {
-	for i := range v {
-		v[i] /= by
+func checkDivide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
+	if err := checkCopy(dst, src); err != nil {
+		return err
+	}
+	room := map[mem.Datatype]float64{mem.Uint8: math.MaxUint8, mem.Int32: math.MaxInt32, mem.Int64: 1 << 53}[dt]
+	switch {
+	case !dt.Valid():
+		return fmt.Errorf("unknown datatype: use one of %v", mem.Datatypes)
+	case !(by > 0) || math.IsInf(by, 0):
+		return fmt.Errorf("a divisor of %v: it must be positive and finite", by)
+	case room > 0 && (by != math.Trunc(by) || by > room):
+		return fmt.Errorf("a divisor of %v: for %v it must be a whole number up to %v", by, dt, room)
+	case dst.Len()%dt.Size() != 0:
+		return fmt.Errorf("%d bytes are not whole elements of %s", dst.Len(), dt)
+	case overlapsInPart(dst, src):
+		return fmt.Errorf("dst overlaps src in part: it must be the same buffer or one apart")
+	}
+	return nil
+}
+
+func divide[T float32 | float64 | int32 | int64 | uint8](dst, src []T, by T) {
+	for i, x := range src {
+		dst[i] = x / by
 	}
 }

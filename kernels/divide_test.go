@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"testing"
 
 	"github.com/scaffe/scaffe/mem"
@@ -17,7 +18,7 @@ func TestDivide(t *testing.T) {
 		mem.Float32: mem.Of(f32), mem.Float64: mem.Of(f64), mem.Int32: mem.Of(i32), mem.Int64: mem.Of(i64),
 		mem.Uint8: mem.Of(u8), mem.Float16: mem.Of(f16), mem.BFloat16: mem.Of(bf16),
 	} {
-		if err := c.Divide(dt, buf, 4); err != nil {
+		if err := c.Divide(dt, buf, buf, 4); err != nil {
 			t.Error(err)
 		}
 	}
@@ -34,7 +35,28 @@ func TestDivide(t *testing.T) {
 	if u8[2] != 50 || u8[1] != 1 {
 		t.Errorf("%v", u8)
 	}
-	if c.Divide(mem.Int64, mem.Of(u8), 2) == nil || c.Divide(mem.Uint8, mem.Of(u8), 0) == nil {
-		t.Error("bad arguments were accepted")
+	// Into another buffer, by what is no whole number.
+	from, into := []uint16{f16From(3), f16From(65504), f16From(0x1p-24)}, make([]uint16, 3)
+	if err := c.Divide(mem.Float16, mem.Of(into), mem.Of(from), 1.5); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint16{f16From(2), f16From(43680), f16From(0x1p-24)} {
+		if into[i] != want {
+			t.Errorf("element %d: %v, not %v", i, f16To(into[i]), f16To(want))
+		}
+	}
+	for name, err := range map[string]error{
+		"an odd length":         c.Divide(mem.Int64, mem.Of(u8), mem.Of(u8), 2),
+		"0":                     c.Divide(mem.Uint8, mem.Of(u8), mem.Of(u8), 0),
+		"NaN":                   c.Divide(mem.Float32, mem.Of(f32), mem.Of(f32), math.NaN()),
+		"infinity":              c.Divide(mem.Float32, mem.Of(f32), mem.Of(f32), math.Inf(1)),
+		"a fraction of integer": c.Divide(mem.Int32, mem.Of(i32), mem.Of(i32), 1.5),
+		"more than a byte":      c.Divide(mem.Uint8, mem.Of(u8), mem.Of(u8), 256),
+		"another length":        c.Divide(mem.Uint8, mem.Of(u8[:2]), mem.Of(u8), 2),
+		"a partial overlap":     c.Divide(mem.Uint8, mem.Of(u8[:2]), mem.Of(u8[1:]), 2),
+	} {
+		if err == nil {
+			t.Errorf("%s was accepted", name)
+		}
 	}
 }

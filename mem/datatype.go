@@ -44,6 +44,11 @@ func (d Datatype) String() string {
 	return datatypes[d].name
 }
 
+// Float reports whether d is a floating-point type.
+func (d Datatype) Float() bool {
+	return d == Float32 || d == Float64 || d == Float16 || d == BFloat16
+}
+
 // ParseDatatype is the inverse of String.
 func ParseDatatype(s string) (Datatype, error) {
 	for _, d := range Datatypes {
@@ -65,8 +70,8 @@ const (
 	Prod
 	Min
 	Max
-	// Avg is Sum divided by the number of contributions. It is what a whole
-	// collective does, not two elements: package collectives makes it of Sum,
+	// Avg is Sum divided by the number of contributions, of floating-point types.
+	// It is what a whole collective does, not two elements: package collectives makes it of Sum,
 	// kernels refuse it, and Ops does not list it.
 	Avg
 )

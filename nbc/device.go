@@ -16,8 +16,8 @@ func (c cpu) Reduce(_ Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (
 	return true, c.k.Reduce(dt, op, dst, a, b)
 }
 
-func (c cpu) Divide(_ Token, dt mem.Datatype, buf mem.Buffer, n int) (bool, error) {
-	return true, c.k.Divide(dt, buf, n)
+func (c cpu) Divide(_ Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {
+	return true, c.k.Divide(dt, dst, src, by)
 }
 
 func (c cpu) Copy(_ Token, dst, src mem.Buffer) (bool, error) { return true, c.k.Copy(dst, src) }

@@ -424,8 +424,11 @@ func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
 	if r.library != nil {
 		return e.transport.(Library).Begin(tok, *r.library)
 	}
-	if op.Kind == schedule.Copy {
+	switch op.Kind {
+	case schedule.Copy:
 		return e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
+	case schedule.Scale:
+		return e.device.Divide(tok, r.bind.Datatype, r.bytes(op.Dst), r.bytes(op.Src), r.bind.Scale)
 	}
 	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg), Fingerprint: r.print}
 	peer := r.peer(op.Peer)
@@ -504,7 +507,7 @@ func (e *Engine) complete(r *Request, i int32) {
 	if r.bind.Divide > 0 {
 		dt := r.bind.Datatype
 		r.divided = true
-		done, err = e.device.Divide(r.token(i), dt, r.bind.Out, r.bind.Divide)
+		done, err = e.device.Divide(r.token(i), dt, r.bind.Out, r.bind.Out, r.bind.Divide)
 	}
 	if err != nil {
 		e.failAndTell(fmt.Errorf("%s: dividing the sum: %w", r.bind.name(), err))

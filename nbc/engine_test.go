@@ -30,8 +30,8 @@ func (s *slow) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.B
 	return false, nil
 }
 
-func (s *slow) Divide(tok nbc.Token, dt mem.Datatype, buf mem.Buffer, n int) (bool, error) {
-	_, err := s.Device.Divide(tok, dt, buf, n)
+func (s *slow) Divide(tok nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {
+	_, err := s.Device.Divide(tok, dt, dst, src, by)
 	s.begun = append(s.begun, nbc.Completion{Token: tok, Err: err})
 	return false, nil
 }

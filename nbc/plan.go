@@ -62,7 +62,7 @@ func Compile(s *schedule.Schedule) (*Plan, error) {
 		}
 		p.waits[i] = int32(len(op.Deps))
 		edges += len(op.Deps)
-		if op.Kind == schedule.Copy {
+		if op.Local() {
 			continue
 		}
 		key := stream{op.Peer, op.Receives()}

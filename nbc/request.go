@@ -26,8 +26,9 @@ type Binding struct {
 	In, Out  mem.Buffer
 	Datatype mem.Datatype
 	Op       mem.Op
-	// Divide, unless 0, is what Out is divided by at the end.
-	Divide int
+	// Scale is what the schedule's Scale ops divide by. Divide, unless 0, is what
+	// Out is divided by at the end. Of integers both are whole.
+	Scale, Divide float64
 	// Comm and Instance identify the collective: no two requests in flight
 	// may share both, and all ranks must agree on them. Package collectives
 	// numbers its communicators below 1<<63; the rest is for programs that
@@ -287,7 +288,7 @@ func (r *Request) edges(me int) []Edge {
 	for i, st := range r.state {
 		op := &r.plan.schedule.Ops[i]
 		k := key{op.Peer, op.Kind == schedule.Send}
-		if st != opPosted || op.Kind == schedule.Copy || seen[k] {
+		if st != opPosted || op.Local() || seen[k] {
 			continue
 		}
 		seen[k] = true

@@ -176,8 +176,9 @@ type Device interface {
 	// be a or b. Where it reports done, the result is there already and no
 	// completion follows; otherwise Poll reports tok.
 	Reduce(tok Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (done bool, err error)
-	// Divide begins buf[i] = buf[i] / n, integers towards zero, likewise.
-	Divide(tok Token, dt mem.Datatype, buf mem.Buffer, n int) (done bool, err error)
+	// Divide begins dst[i] = src[i] / by, integers towards zero, likewise; dst may
+	// be src.
+	Divide(tok Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (done bool, err error)
 	// Copy begins dst = src, likewise.
 	Copy(tok Token, dst, src mem.Buffer) (done bool, err error)
 	// Poll stores what ended in done and returns how many.

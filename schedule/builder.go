@@ -76,6 +76,11 @@ func (b *Builder) Copy(src, dst Ref) {
 	}
 }
 
+// Scale adds: dst = src over the execution's divisor.
+func (b *Builder) Scale(src, dst Ref) {
+	b.add(Op{Kind: Scale, Peer: -1, Src: b.ref(src), Dst: b.ref(dst)})
+}
+
 // Schedule returns what was built. The builder must not be used afterwards.
 func (b *Builder) Schedule() *Schedule { return &b.plan.Schedule }
 

@@ -85,13 +85,15 @@ func drawSchedule(t *rapid.T) *schedule.Schedule {
 		dst := drawRef(t, n, everything[1:]...)
 		src.Len = min(src.Len, n-dst.Off)
 		dst.Len = src.Len
-		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
 			b.Send(peer, src)
 		case 1:
 			b.Recv(peer, dst)
 		case 2:
 			b.RecvReduce(peer, src, dst)
+		case 3:
+			b.Scale(src, dst)
 		default:
 			b.Copy(src, dst)
 		}

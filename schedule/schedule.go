@@ -17,6 +17,9 @@ const (
 	RecvReduce
 	// Copy stores Dst = Src.
 	Copy
+	// Scale stores Dst = Src over a divisor that the execution is given: what
+	// every rank does to its contribution to an average whose sum would not fit.
+	Scale
 )
 
 // Buffer names one of a rank's three buffers.
@@ -62,9 +65,9 @@ type Op struct {
 	// from 0. Both ends number alike, so (sender, receiver, Msg) is the
 	// message's identity; no call order is involved.
 	Msg int
-	// Src is read by Send, Copy, and RecvReduce (the local operand).
+	// Src is read by Send, Copy, Scale, and RecvReduce (the local operand).
 	Src Ref
-	// Dst is written by Recv, RecvReduce and Copy.
+	// Dst is written by Recv, RecvReduce, Copy and Scale.
 	Dst Ref
 	// Deps are the ops that must have completed before this one starts:
 	// indices into Schedule.Ops, all smaller than this op's own.
@@ -76,6 +79,9 @@ func (o *Op) Reads() bool { return o.Kind != Recv }
 
 // Writes reports whether the op writes Dst.
 func (o *Op) Writes() bool { return o.Kind != Send }
+
+// Local reports whether the op takes part in no message.
+func (o *Op) Local() bool { return o.Kind == Copy || o.Kind == Scale }
 
 // Receives reports whether the op takes a message from Peer.
 func (o *Op) Receives() bool { return o.Kind == Recv || o.Kind == RecvReduce }
@@ -119,7 +125,7 @@ func (s *Schedule) Remap(ranks []int, size int) (*Schedule, error) {
 	m.Rank, m.Size = ranks[s.Rank], size
 	m.Ops = slices.Clone(s.Ops)
 	for i := range m.Ops {
-		if m.Ops[i].Kind == Copy {
+		if m.Ops[i].Local() {
 			continue
 		}
 		peer := m.Ops[i].Peer

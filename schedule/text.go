@@ -8,11 +8,11 @@ import (
 )
 
 var (
-	kinds   = [...]string{Send: "send", Recv: "recv", RecvReduce: "recvreduce", Copy: "copy"}
+	kinds   = [...]string{Send: "send", Recv: "recv", RecvReduce: "recvreduce", Copy: "copy", Scale: "scale"}
 	buffers = [...]string{In: "in", Out: "out", Scratch: "scratch"}
 )
 
-// String returns send, recv, recvreduce or copy.
+// String returns send, recv, recvreduce, copy or scale.
 func (k Kind) String() string {
 	if int(k) < len(kinds) {
 		return kinds[k]
@@ -44,8 +44,8 @@ func (o *Op) String() string {
 		fmt.Fprintf(&s, "recv %s from %d #%d", o.Dst, o.Peer, o.Msg)
 	case RecvReduce:
 		fmt.Fprintf(&s, "recvreduce %s %s from %d #%d", o.Dst, o.Src, o.Peer, o.Msg)
-	case Copy:
-		fmt.Fprintf(&s, "copy %s %s", o.Dst, o.Src)
+	case Copy, Scale:
+		fmt.Fprintf(&s, "%s %s %s", o.Kind, o.Dst, o.Src)
 	default:
 		s.WriteString(o.Kind.String())
 	}
@@ -186,6 +186,8 @@ func (w *words) op(index int) Op {
 		peer("from")
 	case "copy":
 		o.Kind, o.Dst, o.Src = Copy, w.ref(), w.ref()
+	case "scale":
+		o.Kind, o.Dst, o.Src = Scale, w.ref(), w.ref()
 	default:
 		w.fail("unknown op %q", kind)
 	}

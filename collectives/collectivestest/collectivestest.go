@@ -80,8 +80,13 @@ func Specs() []collectives.Spec {
 	return specs
 }
 
-// Ops are the ops of a suite.
-var Ops = append(slices.Clone(mem.Ops), mem.Avg)
+// Ops are the ops of a suite for a type.
+func Ops(dt mem.Datatype) []mem.Op {
+	if dt.Float() {
+		return append(slices.Clone(mem.Ops), mem.Avg)
+	}
+	return mem.Ops
+}
 
 // Counts are the counts of a suite: none, one, a prime, and one that no chunk
 // divides.
@@ -93,7 +98,7 @@ func Every(size int) []Case {
 	var cases []Case
 	for _, k := range shapes(size, all(size)) {
 		for _, dt := range mem.Datatypes {
-			for _, op := range Ops {
+			for _, op := range Ops(dt) {
 				if k.Verb == collectives.Bcast && op != mem.Sum {
 					continue
 				}
@@ -112,7 +117,8 @@ func Some(size int) []Case {
 	for i := range cases {
 		cases[i].Datatype = mem.Datatypes[i%len(mem.Datatypes)]
 		if cases[i].Verb != collectives.Bcast {
-			cases[i].Op = Ops[(i/len(mem.Datatypes)+i)%len(Ops)]
+			ops := Ops(cases[i].Datatype)
+			cases[i].Op = ops[(i/len(mem.Datatypes)+i)%len(ops)]
 		}
 	}
 	return cases

@@ -53,10 +53,10 @@ func shape(all []*schedule.Schedule) error {
 
 func shapeOp(s *schedule.Schedule, i int) error {
 	o := &s.Ops[i]
-	if o.Kind > schedule.Copy {
+	if o.Kind > schedule.Scale {
 		return failOp(Malformed, s, i, "no such kind of op")
 	}
-	if o.Kind != schedule.Copy {
+	if !o.Local() {
 		if o.Peer < 0 || o.Peer >= s.Size {
 			return failOp(WrongPeer, s, i, "rank %d is not in [0,%d)", o.Peer, s.Size)
 		}

@@ -97,7 +97,7 @@ func (r *summing) happen(e event) error {
 		r.sent[n], err = r.read(s, i, nil)
 	case schedule.Recv:
 		r.write(s, o.Dst, r.take(n))
-	case schedule.Copy:
+	case schedule.Copy, schedule.Scale:
 		if r.local, err = r.read(s, i, r.local[:0]); err == nil {
 			r.write(s, o.Dst, r.local)
 		}

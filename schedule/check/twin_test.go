@@ -90,7 +90,7 @@ func (m *machine) can(rank, i int) bool {
 	if m.started[rank][i] {
 		for k := range m.all[o.Peer].Ops { // rendezvous
 			p := &m.all[o.Peer].Ops[k]
-			if p.Kind != schedule.Copy && p.Peer == rank && p.Msg == o.Msg && p.Receives() != o.Receives() {
+			if !p.Local() && p.Peer == rank && p.Msg == o.Msg && p.Receives() != o.Receives() {
 				return m.started[o.Peer][k] && (!o.Receives() || m.done[o.Peer][k])
 			}
 		}
@@ -112,7 +112,7 @@ func (m *machine) can(rank, i int) bool {
 // do starts op i of rank, or completes it if it has started.
 func (m *machine) do(rank, i int) {
 	o := &m.all[rank].Ops[i]
-	if o.Kind != schedule.Copy && !m.started[rank][i] {
+	if !o.Local() && !m.started[rank][i] {
 		m.started[rank][i] = true
 		return
 	}

@@ -147,7 +147,7 @@ func (k *rank) link() {
 			k.next[d] = append(k.next[d], int32(i))
 		}
 		k.waits[i] = int32(len(op.Deps))
-		if op.Kind == schedule.Copy {
+		if op.Local() {
 			continue
 		}
 		key := [2]int{op.Peer, SendWindow}
@@ -198,7 +198,7 @@ func (w *world) match() error {
 // ready gives an op that waits for nothing to its rank's thread.
 func (w *world) ready(r, i int32) {
 	k := &w.ranks[r]
-	if k.ops[i].Kind == schedule.Copy {
+	if k.ops[i].Local() {
 		k.todo = append(k.todo, i)
 	} else {
 		k.first = append(k.first, i)
@@ -267,7 +267,7 @@ func (w *world) traffic(r, i int32) (touched, staged float64) {
 	}
 	heap := near && w.Heap && theirs != schedule.Scratch
 	switch op.Kind {
-	case schedule.Copy:
+	case schedule.Copy, schedule.Scale:
 		touched = 2 * bytes
 	case schedule.Recv:
 		switch {
