@@ -11,6 +11,14 @@ import (
 // EnvPath is the environment variable that chooses the path of NewCPU by name.
 const EnvPath = "SCAFFE_KERNELS"
 
+// HasAVX2 reports whether the AVX2 loops of this package and of those below it
+// run: where the processor has AVX2 (and F16C), unless the environment variable
+// EnvPath names the portable ones.
+func HasAVX2() bool {
+	_, lacks := nativePath()
+	return lacks == "" && os.Getenv(EnvPath) != portable.name
+}
+
 // CPU combines and copies buffers in host memory, on the calling goroutine. It
 // holds no state: any number of goroutines may use it at once.
 type CPU struct {

@@ -1,6 +1,5 @@
 // Package kernels combines and copies buffers: dst = a ⊕ b and dst = src,
-// where ⊕ is a mem.Op over elements of a mem.Datatype. It also has the loops over
-// float32 vectors that layers and solvers share; see Vectors below.
+// where ⊕ is a mem.Op over elements of a mem.Datatype.
 //
 //	cpu, err := kernels.NewCPU()
 //	…
@@ -36,8 +35,8 @@
 // NewCPU takes the best path that the processor has. The environment variable
 // SCAFFE_KERNELS (portable, avx2) overrides that; a word it does not know or a
 // path that the processor lacks is an error. The AVX2 loops
-// are generated from internal/gen by go generate; no path needs cgo. The vector
-// functions follow the variable too (and leave it to NewCPU to refuse a word).
+// are generated from internal/gen by go generate; no path needs cgo. The packages
+// below follow the variable too (and leave it to NewCPU to refuse a word).
 //
 // dst may be a, b or both, but may not overlap them in part. Addresses and
 // lengths need no alignment on processors that load unaligned words (all
@@ -45,36 +44,14 @@
 // its own and too big for the caches, the AVX2 path stores around them, which
 // spares memory the reading of dst: three streams instead of four.
 //
-// # Vectors
+// # The packages below
 //
-// The functions over []float32 give the same bits on every path as well, apart
-// from the payload of a NaN. None of them fuses a multiplication with an
-// addition, and none allocates.
+// All assembly of the project is here and in the packages below: vec (loops
+// over float32 vectors, sums, solver updates), nn (the loops of layers) and
+// pixels (bytes of images to float32). What their generators have in common is
+// internal/asm. blas and dnn bind libraries.
 //
-//   - Add, Mul, Scale, AddScaled, AddMul, Affine, Normalize and their kin are
-//     elementwise. dst may be an operand, but not overlap one in part; operands
-//     are at least as long as dst.
-//
-//   - Exp, Sigmoid and Tanh are within 2 units in the last place: 0.98, 1.46 and
-//     1.32 are the largest errors of a fifth of all float32.
-//
-//   - Sums (Lanes, Sum, SumSquares, Dot) are taken in float64 in an order of their
-//     own, the same for every processor.
-//
-//   - FirstNotFinite finds a NaN or an infinity, Max the largest element.
-//
-//   - Update is what a solver does to parameters, in one pass over memory:
-//
-//     u := kernels.Update{Scale: 1, Decay: 0.0005, Rate: 0.01, Clear: true}
-//     u.SGD(0.9, w, g, h) // w by its gradient g and history h; g is 0 afterwards
-//
-// # Neighbours
-//
-// All assembly of the project stands here and in the packages below: nn (the
-// loops of layers) and pixels (bytes of images to float32). What their
-// generators have in common is internal/asm. blas and dnn bind libraries.
-//
-// # Beside the CPU
+// # Next to the CPU
 //
 // A CPU's verbs are done when they return. A CUDA device joins as a second
 // type, kernels.CUDA, with the same verbs over buffers of mem.CUDA, which

@@ -7,7 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() { register("BatchNorm", newBatchNorm) }
@@ -30,7 +30,7 @@ type batchNorm struct {
 
 	// Of each channel of a block, which stays in the caches.
 	block           int
-	sums, products  []kernels.Lanes
+	sums, products  []vec.Lanes
 	meanDy, meanDyY []float32
 }
 
@@ -86,7 +86,7 @@ func (l *batchNorm) Reshape(bottom, top []*blob.Blob) error {
 	}
 	l.norm.ReshapeLike(b)
 	l.block = blockOf(l.dim)
-	l.sums, l.products = make([]kernels.Lanes, l.block), make([]kernels.Lanes, l.block)
+	l.sums, l.products = make([]vec.Lanes, l.block), make([]vec.Lanes, l.block)
 	l.meanDy, l.meanDyY = make([]float32, l.block), make([]float32, l.block)
 	return nil
 }
@@ -110,7 +110,7 @@ func (l *batchNorm) Forward(bottom, top []*blob.Blob) error {
 	}
 	if l.global {
 		l.useGlobal()
-		l.rows(0, l.chans, func(i, j, c int) { kernels.Normalize(y[i:j], x[i:j], l.mean[c], l.inv[c]) })
+		l.rows(0, l.chans, func(i, j, c int) { vec.Normalize(y[i:j], x[i:j], l.mean[c], l.inv[c]) })
 		return nil
 	}
 	weight := l.params[2].Data()
@@ -120,7 +120,7 @@ func (l *batchNorm) Forward(bottom, top []*blob.Blob) error {
 		to := min(from+l.block, l.chans)
 		l.useBatch(x, from, to)
 		l.rows(from, to, func(i, j, c int) {
-			kernels.NormalizeBoth(y[i:j], norm[i:j], x[i:j], l.mean[c], l.inv[c])
+			vec.NormalizeBoth(y[i:j], norm[i:j], x[i:j], l.mean[c], l.inv[c])
 		})
 	}
 	return nil
@@ -152,7 +152,7 @@ func (l *batchNorm) useBatch(x []float32, from, to int) {
 	clear(l.sums)
 	clear(l.products)
 	l.rows(from, to, func(i, j, c int) {
-		kernels.AddMoments(&l.sums[c-from], &l.products[c-from], x[i:j], x[c*l.dim])
+		vec.AddMoments(&l.sums[c-from], &l.products[c-from], x[i:j], x[c*l.dim])
 	})
 	runMean, runVar := l.params[0].Data(), l.params[1].Data()
 	for c := from; c < to; c++ {
@@ -174,7 +174,7 @@ func (l *batchNorm) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.
 	}
 	dy, dx := top[0].Diff(), bottom[0].Diff()
 	if l.global {
-		l.rows(0, l.chans, func(i, j, c int) { kernels.Scale(dx[i:j], l.inv[c], dy[i:j]) })
+		l.rows(0, l.chans, func(i, j, c int) { vec.Scale(dx[i:j], l.inv[c], dy[i:j]) })
 		return nil
 	}
 	for from := 0; from < l.chans; from += l.block {
@@ -190,13 +190,13 @@ func (l *batchNorm) gradient(dx, dy []float32, from, to int) {
 	clear(l.sums)
 	clear(l.products)
 	l.rows(from, to, func(i, j, c int) {
-		kernels.AddSumDot(&l.sums[c-from], &l.products[c-from], dy[i:j], y[i:j])
+		vec.AddSumDot(&l.sums[c-from], &l.products[c-from], dy[i:j], y[i:j])
 	})
 	for c := range to - from {
 		l.meanDy[c] = float32(l.sums[c].Total() / n)
 		l.meanDyY[c] = float32(l.products[c].Total() / n)
 	}
 	l.rows(from, to, func(i, j, c int) {
-		kernels.NormalizeGrad(dx[i:j], dy[i:j], y[i:j], l.meanDy[c-from], l.meanDyY[c-from], l.inv[c])
+		vec.NormalizeGrad(dx[i:j], dy[i:j], y[i:j], l.meanDy[c-from], l.meanDyY[c-from], l.inv[c])
 	})
 }

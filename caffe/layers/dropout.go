@@ -5,7 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() { register("Dropout", newDropout) }
@@ -67,7 +67,7 @@ func (l *dropout) Forward(bottom, top []*blob.Blob) error {
 		copy(y, x)
 		return nil
 	}
-	kernels.Mul(y, x, l.draw())
+	vec.Mul(y, x, l.draw())
 	return nil
 }
 
@@ -79,6 +79,6 @@ func (l *dropout) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Bl
 		copy(bottom[0].Diff(), top[0].Diff())
 		return nil
 	}
-	kernels.Mul(bottom[0].Diff(), top[0].Diff(), l.mask.Data())
+	vec.Mul(bottom[0].Diff(), top[0].Diff(), l.mask.Data())
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() { register("Eltwise", newEltwise) }
@@ -72,9 +72,9 @@ func (l *eltwise) Forward(bottom, top []*blob.Blob) error {
 
 // multiplyAll sets y to the product of elements i to j of the bottoms.
 func multiplyAll(y []float32, bottom []*blob.Blob, i, j int) {
-	kernels.Mul(y, bottom[0].Data()[i:j], bottom[1].Data()[i:j])
+	vec.Mul(y, bottom[0].Data()[i:j], bottom[1].Data()[i:j])
 	for _, b := range bottom[2:] {
-		kernels.Mul(y, y, b.Data()[i:j])
+		vec.Mul(y, y, b.Data()[i:j])
 	}
 }
 
@@ -82,13 +82,13 @@ func multiplyAll(y []float32, bottom []*blob.Blob, i, j int) {
 func (l *eltwise) sum(y []float32, bottom []*blob.Blob, i, j int) {
 	a, b := bottom[0].Data()[i:j], bottom[1].Data()[i:j]
 	if l.coeff[0] == 1 && l.coeff[1] == 1 {
-		kernels.Add(y, a, b)
+		vec.Add(y, a, b)
 	} else {
-		kernels.Scale(y, l.coeff[0], a)
-		kernels.AddScaled(y, l.coeff[1], b)
+		vec.Scale(y, l.coeff[0], a)
+		vec.AddScaled(y, l.coeff[1], b)
 	}
 	for k, c := range bottom[2:] {
-		kernels.AddScaled(y, l.coeff[k+2], c.Data()[i:j])
+		vec.AddScaled(y, l.coeff[k+2], c.Data()[i:j])
 	}
 }
 
@@ -104,7 +104,7 @@ func (l *eltwise) maximum(y []float32, bottom []*blob.Blob) {
 		}
 		for i, b := range bottom {
 			if i != 1 {
-				kernels.TakeGreater(top, winner, b.Data()[from:to], float32(i))
+				vec.TakeGreater(top, winner, b.Data()[from:to], float32(i))
 			}
 		}
 	})
@@ -121,9 +121,9 @@ func (l *eltwise) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Bl
 		case proto.EltwiseParameter_PROD:
 			l.prodBackward(top[0], bottom, i)
 		case proto.EltwiseParameter_SUM:
-			kernels.Scale(dx, l.coeff[i], dy)
+			vec.Scale(dx, l.coeff[i], dy)
 		case proto.EltwiseParameter_MAX:
-			kernels.Where(dx, dy, l.winner, float32(i))
+			vec.Where(dx, dy, l.winner, float32(i))
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func (l *eltwise) prodBackward(top *blob.Blob, bottom []*blob.Blob, i int) {
 		d, part := dy[from:to], dx[from:to]
 		for j, b := range bottom {
 			if j != i {
-				kernels.Mul(part, d, b.Data()[from:to])
+				vec.Mul(part, d, b.Data()[from:to])
 				d = part
 			}
 		}

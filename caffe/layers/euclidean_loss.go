@@ -3,7 +3,7 @@ package layers
 import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() {
@@ -42,7 +42,7 @@ func (l *euclideanLoss) Forward(bottom, top []*blob.Blob) error {
 	for i, v := range a {
 		d[i] = v - b[i]
 	}
-	top[0].Data()[0] = float32(kernels.SumSquares(d) / 2 / float64(max(1, bottom[0].Dim(0))))
+	top[0].Data()[0] = float32(vec.SumSquares(d) / 2 / float64(max(1, bottom[0].Dim(0))))
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (l *euclideanLoss) Backward(top []*blob.Blob, propagate []bool, bottom []*b
 	g := top[0].Diff()[0] / float32(max(1, bottom[0].Dim(0)))
 	for i, sign := range []float32{1, -1} {
 		if propagate[i] {
-			kernels.Scale(bottom[i].Diff(), sign*g, l.diff.Data())
+			vec.Scale(bottom[i].Diff(), sign*g, l.diff.Data())
 		}
 	}
 	return nil

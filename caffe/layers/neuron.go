@@ -5,17 +5,17 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/nn"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() {
 	register("ReLU", newReLU)
 	register("Sigmoid", func(p *proto.LayerParameter, env Env) (Layer, error) {
-		return &curve{neuron: neuron{newBase(p, env)}, f: kernels.Sigmoid, grad: kernels.SigmoidGrad}, nil
+		return &curve{neuron: neuron{newBase(p, env)}, f: vec.Sigmoid, grad: vec.SigmoidGrad}, nil
 	})
 	register("TanH", func(p *proto.LayerParameter, env Env) (Layer, error) {
-		return &curve{neuron: neuron{newBase(p, env)}, f: kernels.Tanh, grad: kernels.TanhGrad}, nil
+		return &curve{neuron: neuron{newBase(p, env)}, f: vec.Tanh, grad: vec.TanhGrad}, nil
 	})
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() { register("Scale", newScale) }
@@ -18,8 +18,8 @@ type scale struct {
 	param             *proto.ScaleParameter
 	axisParam         int
 	outer, dim, inner int
-	kept              blob.Blob       // the bottom's values, where in place
-	sums, products    []kernels.Lanes // of a block of factors
+	kept              blob.Blob   // the bottom's values, where in place
+	sums, products    []vec.Lanes // of a block of factors
 }
 
 func newScale(p *proto.LayerParameter, env Env) (Layer, error) {
@@ -112,7 +112,7 @@ func (l *scale) Reshape(bottom, top []*blob.Blob) error {
 	}
 	l.outer, l.dim, l.inner = b.CountFrom(0, axis), f.Count(), b.CountFrom(end, b.NumAxes())
 	block := blockOf(l.inner)
-	l.sums, l.products = make([]kernels.Lanes, block), make([]kernels.Lanes, block)
+	l.sums, l.products = make([]vec.Lanes, block), make([]vec.Lanes, block)
 	if top[0] == b {
 		l.kept.ReshapeLike(b)
 	} else {
@@ -140,9 +140,9 @@ func (l *scale) Forward(bottom, top []*blob.Blob) error {
 			shift = bias[k]
 		}
 		if kept != nil {
-			kernels.AffineKeep(y[i:j], kept[i:j], f[k], x[i:j], shift)
+			vec.AffineKeep(y[i:j], kept[i:j], f[k], x[i:j], shift)
 		} else {
-			kernels.Affine(y[i:j], f[k], x[i:j], shift)
+			vec.Affine(y[i:j], f[k], x[i:j], shift)
 		}
 		if k++; k == l.dim {
 			k = 0
@@ -158,9 +158,9 @@ func (l *scale) forwardRows(x, y, kept, f, bias []float32) {
 		if kept != nil {
 			copy(kept[i:j], x[i:j])
 		}
-		kernels.Mul(y[i:j], x[i:j], f)
+		vec.Mul(y[i:j], x[i:j], f)
 		if bias != nil {
-			kernels.Add(y[i:j], y[i:j], bias)
+			vec.Add(y[i:j], y[i:j], bias)
 		}
 	}
 }
@@ -201,13 +201,13 @@ func (l *scale) backwardRows(g scaleGrads) {
 	for i := 0; i < len(g.dy); i += l.dim {
 		j := i + l.dim
 		if g.dbias != nil {
-			kernels.Add(g.dbias, g.dbias, g.dy[i:j])
+			vec.Add(g.dbias, g.dbias, g.dy[i:j])
 		}
 		if g.df != nil {
-			kernels.AddMul(g.df, g.dy[i:j], g.x[i:j])
+			vec.AddMul(g.df, g.dy[i:j], g.x[i:j])
 		}
 		if g.dx != nil {
-			kernels.Mul(g.dx[i:j], g.dy[i:j], g.f)
+			vec.Mul(g.dx[i:j], g.dy[i:j], g.f)
 		}
 	}
 }
@@ -224,14 +224,14 @@ func (l *scale) backwardFactors(g scaleGrads, from, to int) {
 			dy := g.dy[i:j]
 			switch {
 			case g.df != nil && g.dbias != nil:
-				kernels.AddSumDot(sum, dot, dy, g.x[i:j])
+				vec.AddSumDot(sum, dot, dy, g.x[i:j])
 			case g.df != nil:
 				dot.AddDot(dy, g.x[i:j])
 			case g.dbias != nil:
 				sum.Add(dy)
 			}
 			if g.dx != nil {
-				kernels.Scale(g.dx[i:j], g.f[k], dy)
+				vec.Scale(g.dx[i:j], g.f[k], dy)
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() { register("SigmoidCrossEntropyLoss", newSigmoidLoss) }
@@ -64,7 +64,7 @@ func (l *sigmoidLoss) Backward(top []*blob.Blob, propagate []bool, bottom []*blo
 	}
 	g := float32(float64(top[0].Diff()[0]) / l.divisor)
 	target, dx := bottom[1].Data(), bottom[0].Diff()
-	kernels.Sigmoid(dx, bottom[0].Data())
+	vec.Sigmoid(dx, bottom[0].Data())
 	for i, y := range dx {
 		if dx[i] = g * (y - target[i]); l.norm.ignores(target[i]) {
 			dx[i] = 0

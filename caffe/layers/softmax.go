@@ -3,7 +3,7 @@ package layers
 import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() { register("Softmax", newSoftmax) }
@@ -69,8 +69,8 @@ func (s *softmaxer) forward(x, y []float32) {
 }
 
 func softmaxRow(x, y []float32) {
-	kernels.Exp(y, x, kernels.Max(x))
-	kernels.Scale(y, float32(1/kernels.Sum(y)), y)
+	vec.Exp(y, x, vec.Max(x))
+	vec.Scale(y, float32(1/vec.Sum(y)), y)
 }
 
 // plane is softmaxRow of inner rows at once, whose elements lie inner apart.
@@ -88,16 +88,16 @@ func (s *softmaxer) plane(x, y []float32) {
 			row[i] = v - t[i]
 		}
 	}
-	kernels.Exp(y, y, 0)
+	vec.Exp(y, y, 0)
 	clear(t)
 	for c := 0; c < len(y); c += n {
-		kernels.Add(t, t, y[c:c+n])
+		vec.Add(t, t, y[c:c+n])
 	}
 	for i, v := range t {
 		t[i] = 1 / v
 	}
 	for c := 0; c < len(y); c += n {
-		kernels.Mul(y[c:c+n], y[c:c+n], t)
+		vec.Mul(y[c:c+n], y[c:c+n], t)
 	}
 }
 
@@ -106,7 +106,7 @@ func (s *softmaxer) backward(y, dy, dx []float32) {
 	dim := s.channels * s.inner
 	for ; len(y) >= dim && dim > 0; y, dy, dx = y[dim:], dy[dim:], dx[dim:] {
 		if s.inner == 1 {
-			mean := float32(kernels.Dot(y[:dim], dy[:dim]))
+			mean := float32(vec.Dot(y[:dim], dy[:dim]))
 			for i, v := range y[:dim] {
 				dx[i] = (dy[i] - mean) * v
 			}
@@ -120,7 +120,7 @@ func (s *softmaxer) planeBackward(y, dy, dx []float32) {
 	n, t := s.inner, s.scratch
 	clear(t)
 	for c := 0; c < len(y); c += n {
-		kernels.AddMul(t, y[c:c+n], dy[c:c+n])
+		vec.AddMul(t, y[c:c+n], dy[c:c+n])
 	}
 	for c := 0; c < len(y); c += n {
 		d, to := dy[c:c+n], dx[c:c+n]

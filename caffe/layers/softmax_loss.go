@@ -5,7 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() { register("SoftmaxWithLoss", newSoftmaxLoss) }
@@ -97,7 +97,7 @@ func (l *softmaxLoss) Backward(top []*blob.Blob, propagate []bool, bottom []*blo
 	}
 	g := float32(float64(top[0].Diff()[0]) / l.divisor)
 	dx := bottom[0].Diff()
-	kernels.Scale(dx, g, l.prob.Data())
+	vec.Scale(dx, g, l.prob.Data())
 	for i, v := range bottom[1].Data() {
 		if l.norm.ignores(v) {
 			l.clear(dx, i)

@@ -3,7 +3,7 @@ package layers
 import (
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 func init() {
@@ -49,9 +49,9 @@ func (l *split) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob
 		return nil
 	}
 	inPieces(len(dx), func(i, j int) {
-		kernels.Add(dx[i:j], top[0].Diff()[i:j], top[1].Diff()[i:j])
+		vec.Add(dx[i:j], top[0].Diff()[i:j], top[1].Diff()[i:j])
 		for _, t := range top[2:] {
-			kernels.Add(dx[i:j], dx[i:j], t.Diff()[i:j])
+			vec.Add(dx[i:j], dx[i:j], t.Diff()[i:j])
 		}
 	})
 	return nil

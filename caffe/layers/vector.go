@@ -1,6 +1,6 @@
 package layers
 
-import "github.com/scaffe/scaffe/kernels"
+import "github.com/scaffe/scaffe/kernels/vec"
 
 // pieceLength is how many elements of each of several vectors lie in the
 // caches together.
@@ -19,4 +19,4 @@ func inPieces(n int, f func(i, j int)) {
 func blockOf(n int) int { return min(max(pieceLength/max(n, 1), 1), 64) }
 
 // add sets dst = a + b.
-func add(dst, a, b []float32) { kernels.Add(dst, a, b) }
+func add(dst, a, b []float32) { vec.Add(dst, a, b) }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/layers"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -211,7 +211,7 @@ func (n *Net) Close() error {
 func (n *Net) NotFinite() (layer, top string, ok bool) {
 	for _, nd := range n.nodes {
 		for j, t := range nd.top {
-			if kernels.FirstNotFinite(t.Data()) >= 0 {
+			if vec.FirstNotFinite(t.Data()) >= 0 {
 				return nd.name, nd.topName[j], true
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 )
 
 // Rule is how a solver type turns a gradient into a change of the parameters:
@@ -16,7 +16,7 @@ import (
 type Rule struct {
 	name      string
 	histories int
-	update    func(r *Rule, o kernels.Update, iter int, w, g, h1, h2 []float32)
+	update    func(r *Rule, o vec.Update, iter int, w, g, h1, h2 []float32)
 
 	momentum, momentum2, rmsDecay, delta float32
 	l1                                   bool
@@ -39,7 +39,7 @@ var rules = []struct {
 	old        proto.SolverParameter_SolverType
 	histories  int
 	noMomentum bool
-	update     func(r *Rule, o kernels.Update, iter int, w, g, h1, h2 []float32)
+	update     func(r *Rule, o vec.Update, iter int, w, g, h1, h2 []float32)
 }{
 	{"SGD", proto.SolverParameter_SGD, 1, false, (*Rule).sgd},
 	{"Nesterov", proto.SolverParameter_NESTEROV, 1, false, (*Rule).nesterov},
@@ -118,30 +118,30 @@ func (r *Rule) Update(s Step, data, diff []float32, hist [][]float32) {
 	if r.histories > 1 {
 		h2 = hist[1][:n]
 	}
-	o := kernels.Update{Scale: s.Scale, Decay: s.Decay, Rate: s.Rate, L1: r.l1, Clear: s.Clear}
+	o := vec.Update{Scale: s.Scale, Decay: s.Decay, Rate: s.Rate, L1: r.l1, Clear: s.Clear}
 	r.update(r, o, s.Iter, data, diff[:n], hist[0][:n], h2)
 }
 
-// The updates: kernels.Update says what each of them computes.
+// The updates: vec.Update says what each of them computes.
 
-func (r *Rule) sgd(o kernels.Update, _ int, w, g, h, _ []float32) { o.SGD(r.momentum, w, g, h) }
+func (r *Rule) sgd(o vec.Update, _ int, w, g, h, _ []float32) { o.SGD(r.momentum, w, g, h) }
 
-func (r *Rule) nesterov(o kernels.Update, _ int, w, g, h, _ []float32) {
+func (r *Rule) nesterov(o vec.Update, _ int, w, g, h, _ []float32) {
 	o.Nesterov(r.momentum, w, g, h)
 }
 
-func (r *Rule) adaGrad(o kernels.Update, _ int, w, g, h, _ []float32) { o.AdaGrad(r.delta, w, g, h) }
+func (r *Rule) adaGrad(o vec.Update, _ int, w, g, h, _ []float32) { o.AdaGrad(r.delta, w, g, h) }
 
-func (r *Rule) rmsProp(o kernels.Update, _ int, w, g, h, _ []float32) {
+func (r *Rule) rmsProp(o vec.Update, _ int, w, g, h, _ []float32) {
 	o.RMSProp(r.rmsDecay, r.delta, w, g, h)
 }
 
-func (r *Rule) adaDelta(o kernels.Update, _ int, w, g, h, u []float32) {
+func (r *Rule) adaDelta(o vec.Update, _ int, w, g, h, u []float32) {
 	o.AdaDelta(r.momentum, r.delta, w, g, h, u)
 }
 
 // adam joins the corrections of the bias to the rate: √(1−β₂ᵗ)/(1−β₁ᵗ).
-func (r *Rule) adam(o kernels.Update, iter int, w, g, h, u []float32) {
+func (r *Rule) adam(o vec.Update, iter int, w, g, h, u []float32) {
 	t := float64(iter + 1)
 	o.Rate *= float32(math.Sqrt(1-math.Pow(float64(r.momentum2), t)) / (1 - math.Pow(float64(r.momentum), t)))
 	o.Adam(r.momentum, r.momentum2, r.delta, w, g, h, u)
@@ -150,12 +150,12 @@ func (r *Rule) adam(o kernels.Update, iter int, w, g, h, u []float32) {
 // ClipScale returns what a gradient is multiplied with so that its L2 norm
 // over all parameters is at most limit: Caffe's ClipGradients. It is 1 for a
 // limit below 0 (no clipping). The norm is summed in float64, in the order of
-// kernels.Lanes.
+// vec.Lanes.
 func ClipScale(limit float32, diff []float32) float32 {
 	if limit < 0 {
 		return 1
 	}
-	if norm := float32(math.Sqrt(kernels.SumSquares(diff))); norm > limit {
+	if norm := float32(math.Sqrt(vec.SumSquares(diff))); norm > limit {
 		return limit / norm
 	}
 	return 1

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/scaffe/scaffe/caffe/net"
-	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/vec"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -50,7 +50,7 @@ func (u Update) Check(from, to int) error {
 
 // check checks gradients of one parameter.
 func (u Update) check(p *net.Param, diff []float32) error {
-	k := kernels.FirstNotFinite(diff)
+	k := vec.FirstNotFinite(diff)
 	if k < 0 {
 		return nil
 	}
@@ -180,12 +180,12 @@ func (s *Solver) checkParams() error {
 		p := &s.net.Learnable()[i]
 		e := &NotFiniteError{Iter: max(s.iter-1, 0), Layer: s.net.LayerName(p.Layer)}
 		part := func(v []float32) []float32 { return v[p.Offset : p.Offset+p.Blob.Count()] }
-		if k := kernels.FirstNotFinite(part(data)); k >= 0 {
+		if k := vec.FirstNotFinite(part(data)); k >= 0 {
 			e.Parameter, e.Value = p.Name, part(data)[k]
 			return e
 		}
 		for _, h := range s.history {
-			if k := kernels.FirstNotFinite(part(h)); k >= 0 {
+			if k := vec.FirstNotFinite(part(h)); k >= 0 {
 				e.History, e.Value = p.Name, part(h)[k]
 				return e
 			}

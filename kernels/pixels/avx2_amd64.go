@@ -1,17 +1,11 @@
 package pixels
 
-import (
-	"os"
-
-	"github.com/klauspost/cpuid/v2"
-
-	"github.com/scaffe/scaffe/kernels"
-)
+import "github.com/scaffe/scaffe/kernels"
 
 //go:generate go run -tags generate internal/gen/asm.go -out avx2_loops_amd64.s -stubs avx2_loops_amd64.go -pkg pixels
 
 // avx2 says whether the AVX2 loops run.
-var avx2 = cpuid.CPU.Supports(cpuid.AVX2) && os.Getenv(kernels.EnvPath) != "portable"
+var avx2 = kernels.HasAVX2()
 
 const (
 	lanes     = 8       // what the loops work in multiples of

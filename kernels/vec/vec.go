@@ -1,14 +1,15 @@
-package kernels
+package vec
 
-import "os"
+import "github.com/scaffe/scaffe/kernels"
 
-// vectorPiece is how many elements one call of a vector loop does at most; see
-// pieceBytes.
+// vectorPiece is how many elements one call of a loop does at most: the
+// runtime cannot stop a goroutine inside assembly, and a collection would wait
+// for it.
 const vectorPiece = 1 << 16
 
 // useAVX2 says whether the vector functions take the AVX2 loops: where the
-// processor has them, unless EnvPath names the portable ones.
-var useAVX2 = hasVectorLoops() && os.Getenv(EnvPath) != portable.name
+// processor has them and SCAFFE_KERNELS does not forbid it. Tests change it.
+var useAVX2 = kernels.HasAVX2()
 
 // vectorOp is an elementwise operation. Its loops compute dst from a, b, the
 // old dst and the constants, as vectorOps says.

@@ -1,10 +1,6 @@
-package kernels
+package vec
 
-// hasVectorLoops reports whether the processor runs the AVX2 loops.
-func hasVectorLoops() bool {
-	_, lacks := nativePath()
-	return lacks == ""
-}
+//go:generate go run -tags generate ./internal/gen -out avx2_loops_amd64.s -stubs avx2_loops_amd64.go -pkg vec
 
 var avx2Vectors = [vectorOps]vectorLoop{
 	opAdd: addF32s, opMul: mulF32s, opScale: scaleF32s, opAddScaled: addScaledF32s, opAddMul: addMulF32s,

@@ -1,10 +1,8 @@
 //go:build !amd64
 
-package kernels
+package vec
 
 // There are no AVX2 loops: useAVX2 is false, and nothing below is called.
-
-func hasVectorLoops() bool { return false }
 
 var (
 	avx2Vectors [vectorOps]vectorLoop

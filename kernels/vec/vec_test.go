@@ -1,10 +1,12 @@
-package kernels
+package vec
 
 import (
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/scaffe/scaffe/kernels"
 )
 
 // onPaths runs f with the portable loops, then with AVX2 where there is any.
@@ -13,7 +15,7 @@ func onPaths(t *testing.T, f func(t *testing.T)) {
 	defer func() { useAVX2 = before }()
 	useAVX2 = false
 	t.Run("portable", f)
-	if useAVX2 = hasVectorLoops(); useAVX2 {
+	if useAVX2 = kernels.HasAVX2(); useAVX2 {
 		t.Run("avx2", f)
 	}
 }
@@ -21,7 +23,7 @@ func onPaths(t *testing.T, f func(t *testing.T)) {
 // bothPaths returns what f makes on the portable and on the AVX2 path.
 func bothPaths[T any](t *testing.T, f func() T) (slow, fast T) {
 	t.Helper()
-	if !hasVectorLoops() {
+	if !kernels.HasAVX2() {
 		t.Skip("this processor has no AVX2: there is one path only")
 	}
 	before := useAVX2

@@ -1,4 +1,4 @@
-package kernels
+package vec
 
 import "math"
 
@@ -16,7 +16,7 @@ func Sigmoid(dst, a []float32) { each(opSigmoid, dst, nil, a[:len(dst)], nil, 0,
 // 2 units in the last place.
 func Tanh(dst, a []float32) { each(opTanh, dst, nil, a[:len(dst)], nil, 0, 0, 0) }
 
-// The numbers of exp32 and tanh32. internal/gen/vector has them too.
+// The numbers of exp32 and tanh32. internal/gen has them too.
 const (
 	expHigh = 89   // the exponential of more is +Inf
 	expLow  = -104 // of less, 0

@@ -1,8 +1,8 @@
 //go:build ignore || generate
 
-// Command vector writes the AVX2 loops over float32 vectors of package
-// kernels: arithmetic, sums, exponentials and the updates of solvers. Run it
-// with go generate ./kernels; what it writes is committed.
+// Command gen writes the AVX2 loops of package vec: arithmetic, sums,
+// exponentials and the updates of solvers. Run it with go generate
+// ./kernels/vec; what it writes is committed.
 //
 // No loop fuses a multiplication with an addition, and every sum has its
 // order, so that plain Go computes the same bits.
