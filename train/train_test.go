@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/data/dataset"
+	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
@@ -418,6 +419,56 @@ func TestLastUpdateIsChecked(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "s_iter_*")); len(left) > 0 {
 		t.Errorf("snapshots of it: %v", left)
+	}
+}
+
+// TestWeightsOfTestNets: parameters of layers that only a test net has are those
+// of --weights on all ranks, whose shares of a test would else be scored by what
+// their fillers gave them.
+func TestWeightsOfTestNets(t *testing.T) {
+	path, dir := files(t, 30)
+	text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), string(text)+`
+layer { name: "probe" type: "InnerProduct" bottom: "pool1" top: "probe" include { phase: TEST } inner_product_param { num_output: 10 weight_filler { type: "gaussian" std: 3 } } }
+layer { name: "probed" type: "SoftmaxWithLoss" bottom: "probe" bottom: "label" top: "probed" include { phase: TEST } }
+`)
+	// A model that has the layer, with values of its own.
+	f, err := proto.ReadNet(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := net.New(f, net.Options{Phase: proto.Phase_TEST, Seed: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := filepath.Join(dir, "w.caffemodel")
+	if err := (&proto.Writer{}).Model(weights, source.ToProto()); err != nil {
+		t.Fatal(err)
+	}
+	if err := source.Close(); err != nil { // a data set is open once in a process
+		t.Fatal(err)
+	}
+	if text, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.Replace(string(text), "max_iter: 50", "max_iter: 1", 1))
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+		with := func(rank int, c *train.Config) {
+			c.Scheme = scheme
+			if rank == 0 { // the others need not have the file
+				c.Weights = []string{weights}
+			}
+		}
+		one, two := mustRun(t, 1, path, with), mustRun(t, 2, path, with)
+		if len(one.scores) == 0 {
+			t.Fatal("no test ran")
+		}
+		if err := near(one.scores, two.scores); err != nil {
+			t.Errorf("%v: scores of 2 ranks and of one: %v", scheme, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/data"
@@ -161,6 +162,11 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err = w.comm.Agree(ctx, err); err != nil {
 		return err
 	}
+	for _, p := range w.testParams() { // no exchange moves them
+		if err := w.comm.Bcast(ctx, p.Blob.DataBuffer(), mem.Float32, root); err != nil {
+			return err
+		}
+	}
 	if c.Scheme == exchange.Allreduce {
 		if err := w.sameState(ctx); err != nil {
 			return err
@@ -197,16 +203,26 @@ func buffers(vs [][]float32) []mem.Buffer {
 	return bs
 }
 
+// testParams are the parameters of layers that test nets alone have. The root
+// may have read them from Config.Weights.
+func (w *Worker) testParams() []net.Param {
+	var ps []net.Param
+	for _, n := range w.solver.TestNets() {
+		ps = append(ps, n.OwnParams()...)
+	}
+	return ps
+}
+
 // sameNet makes sure that all ranks have built the same net: their prototxt
 // may be different files of the same name on different nodes.
 func (w *Worker) sameNet(ctx context.Context) error {
 	n := w.solver.Net()
 	h := fnv.New32a()
-	for _, p := range n.Learnable() {
+	for _, p := range slices.Concat(n.Learnable(), w.testParams()) {
 		fmt.Fprintln(h, p.Name, p.Blob.Shape(), p.LRMult, p.DecayMult)
 	}
-	print := int64(h.Sum32())
-	both := []int64{print, -print}
+	hash := int64(h.Sum32())
+	both := []int64{hash, -hash}
 	if err := w.comm.Allreduce(ctx, mem.Of(both), mem.Of(both), mem.Int64, mem.Max); err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ type Net struct {
 	packed                  int // elements of a packed buffer
 	packedData, packedDiff  mem.Buffer
 	followers               []func()
+	shared                  []pair // parameters that are another net's
 	globalBatch, localBatch int
 
 	warnings []string

@@ -57,7 +57,21 @@ func (n *Net) ShareWith(train *Net) error {
 	}
 	follow()
 	train.followers = append(train.followers, follow)
+	n.shared = pairs
 	return nil
+}
+
+// OwnParams returns the learnable parameters that the net does not share with
+// another (ShareWith): of a test net those of layers that the training net
+// lacks.
+func (n *Net) OwnParams() []Param {
+	var own []Param
+	for _, p := range n.learnable {
+		if !slices.ContainsFunc(n.shared, func(s pair) bool { return s.to == p.Blob }) {
+			own = append(own, p)
+		}
+	}
+	return own
 }
 
 type pair struct{ from, to *blob.Blob }
