@@ -24,7 +24,8 @@ func (t Times) Total() time.Duration {
 func (t Times) Compute() time.Duration { return t[InForward] + t[InBackward] }
 
 // Report says where the time of a trace's iterations went. All times are means
-// over the iterations, those of layers and buckets over the ranks too.
+// over the iterations, those of layers and buckets over the ranks too. The
+// warm-up is left out unless it was asked for.
 type Report struct {
 	Meta       map[string]string `json:"meta"`
 	Ranks      []RankReport      `json:"ranks"`
@@ -139,11 +140,11 @@ func (r *Report) Communication() Communication {
 }
 
 // Analyze says where the time went, over the iterations that all ranks have
-// recorded whole.
+// recorded whole, without the warm-up where there is more.
 func Analyze(t *Trace) *Report { return AnalyzeIterations(t, Span{}) }
 
-// AnalyzeIterations says where the time of some iterations went; those of the
-// zero Span are all.
+// AnalyzeIterations says where the time of some iterations went, the warm-up's
+// where they are asked for; the zero Span is Analyze's.
 func AnalyzeIterations(t *Trace, s Span) *Report {
 	return newTimeline(t).analyze(s)
 }
@@ -166,6 +167,7 @@ type analysis struct {
 	span  Span
 	out   *Report
 	iters []int32
+	warm  []int32 // of the warm-up, left out
 	in    map[int32]bool
 }
 
@@ -184,9 +186,15 @@ func (a *analysis) iterations() {
 	a.in = map[int32]bool{}
 	for _, iter := range slices.Sorted(maps.Keys(seen)) {
 		if seen[iter] == len(a.t.Ranks) && (a.span == Span{} || a.span.Contains(int(iter))) {
-			a.in[iter] = true
 			a.iters = append(a.iters, iter)
 		}
+	}
+	after, _ := slices.BinarySearch(a.iters, int32(a.t.WarmUp))
+	if (a.span == Span{}) && after < len(a.iters) {
+		a.warm, a.iters = a.iters[:after], a.iters[after:]
+	}
+	for _, iter := range a.iters {
+		a.in[iter] = true
 	}
 }
 
@@ -194,6 +202,13 @@ func (a *analysis) notes() {
 	note := func(format string, args ...any) { a.out.Notes = append(a.out.Notes, fmt.Sprintf(format, args...)) }
 	if len(a.iters) == 0 {
 		note("there is no such iteration that all ranks have recorded whole: the trace has %s", a.has())
+	}
+	switch n := len(a.warm); n {
+	case 0:
+	case 1:
+		note("iteration %d is warm-up and not part of the means; --iterations %d shows it", a.warm[0], a.warm[0])
+	default:
+		note("iterations %d to %d are warm-up and not part of the means; --iterations %d:%d shows them", a.warm[0], a.warm[n-1], a.warm[0], a.warm[n-1]+1)
 	}
 	var outside int64
 	for i := range a.t.Ranks {

@@ -336,3 +336,49 @@ func TestReportForMachines(t *testing.T) {
 		t.Errorf("another table: %v", err)
 	}
 }
+
+// TestWarmUp: what a run's first iteration takes is in no mean, unless it is
+// asked for, or there is nothing else.
+func TestWarmUp(t *testing.T) {
+	tr := handTrace()
+	tr.WarmUp = 11
+	var b bytes.Buffer
+	if err := tr.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	read, err := trace.Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tr, read); diff != "" {
+		t.Errorf("written and read -want +got:\n%s", diff)
+	}
+	for i := range tr.Ranks { // the first one takes six times as long
+		for k := range tr.Ranks[i].Events {
+			e := &tr.Ranks[i].Events[k]
+			if e.Begin -= 600 * time.Millisecond; e.Iter == 10 {
+				e.Begin = 6*e.Begin + 2500*time.Millisecond
+			}
+			if e.End -= 600 * time.Millisecond; e.Iter == 10 {
+				e.End = 6*e.End + 2500*time.Millisecond
+			}
+		}
+	}
+	whole := trace.Analyze(tr)
+	if n := len(whole.Iterations); n != 1 || whole.Iterations[0].Iter != 11 || whole.Path.Total() != 100*time.Millisecond {
+		t.Errorf("%d iterations of %v on average", n, whole.Path.Total())
+	}
+	if note := strings.Join(whole.Notes, "\n"); !strings.Contains(note, "iteration 10 is warm-up and not part of the means; --iterations 10 shows it") {
+		t.Errorf("notes: %s", note)
+	}
+	for _, s := range []trace.Span{{First: 10, End: 11}, {First: 10, End: 12}} {
+		asked := trace.AnalyzeIterations(tr, s)
+		if len(asked.Iterations) != s.End-s.First || asked.Iterations[0].Iter != 10 || asked.Iterations[0].Path.Total() != 600*time.Millisecond {
+			t.Errorf("asked for %v: %v", s, asked.Iterations)
+		}
+	}
+	tr.WarmUp = 100
+	if r := trace.Analyze(tr); len(r.Iterations) != 2 {
+		t.Errorf("where all is warm-up: %v", r.Iterations)
+	}
+}

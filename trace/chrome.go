@@ -115,6 +115,7 @@ type header struct {
 	ClockBoundNs time.Duration     `json:"clock_bound_ns"`
 	Meta         map[string]string `json:"meta,omitempty"`
 	Buckets      []headerBucket    `json:"buckets,omitempty"`
+	WarmUp       int               `json:"warm_up_until,omitempty"`
 	Ranks        []headerRank      `json:"ranks"`
 }
 
@@ -139,7 +140,7 @@ type headerClock struct {
 }
 
 func (t *Trace) header() header {
-	h := header{Format: format, Start: t.Start, ClockBoundNs: t.ClockBound(), Meta: t.Meta, Ranks: []headerRank{}}
+	h := header{Format: format, Start: t.Start, ClockBoundNs: t.ClockBound(), Meta: t.Meta, WarmUp: t.WarmUp, Ranks: []headerRank{}}
 	for _, b := range t.Buckets {
 		h.Buckets = append(h.Buckets, headerBucket(b))
 	}

@@ -42,7 +42,7 @@ func Gather(ctx context.Context, comm *collectives.Comm, rec *Recorder) (*Trace,
 		return nil, nil
 	}
 	rec.mu.Lock()
-	t := &Trace{Start: rec.epoch.Round(0), Meta: maps.Clone(rec.meta), Buckets: slices.Clone(rec.buckets)}
+	t := &Trace{Start: rec.epoch.Round(0), Meta: maps.Clone(rec.meta), Buckets: slices.Clone(rec.buckets), WarmUp: rec.warmUp}
 	rec.mu.Unlock()
 	zero := rec.epoch.UnixNano()
 	t.Ranks = append(t.Ranks, rec.part().rank(0, zero, nil))

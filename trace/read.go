@@ -112,7 +112,7 @@ func decodeHeader(d *json.Decoder) (*Trace, error) {
 	if h.Format != format {
 		return nil, fmt.Errorf("its format is %q, not %q", h.Format, format)
 	}
-	t := &Trace{Start: h.Start, Meta: h.Meta}
+	t := &Trace{Start: h.Start, Meta: h.Meta, WarmUp: h.WarmUp}
 	for _, b := range h.Buckets {
 		t.Buckets = append(t.Buckets, Bucket(b))
 	}

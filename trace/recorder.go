@@ -118,6 +118,7 @@ type Recorder struct {
 	outside int64 // events of other iterations
 	dropped int64 // events beyond the cap
 	buckets []Bucket
+	warmUp  int // the first iteration after it
 	meta    map[string]string
 
 	alignment // Align and Gather, which are never concurrent
@@ -215,6 +216,18 @@ func (r *Recorder) SetBuckets(b []Bucket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.buckets = b
+}
+
+// SetWarmUp says that the iterations before end are warm-up: they touch memory
+// for the first time and fill caches, and reports leave them out of their means
+// unless they are asked for. The last call at rank 0 counts.
+func (r *Recorder) SetWarmUp(end int) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.warmUp = end
 }
 
 // Describe keeps a fact about the run, such as "design", "SC-OBR", which stands

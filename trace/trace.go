@@ -15,6 +15,8 @@ type Trace struct {
 	Meta map[string]string
 	// Buckets says what the buckets hold; empty where nobody said so.
 	Buckets []Bucket
+	// WarmUp is the first iteration after the warm-up, 0 where nobody said so.
+	WarmUp int
 	// Ranks are all ranks, in order.
 	Ranks []Rank
 }

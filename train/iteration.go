@@ -60,6 +60,9 @@ func (w *Worker) attach() {
 
 // start begins an iteration.
 func (w *Worker) start(iter int) error {
+	if w.time.iteration.IsZero() { // the first of the run
+		w.rec.SetWarmUp(iter + 1)
+	}
 	w.time.start(iter)
 	return w.exchange.Start(iter)
 }

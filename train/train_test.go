@@ -20,6 +20,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -617,5 +618,44 @@ func TestFailureInTheMiddle(t *testing.T) {
 		if took := time.Since(begun); took > 30*time.Second { // the deadline is 60 s: it must not be what ended the run
 			t.Errorf("the others ended after %v", took)
 		}
+	}
+}
+
+// TestTraceMarksTheWarmUp: the first iteration of a run, resumed or not.
+func TestTraceMarksTheWarmUp(t *testing.T) {
+	path, dir := files(t, 30)
+	first := func(change func(*train.Config)) (warmUp, iterations int) {
+		err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+			f, err := proto.ReadSolver(path)
+			if err != nil {
+				return err
+			}
+			rec := trace.New(comm.Rank(), trace.Options{})
+			c := train.Config{Solver: f, Trace: rec}
+			change(&c)
+			w, err := train.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if _, err := w.Run(ctx); err != nil {
+				return err
+			}
+			got, err := trace.Gather(ctx, comm, rec)
+			if err == nil && comm.Rank() == 0 {
+				warmUp, iterations = got.WarmUp, len(trace.Analyze(got).Iterations)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return warmUp, iterations
+	}
+	if w, n := first(func(*train.Config) {}); w != 1 || n != 49 {
+		t.Errorf("from the start: warm-up until %d, %d iterations in the means", w, n)
+	}
+	if w, n := first(func(c *train.Config) { c.Snapshot = filepath.Join(dir, "s_iter_40.solverstate") }); w != 41 || n != 9 {
+		t.Errorf("resumed at 40: warm-up until %d, %d iterations in the means", w, n)
 	}
 }
