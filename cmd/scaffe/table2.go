@@ -10,6 +10,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/internal/progress"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/train"
 	"github.com/scaffe/scaffe/train/table2"
 )
@@ -21,7 +22,7 @@ func table2Flags() []cli.Flag {
 		&cli.StringFlag{Name: "designs", Usage: "with --report: these, `LIST` with commas (default: SC-B, and as tuned SC-OB and SC-OBR)"},
 		&cli.StringFlag{Name: "specs", Usage: "with --report: these algorithms, `LIST` with commas (default: mpi where there is one, CC-8, CB-4, CB-8, tuned)"},
 		&cli.IntFlag{Name: "report-iterations", Value: 20, Usage: "with --report: measure `N` iterations of each"},
-		&cli.StringFlag{Name: "format", Value: "text", Usage: "with --report: text, csv or json"},
+		formatFlag("with --report"),
 	}
 }
 
@@ -29,7 +30,7 @@ func table2Flags() []cli.Flag {
 type comparison struct {
 	designs, specs []string
 	options        table2.Options
-	format         string
+	format         report.Format
 	bar            bool
 }
 
@@ -52,13 +53,13 @@ func readTable2(c *cli.Context) (*comparison, error) {
 			return nil, fmt.Errorf("--report table2 has no use for --%s", f)
 		}
 	}
-	t := &comparison{format: c.String("format"), options: table2.Options{Iterations: c.Int("report-iterations")}}
+	t := &comparison{options: table2.Options{Iterations: c.Int("report-iterations")}}
 	if t.options.Iterations < 1 {
-		return nil, fmt.Errorf("--report-iterations %d is none: measure at least one", t.options.Iterations)
+		return nil, fmt.Errorf("--report-iterations must be at least 1 (got %d)", t.options.Iterations)
 	}
-	err := table2.CheckFormat(t.format)
-	if err != nil {
-		return nil, fmt.Errorf("--format: %w", err)
+	var err error
+	if t.format, err = report.ParseFormat(c.String("format")); err != nil {
+		return nil, err
 	}
 	if t.bar, err = progress.Wanted(c.String("progress")); err != nil {
 		return nil, err
@@ -89,12 +90,12 @@ func (t *comparison) run(ctx context.Context, comm *collectives.Comm, cfg train.
 			_ = bar.Set(done)
 		}
 	}
-	report, err := table2.Run(ctx, comm, cfg, rows, o)
+	table, err := table2.Run(ctx, comm, cfg, rows, o)
 	if bar != nil {
 		_ = bar.Finish()
 	}
 	if err == nil && comm.Rank() == 0 {
-		err = report.Write(os.Stdout, t.format)
+		err = table.Write(os.Stdout, t.format)
 	}
 	return comm.Agree(ctx, err)
 }

@@ -3,9 +3,9 @@
 //
 //	rows, err := table2.Rows(nil, nil, comm.HasLibrary()) // the paper's, and more
 //	...
-//	report, err := table2.Run(ctx, comm, train.Config{Solver: file}, rows, table2.Options{Iterations: 20})
+//	r, err := table2.Run(ctx, comm, train.Config{Solver: file}, rows, table2.Options{Iterations: 20})
 //	...
-//	err = report.Write(os.Stdout, "text")
+//	err = r.Write(os.Stdout, report.Text)
 //
 // All rows train the same net, one after another and round after round (A B C
 // A B C), so that a machine that becomes slower does so for all of them. What
@@ -82,10 +82,10 @@ type Report struct {
 // count. It is a collective: every rank gets the same report.
 func Run(ctx context.Context, comm *collectives.Comm, c train.Config, rows []Row, o Options) (*Report, error) {
 	if comm.Size() < 2 {
-		return nil, errors.New("compare: one rank exchanges nothing: start at least two")
+		return nil, errors.New("table2: one rank exchanges nothing: start at least two")
 	}
 	if len(rows) == 0 || o.Iterations < 0 || o.Rounds < 0 || o.Warmup < 0 {
-		return nil, fmt.Errorf("compare: %d rows, %d iterations in %d rounds after %d make no comparison", len(rows), o.Iterations, o.Rounds, o.Warmup)
+		return nil, fmt.Errorf("table2: %d rows, %d iterations in %d rounds after %d make no comparison", len(rows), o.Iterations, o.Rounds, o.Warmup)
 	}
 	o.Iterations, o.Warmup = orElse(o.Iterations, 20), orElse(o.Warmup, 3)
 	o.Rounds = min(orElse(o.Rounds, 4), o.Iterations)

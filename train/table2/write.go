@@ -1,139 +1,75 @@
 package table2
 
 import (
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/report"
 )
 
-// Formats are those that Write knows.
-var Formats = []string{"text", "csv", "json"}
-
-// CheckFormat refuses a format that Write does not know.
-func CheckFormat(format string) error {
-	if !slices.Contains(Formats, format) {
-		return fmt.Errorf("format %q is unknown: use %s", format, strings.Join(Formats, ", "))
-	}
-	return nil
-}
-
 // Write writes the report. Speedups are relative to the first row; that of an
-// aggregation which nobody waits for is infinite: null in JSON.
-func (r *Report) Write(w io.Writer, format string) error {
-	if err := CheckFormat(format); err != nil {
-		return err
+// aggregation which nobody waits for is infinite: "hidden" in text, missing
+// elsewhere.
+func (r *Report) Write(w io.Writer, f report.Format) error {
+	t := report.Table[Result]{
+		Head: []report.Field{
+			{Name: "net", Value: r.Net},
+			{Name: "parameters", Value: r.Parameters},
+			{Name: "global_batch", Value: r.GlobalBatch},
+			{Name: "ranks", Value: r.Layout.Ranks},
+			{Name: "nodes", Value: r.Layout.Nodes},
+			{Name: "aggregate", Value: r.Aggregate.String()},
+			{Name: "warmup", Value: r.Warmup},
+			{Name: "iterations", Value: r.Iterations},
+			{Name: "rounds", Value: r.Rounds},
+		},
+		Above: []string{
+			fmt.Sprintf("net %q: %d parameters, %v, global batch %d, aggregate %v", r.Net, r.Parameters, r.Layout, r.GlobalBatch, r.Aggregate),
+			fmt.Sprintf("ms per iteration on the slowest rank; medians of %d rounds with %d iterations in all", r.Rounds, r.Iterations),
+			"",
+		},
+		Columns: r.columns(),
+		Rows:    r.Results,
 	}
-	switch format {
-	case "csv":
-		return r.csv(w)
-	case "json":
-		return r.json(w)
-	}
-	return r.text(w)
+	return t.Write(w, f)
 }
 
-// speedups are a row's, relative to the first.
-func (r *Report) speedups(x Result) (aggregation, overall float64) {
-	ratio := func(a, b time.Duration) float64 {
-		if a == b {
-			return 1
-		}
-		return float64(a) / float64(b)
+func (r *Report) columns() []report.Column[Result] {
+	type column = report.Column[Result]
+	aggregation := func(x Result) float64 { return speedup(r.Results[0].Aggregation, x.Aggregation) }
+	overall := func(x Result) float64 { return speedup(r.Results[0].Total, x.Total) }
+	return []column{
+		{Name: "algorithm", Left: true, Value: func(x Result) any { return x.Algorithm }},
+		{Name: "spec", Hidden: true, Value: func(x Result) any { return specName(x.Spec) }},
+		{Name: "design", Left: true, Value: func(x Result) any { return x.Design.String() }},
+		{Name: "buckets", Hidden: true, Value: func(x Result) any { return x.Buckets }},
+		{Name: "least_bucket_bytes", Hidden: true, Value: func(x Result) any { return x.LeastBucket }},
+		{Name: "aggregation_ms", Title: "aggregation", Digits: 2, Value: func(x Result) any { return x.Aggregation }},
+		{Name: "exposed_ms", Title: "exposed", Digits: 2, Value: func(x Result) any { return x.Exposed }},
+		{Name: "in_flight_ms", Title: "in flight", Digits: 2, Value: func(x Result) any { return x.InFlight }},
+		{Name: "total_ms", Title: "total", Digits: 2, Value: func(x Result) any { return x.Total }},
+		{Name: "aggregation_speedup", Hidden: true, Value: func(x Result) any { return aggregation(x) }},
+		{Name: "overall_speedup", Hidden: true, Value: func(x Result) any { return overall(x) }},
+		{Title: "speedup for aggregation", Value: func(x Result) any { return times(aggregation(x)) }},
+		{Title: "overall speedup", Value: func(x Result) any { return times(overall(x)) }},
 	}
-	first := r.Results[0]
-	return ratio(first.Aggregation, x.Aggregation), ratio(first.Total, x.Total)
 }
 
-func (r *Report) text(out io.Writer) error {
-	fmt.Fprintf(out, "net %q: %d parameters, %v, global batch %d, aggregate %v\n", r.Net, r.Parameters, r.Layout, r.GlobalBatch, r.Aggregate)
-	fmt.Fprintf(out, "ms an iteration on the slowest rank; medians of %d rounds with %d iterations in all\n\n", r.Rounds, r.Iterations)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "algorithm\tdesign\taggregation\texposed\tin flight\ttotal\tspeedup for aggregation\toverall speedup\t")
-	for _, x := range r.Results {
-		aggregation, overall := r.speedups(x)
-		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t\n", x.Algorithm, x.Design,
-			ms(x.Aggregation), ms(x.Exposed), ms(x.InFlight), ms(x.Total), times(aggregation), times(overall))
+func speedup(first, x time.Duration) float64 {
+	if first == x {
+		return 1
 	}
-	return w.Flush()
+	return float64(first) / float64(x)
 }
-
-// ms writes milliseconds.
-func ms(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1e3, 'f', 2, 64) }
-
-// millis is milliseconds, to the nanosecond.
-func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
 // times writes a speedup, which is no more precise than what it is made of.
 func times(x float64) string {
 	if x >= 1000 {
 		return "hidden"
 	}
-	return strconv.FormatFloat(x, 'f', 2, 64)
-}
-
-func (r *Report) csv(out io.Writer) error {
-	w := csv.NewWriter(out)
-	rows := [][]string{{
-		"algorithm", "design", "aggregate", "ranks", "nodes", "buckets", "least_bucket",
-		"aggregation_ms", "exposed_ms", "in_flight_ms", "total_ms", "aggregation_speedup", "overall_speedup",
-	}}
-	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
-	millis := func(d time.Duration) string { return number(millis(d)) }
-	for _, x := range r.Results {
-		aggregation, overall := r.speedups(x)
-		rows = append(rows, []string{
-			x.Algorithm, x.Design.String(), r.Aggregate.String(), strconv.Itoa(r.Layout.Ranks), strconv.Itoa(r.Layout.Nodes),
-			strconv.Itoa(x.Buckets), strconv.Itoa(x.LeastBucket),
-			millis(x.Aggregation), millis(x.Exposed), millis(x.InFlight), millis(x.Total), number(aggregation), number(overall),
-		})
-	}
-	return w.WriteAll(rows)
-}
-
-func (r *Report) json(out io.Writer) error {
-	type row struct {
-		Algorithm          string   `json:"algorithm"`
-		Spec               string   `json:"spec"`
-		Design             string   `json:"design"`
-		Buckets            int      `json:"buckets"`
-		LeastBucket        int      `json:"least_bucket"`
-		Aggregation        float64  `json:"aggregation_ms"`
-		Exposed            float64  `json:"exposed_ms"`
-		InFlight           float64  `json:"in_flight_ms"`
-		Total              float64  `json:"total_ms"`
-		AggregationSpeedup *float64 `json:"aggregation_speedup"`
-		OverallSpeedup     *float64 `json:"overall_speedup"`
-	}
-	number := func(x float64) *float64 {
-		if math.IsInf(x, 0) || math.IsNaN(x) {
-			return nil
-		}
-		return &x
-	}
-	var rows []row
-	for _, x := range r.Results {
-		aggregation, overall := r.speedups(x)
-		rows = append(rows, row{
-			x.Algorithm, specName(x.Spec), x.Design.String(), x.Buckets, x.LeastBucket,
-			millis(x.Aggregation), millis(x.Exposed), millis(x.InFlight), millis(x.Total),
-			number(aggregation), number(overall),
-		})
-	}
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(map[string]any{
-		"net": r.Net, "parameters": r.Parameters, "global_batch": r.GlobalBatch, "ranks": r.Layout.Ranks, "nodes": r.Layout.Nodes,
-		"aggregate": r.Aggregate.String(), "warmup": r.Warmup, "iterations": r.Iterations, "rounds": r.Rounds, "rows": rows,
-	})
+	return fmt.Sprintf("%.2f", x)
 }
 
 // specName is the canonical text of a spec.
