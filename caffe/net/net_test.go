@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -450,5 +452,34 @@ func TestSyntheticNeedsABatchSize(t *testing.T) {
 	defer n.Close()
 	if got := n.Blob("d").Shape(); !slices.Equal(got, []int{2, 3, 8, 8}) {
 		t.Errorf("shape %v", got)
+	}
+}
+
+// A model of 2014, read from its bytes, gives its parameters to today's net.
+func TestCopyFromModelOf2014(t *testing.T) {
+	n := build(t, fmt.Sprintf(ip, 2), Options{})
+	blob := func(height, width int32, values ...float32) *proto.BlobProto {
+		return &proto.BlobProto{Num: pb.Int32(1), Channels: pb.Int32(1), Height: &height, Width: &width, Data: values}
+	}
+	b, err := pb.Marshal(&proto.NetParameter{Layers: []*proto.V1LayerParameter{{
+		Name: pb.String("ip"), Type: proto.V1LayerParameter_INNER_PRODUCT.Enum(),
+		Blobs: []*proto.BlobProto{blob(2, 3, 1, 2, 3, 4, 5, 6), blob(1, 2, 7, 8)},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.caffemodel")
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m, err := proto.ReadModel(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.CopyFrom(m, true); err != nil {
+		t.Fatal(err)
+	}
+	if w, b := n.Learnable()[0].Blob.Data(), n.Learnable()[1].Blob.Data(); !slices.Equal(w, []float32{1, 2, 3, 4, 5, 6}) || !slices.Equal(b, []float32{7, 8}) {
+		t.Errorf("weights %v, biases %v", w, b)
 	}
 }

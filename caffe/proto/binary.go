@@ -13,13 +13,14 @@ import (
 	"github.com/scaffe/scaffe/internal/atomicfile"
 )
 
-// ErrFormat is wrapped by every error about a binary file that is not what it
-// should be: cut short, corrupt, or of another kind.
-var ErrFormat = errors.New("not the file it should be")
+// ErrFormat is wrapped by every error about a binary file that is cut short,
+// corrupt, or of another kind.
+var ErrFormat = errors.New("unexpected file format")
 
 // ReadModel reads a model (.caffemodel): a NetParameter whose layers carry
 // their blobs. Fields that are not known are passed over; each blob's shape
-// and values are checked against each other.
+// and values are checked against each other. The layers of models of 2013 and
+// 2014 (V0LayerParameter, V1LayerParameter) are upgraded to today's.
 func ReadModel(path string) (*NetParameter, error) {
 	net := &NetParameter{}
 	if err := readBinary(path, "model (NetParameter)", net); err != nil {
@@ -31,9 +32,11 @@ func ReadModel(path string) (*NetParameter, error) {
 	return net, nil
 }
 
+// checkModel upgrades a model and checks its blobs.
 func checkModel(net *NetParameter) error {
-	if len(net.GetLayers()) > 0 {
-		return fmt.Errorf("%w: the model has the old form (V1LayerParameter): turn it into today's with Caffe's own upgrade_net_proto_binary OLD NEW", ErrFormat)
+	f := &NetFile{Net: net, root: &node{}, model: true}
+	if err := f.upgrade(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if len(net.GetLayer()) == 0 {
 		return fmt.Errorf("%w: there is no layer in it, so it is no model, or it was cut short", ErrFormat)

@@ -161,7 +161,6 @@ func TestWrongFilesAreNamed(t *testing.T) {
 		{"empty", "", readModel, "it is empty"},
 		{"hdf5", "\x89HDF\r\n\x1a\n....", readState, "HDF5"},
 		{"text", "name: 'LeNet'\nlayer {\n}\n", readModel, "corrupt"},
-		{"old model", bytesOf(&NetParameter{Layers: []*V1LayerParameter{{}}}), readModel, "upgrade_net_proto_binary"},
 		{"state as model", bytesOf(&SolverState{Iter: pb.Int32(1)}), readModel, "no layer"},
 		{"model as state", bytesOf(testModel()), readState, "no iteration"},
 		{"negative iteration", bytesOf(&SolverState{Iter: pb.Int32(-1)}), readState, "no iteration"},

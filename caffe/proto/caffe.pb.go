@@ -383,6 +383,291 @@ func (ParamSpec_DimCheckMode) EnumDescriptor() ([]byte, []int) {
 	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{10, 0}
 }
 
+type V1LayerParameter_LayerType int32
+
+const (
+	V1LayerParameter_NONE                       V1LayerParameter_LayerType = 0
+	V1LayerParameter_ACCURACY                   V1LayerParameter_LayerType = 1
+	V1LayerParameter_BNLL                       V1LayerParameter_LayerType = 2
+	V1LayerParameter_CONCAT                     V1LayerParameter_LayerType = 3
+	V1LayerParameter_CONVOLUTION                V1LayerParameter_LayerType = 4
+	V1LayerParameter_DATA                       V1LayerParameter_LayerType = 5
+	V1LayerParameter_DROPOUT                    V1LayerParameter_LayerType = 6
+	V1LayerParameter_EUCLIDEAN_LOSS             V1LayerParameter_LayerType = 7
+	V1LayerParameter_FLATTEN                    V1LayerParameter_LayerType = 8
+	V1LayerParameter_HDF5_DATA                  V1LayerParameter_LayerType = 9
+	V1LayerParameter_HDF5_OUTPUT                V1LayerParameter_LayerType = 10
+	V1LayerParameter_IM2COL                     V1LayerParameter_LayerType = 11
+	V1LayerParameter_IMAGE_DATA                 V1LayerParameter_LayerType = 12
+	V1LayerParameter_INFOGAIN_LOSS              V1LayerParameter_LayerType = 13
+	V1LayerParameter_INNER_PRODUCT              V1LayerParameter_LayerType = 14
+	V1LayerParameter_LRN                        V1LayerParameter_LayerType = 15
+	V1LayerParameter_MULTINOMIAL_LOGISTIC_LOSS  V1LayerParameter_LayerType = 16
+	V1LayerParameter_POOLING                    V1LayerParameter_LayerType = 17
+	V1LayerParameter_RELU                       V1LayerParameter_LayerType = 18
+	V1LayerParameter_SIGMOID                    V1LayerParameter_LayerType = 19
+	V1LayerParameter_SOFTMAX                    V1LayerParameter_LayerType = 20
+	V1LayerParameter_SOFTMAX_LOSS               V1LayerParameter_LayerType = 21
+	V1LayerParameter_SPLIT                      V1LayerParameter_LayerType = 22
+	V1LayerParameter_TANH                       V1LayerParameter_LayerType = 23
+	V1LayerParameter_WINDOW_DATA                V1LayerParameter_LayerType = 24
+	V1LayerParameter_ELTWISE                    V1LayerParameter_LayerType = 25
+	V1LayerParameter_POWER                      V1LayerParameter_LayerType = 26
+	V1LayerParameter_SIGMOID_CROSS_ENTROPY_LOSS V1LayerParameter_LayerType = 27
+	V1LayerParameter_HINGE_LOSS                 V1LayerParameter_LayerType = 28
+	V1LayerParameter_MEMORY_DATA                V1LayerParameter_LayerType = 29
+	V1LayerParameter_ARGMAX                     V1LayerParameter_LayerType = 30
+	V1LayerParameter_THRESHOLD                  V1LayerParameter_LayerType = 31
+	V1LayerParameter_DUMMY_DATA                 V1LayerParameter_LayerType = 32
+	V1LayerParameter_SLICE                      V1LayerParameter_LayerType = 33
+	V1LayerParameter_MVN                        V1LayerParameter_LayerType = 34
+	V1LayerParameter_ABSVAL                     V1LayerParameter_LayerType = 35
+	V1LayerParameter_SILENCE                    V1LayerParameter_LayerType = 36
+	V1LayerParameter_CONTRASTIVE_LOSS           V1LayerParameter_LayerType = 37
+	V1LayerParameter_EXP                        V1LayerParameter_LayerType = 38
+	V1LayerParameter_DECONVOLUTION              V1LayerParameter_LayerType = 39
+)
+
+// Enum value maps for V1LayerParameter_LayerType.
+var (
+	V1LayerParameter_LayerType_name = map[int32]string{
+		0:  "NONE",
+		1:  "ACCURACY",
+		2:  "BNLL",
+		3:  "CONCAT",
+		4:  "CONVOLUTION",
+		5:  "DATA",
+		6:  "DROPOUT",
+		7:  "EUCLIDEAN_LOSS",
+		8:  "FLATTEN",
+		9:  "HDF5_DATA",
+		10: "HDF5_OUTPUT",
+		11: "IM2COL",
+		12: "IMAGE_DATA",
+		13: "INFOGAIN_LOSS",
+		14: "INNER_PRODUCT",
+		15: "LRN",
+		16: "MULTINOMIAL_LOGISTIC_LOSS",
+		17: "POOLING",
+		18: "RELU",
+		19: "SIGMOID",
+		20: "SOFTMAX",
+		21: "SOFTMAX_LOSS",
+		22: "SPLIT",
+		23: "TANH",
+		24: "WINDOW_DATA",
+		25: "ELTWISE",
+		26: "POWER",
+		27: "SIGMOID_CROSS_ENTROPY_LOSS",
+		28: "HINGE_LOSS",
+		29: "MEMORY_DATA",
+		30: "ARGMAX",
+		31: "THRESHOLD",
+		32: "DUMMY_DATA",
+		33: "SLICE",
+		34: "MVN",
+		35: "ABSVAL",
+		36: "SILENCE",
+		37: "CONTRASTIVE_LOSS",
+		38: "EXP",
+		39: "DECONVOLUTION",
+	}
+	V1LayerParameter_LayerType_value = map[string]int32{
+		"NONE":                       0,
+		"ACCURACY":                   1,
+		"BNLL":                       2,
+		"CONCAT":                     3,
+		"CONVOLUTION":                4,
+		"DATA":                       5,
+		"DROPOUT":                    6,
+		"EUCLIDEAN_LOSS":             7,
+		"FLATTEN":                    8,
+		"HDF5_DATA":                  9,
+		"HDF5_OUTPUT":                10,
+		"IM2COL":                     11,
+		"IMAGE_DATA":                 12,
+		"INFOGAIN_LOSS":              13,
+		"INNER_PRODUCT":              14,
+		"LRN":                        15,
+		"MULTINOMIAL_LOGISTIC_LOSS":  16,
+		"POOLING":                    17,
+		"RELU":                       18,
+		"SIGMOID":                    19,
+		"SOFTMAX":                    20,
+		"SOFTMAX_LOSS":               21,
+		"SPLIT":                      22,
+		"TANH":                       23,
+		"WINDOW_DATA":                24,
+		"ELTWISE":                    25,
+		"POWER":                      26,
+		"SIGMOID_CROSS_ENTROPY_LOSS": 27,
+		"HINGE_LOSS":                 28,
+		"MEMORY_DATA":                29,
+		"ARGMAX":                     30,
+		"THRESHOLD":                  31,
+		"DUMMY_DATA":                 32,
+		"SLICE":                      33,
+		"MVN":                        34,
+		"ABSVAL":                     35,
+		"SILENCE":                    36,
+		"CONTRASTIVE_LOSS":           37,
+		"EXP":                        38,
+		"DECONVOLUTION":              39,
+	}
+)
+
+func (x V1LayerParameter_LayerType) Enum() *V1LayerParameter_LayerType {
+	p := new(V1LayerParameter_LayerType)
+	*p = x
+	return p
+}
+
+func (x V1LayerParameter_LayerType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (V1LayerParameter_LayerType) Descriptor() protoreflect.EnumDescriptor {
+	return file_caffe_proto_caffe_proto_enumTypes[6].Descriptor()
+}
+
+func (V1LayerParameter_LayerType) Type() protoreflect.EnumType {
+	return &file_caffe_proto_caffe_proto_enumTypes[6]
+}
+
+func (x V1LayerParameter_LayerType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Do not use.
+func (x *V1LayerParameter_LayerType) UnmarshalJSON(b []byte) error {
+	num, err := protoimpl.X.UnmarshalJSONEnum(x.Descriptor(), b)
+	if err != nil {
+		return err
+	}
+	*x = V1LayerParameter_LayerType(num)
+	return nil
+}
+
+// Deprecated: Use V1LayerParameter_LayerType.Descriptor instead.
+func (V1LayerParameter_LayerType) EnumDescriptor() ([]byte, []int) {
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{12, 0}
+}
+
+type V1LayerParameter_DimCheckMode int32
+
+const (
+	V1LayerParameter_STRICT     V1LayerParameter_DimCheckMode = 0
+	V1LayerParameter_PERMISSIVE V1LayerParameter_DimCheckMode = 1
+)
+
+// Enum value maps for V1LayerParameter_DimCheckMode.
+var (
+	V1LayerParameter_DimCheckMode_name = map[int32]string{
+		0: "STRICT",
+		1: "PERMISSIVE",
+	}
+	V1LayerParameter_DimCheckMode_value = map[string]int32{
+		"STRICT":     0,
+		"PERMISSIVE": 1,
+	}
+)
+
+func (x V1LayerParameter_DimCheckMode) Enum() *V1LayerParameter_DimCheckMode {
+	p := new(V1LayerParameter_DimCheckMode)
+	*p = x
+	return p
+}
+
+func (x V1LayerParameter_DimCheckMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (V1LayerParameter_DimCheckMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_caffe_proto_caffe_proto_enumTypes[7].Descriptor()
+}
+
+func (V1LayerParameter_DimCheckMode) Type() protoreflect.EnumType {
+	return &file_caffe_proto_caffe_proto_enumTypes[7]
+}
+
+func (x V1LayerParameter_DimCheckMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Do not use.
+func (x *V1LayerParameter_DimCheckMode) UnmarshalJSON(b []byte) error {
+	num, err := protoimpl.X.UnmarshalJSONEnum(x.Descriptor(), b)
+	if err != nil {
+		return err
+	}
+	*x = V1LayerParameter_DimCheckMode(num)
+	return nil
+}
+
+// Deprecated: Use V1LayerParameter_DimCheckMode.Descriptor instead.
+func (V1LayerParameter_DimCheckMode) EnumDescriptor() ([]byte, []int) {
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{12, 1}
+}
+
+type V0LayerParameter_PoolMethod int32
+
+const (
+	V0LayerParameter_MAX        V0LayerParameter_PoolMethod = 0
+	V0LayerParameter_AVE        V0LayerParameter_PoolMethod = 1
+	V0LayerParameter_STOCHASTIC V0LayerParameter_PoolMethod = 2
+)
+
+// Enum value maps for V0LayerParameter_PoolMethod.
+var (
+	V0LayerParameter_PoolMethod_name = map[int32]string{
+		0: "MAX",
+		1: "AVE",
+		2: "STOCHASTIC",
+	}
+	V0LayerParameter_PoolMethod_value = map[string]int32{
+		"MAX":        0,
+		"AVE":        1,
+		"STOCHASTIC": 2,
+	}
+)
+
+func (x V0LayerParameter_PoolMethod) Enum() *V0LayerParameter_PoolMethod {
+	p := new(V0LayerParameter_PoolMethod)
+	*p = x
+	return p
+}
+
+func (x V0LayerParameter_PoolMethod) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (V0LayerParameter_PoolMethod) Descriptor() protoreflect.EnumDescriptor {
+	return file_caffe_proto_caffe_proto_enumTypes[8].Descriptor()
+}
+
+func (V0LayerParameter_PoolMethod) Type() protoreflect.EnumType {
+	return &file_caffe_proto_caffe_proto_enumTypes[8]
+}
+
+func (x V0LayerParameter_PoolMethod) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Do not use.
+func (x *V0LayerParameter_PoolMethod) UnmarshalJSON(b []byte) error {
+	num, err := protoimpl.X.UnmarshalJSONEnum(x.Descriptor(), b)
+	if err != nil {
+		return err
+	}
+	*x = V0LayerParameter_PoolMethod(num)
+	return nil
+}
+
+// Deprecated: Use V0LayerParameter_PoolMethod.Descriptor instead.
+func (V0LayerParameter_PoolMethod) EnumDescriptor() ([]byte, []int) {
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{13, 0}
+}
+
 type LossParameter_NormalizationMode int32
 
 const (
@@ -419,11 +704,11 @@ func (x LossParameter_NormalizationMode) String() string {
 }
 
 func (LossParameter_NormalizationMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[6].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[9].Descriptor()
 }
 
 func (LossParameter_NormalizationMode) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[6]
+	return &file_caffe_proto_caffe_proto_enumTypes[9]
 }
 
 func (x LossParameter_NormalizationMode) Number() protoreflect.EnumNumber {
@@ -442,7 +727,7 @@ func (x *LossParameter_NormalizationMode) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use LossParameter_NormalizationMode.Descriptor instead.
 func (LossParameter_NormalizationMode) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{14, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{15, 0}
 }
 
 type ConvolutionParameter_Engine int32
@@ -478,11 +763,11 @@ func (x ConvolutionParameter_Engine) String() string {
 }
 
 func (ConvolutionParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[7].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[10].Descriptor()
 }
 
 func (ConvolutionParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[7]
+	return &file_caffe_proto_caffe_proto_enumTypes[10]
 }
 
 func (x ConvolutionParameter_Engine) Number() protoreflect.EnumNumber {
@@ -501,7 +786,7 @@ func (x *ConvolutionParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use ConvolutionParameter_Engine.Descriptor instead.
 func (ConvolutionParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{22, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{23, 0}
 }
 
 type DataParameter_DB int32
@@ -534,11 +819,11 @@ func (x DataParameter_DB) String() string {
 }
 
 func (DataParameter_DB) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[8].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[11].Descriptor()
 }
 
 func (DataParameter_DB) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[8]
+	return &file_caffe_proto_caffe_proto_enumTypes[11]
 }
 
 func (x DataParameter_DB) Number() protoreflect.EnumNumber {
@@ -557,7 +842,7 @@ func (x *DataParameter_DB) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use DataParameter_DB.Descriptor instead.
 func (DataParameter_DB) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{24, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{25, 0}
 }
 
 type EltwiseParameter_EltwiseOp int32
@@ -593,11 +878,11 @@ func (x EltwiseParameter_EltwiseOp) String() string {
 }
 
 func (EltwiseParameter_EltwiseOp) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[9].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[12].Descriptor()
 }
 
 func (EltwiseParameter_EltwiseOp) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[9]
+	return &file_caffe_proto_caffe_proto_enumTypes[12]
 }
 
 func (x EltwiseParameter_EltwiseOp) Number() protoreflect.EnumNumber {
@@ -616,7 +901,7 @@ func (x *EltwiseParameter_EltwiseOp) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use EltwiseParameter_EltwiseOp.Descriptor instead.
 func (EltwiseParameter_EltwiseOp) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{28, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{29, 0}
 }
 
 type HingeLossParameter_Norm int32
@@ -649,11 +934,11 @@ func (x HingeLossParameter_Norm) String() string {
 }
 
 func (HingeLossParameter_Norm) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[10].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[13].Descriptor()
 }
 
 func (HingeLossParameter_Norm) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[10]
+	return &file_caffe_proto_caffe_proto_enumTypes[13]
 }
 
 func (x HingeLossParameter_Norm) Number() protoreflect.EnumNumber {
@@ -672,7 +957,7 @@ func (x *HingeLossParameter_Norm) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use HingeLossParameter_Norm.Descriptor instead.
 func (HingeLossParameter_Norm) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{34, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{35, 0}
 }
 
 type LRNParameter_NormRegion int32
@@ -705,11 +990,11 @@ func (x LRNParameter_NormRegion) String() string {
 }
 
 func (LRNParameter_NormRegion) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[11].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[14].Descriptor()
 }
 
 func (LRNParameter_NormRegion) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[11]
+	return &file_caffe_proto_caffe_proto_enumTypes[14]
 }
 
 func (x LRNParameter_NormRegion) Number() protoreflect.EnumNumber {
@@ -728,7 +1013,7 @@ func (x *LRNParameter_NormRegion) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use LRNParameter_NormRegion.Descriptor instead.
 func (LRNParameter_NormRegion) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{39, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{40, 0}
 }
 
 type LRNParameter_Engine int32
@@ -764,11 +1049,11 @@ func (x LRNParameter_Engine) String() string {
 }
 
 func (LRNParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[12].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[15].Descriptor()
 }
 
 func (LRNParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[12]
+	return &file_caffe_proto_caffe_proto_enumTypes[15]
 }
 
 func (x LRNParameter_Engine) Number() protoreflect.EnumNumber {
@@ -787,7 +1072,7 @@ func (x *LRNParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use LRNParameter_Engine.Descriptor instead.
 func (LRNParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{39, 1}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{40, 1}
 }
 
 type PoolingParameter_PoolMethod int32
@@ -823,11 +1108,11 @@ func (x PoolingParameter_PoolMethod) String() string {
 }
 
 func (PoolingParameter_PoolMethod) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[13].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[16].Descriptor()
 }
 
 func (PoolingParameter_PoolMethod) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[13]
+	return &file_caffe_proto_caffe_proto_enumTypes[16]
 }
 
 func (x PoolingParameter_PoolMethod) Number() protoreflect.EnumNumber {
@@ -846,7 +1131,7 @@ func (x *PoolingParameter_PoolMethod) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use PoolingParameter_PoolMethod.Descriptor instead.
 func (PoolingParameter_PoolMethod) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{45, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{46, 0}
 }
 
 type PoolingParameter_Engine int32
@@ -882,11 +1167,11 @@ func (x PoolingParameter_Engine) String() string {
 }
 
 func (PoolingParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[14].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[17].Descriptor()
 }
 
 func (PoolingParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[14]
+	return &file_caffe_proto_caffe_proto_enumTypes[17]
 }
 
 func (x PoolingParameter_Engine) Number() protoreflect.EnumNumber {
@@ -905,7 +1190,7 @@ func (x *PoolingParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use PoolingParameter_Engine.Descriptor instead.
 func (PoolingParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{45, 1}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{46, 1}
 }
 
 type PoolingParameter_RoundMode int32
@@ -938,11 +1223,11 @@ func (x PoolingParameter_RoundMode) String() string {
 }
 
 func (PoolingParameter_RoundMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[15].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[18].Descriptor()
 }
 
 func (PoolingParameter_RoundMode) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[15]
+	return &file_caffe_proto_caffe_proto_enumTypes[18]
 }
 
 func (x PoolingParameter_RoundMode) Number() protoreflect.EnumNumber {
@@ -961,7 +1246,7 @@ func (x *PoolingParameter_RoundMode) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use PoolingParameter_RoundMode.Descriptor instead.
 func (PoolingParameter_RoundMode) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{45, 2}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{46, 2}
 }
 
 type ReLUParameter_Engine int32
@@ -997,11 +1282,11 @@ func (x ReLUParameter_Engine) String() string {
 }
 
 func (ReLUParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[16].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[19].Descriptor()
 }
 
 func (ReLUParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[16]
+	return &file_caffe_proto_caffe_proto_enumTypes[19]
 }
 
 func (x ReLUParameter_Engine) Number() protoreflect.EnumNumber {
@@ -1020,7 +1305,7 @@ func (x *ReLUParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use ReLUParameter_Engine.Descriptor instead.
 func (ReLUParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{48, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{49, 0}
 }
 
 type ReductionParameter_ReductionOp int32
@@ -1059,11 +1344,11 @@ func (x ReductionParameter_ReductionOp) String() string {
 }
 
 func (ReductionParameter_ReductionOp) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[17].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[20].Descriptor()
 }
 
 func (ReductionParameter_ReductionOp) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[17]
+	return &file_caffe_proto_caffe_proto_enumTypes[20]
 }
 
 func (x ReductionParameter_ReductionOp) Number() protoreflect.EnumNumber {
@@ -1082,7 +1367,7 @@ func (x *ReductionParameter_ReductionOp) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use ReductionParameter_ReductionOp.Descriptor instead.
 func (ReductionParameter_ReductionOp) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{50, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{51, 0}
 }
 
 type SPPParameter_PoolMethod int32
@@ -1118,11 +1403,11 @@ func (x SPPParameter_PoolMethod) String() string {
 }
 
 func (SPPParameter_PoolMethod) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[18].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[21].Descriptor()
 }
 
 func (SPPParameter_PoolMethod) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[18]
+	return &file_caffe_proto_caffe_proto_enumTypes[21]
 }
 
 func (x SPPParameter_PoolMethod) Number() protoreflect.EnumNumber {
@@ -1141,7 +1426,7 @@ func (x *SPPParameter_PoolMethod) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use SPPParameter_PoolMethod.Descriptor instead.
 func (SPPParameter_PoolMethod) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{52, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{53, 0}
 }
 
 type SPPParameter_Engine int32
@@ -1177,11 +1462,11 @@ func (x SPPParameter_Engine) String() string {
 }
 
 func (SPPParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[19].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[22].Descriptor()
 }
 
 func (SPPParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[19]
+	return &file_caffe_proto_caffe_proto_enumTypes[22]
 }
 
 func (x SPPParameter_Engine) Number() protoreflect.EnumNumber {
@@ -1200,7 +1485,7 @@ func (x *SPPParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use SPPParameter_Engine.Descriptor instead.
 func (SPPParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{52, 1}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{53, 1}
 }
 
 type SigmoidParameter_Engine int32
@@ -1236,11 +1521,11 @@ func (x SigmoidParameter_Engine) String() string {
 }
 
 func (SigmoidParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[20].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[23].Descriptor()
 }
 
 func (SigmoidParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[20]
+	return &file_caffe_proto_caffe_proto_enumTypes[23]
 }
 
 func (x SigmoidParameter_Engine) Number() protoreflect.EnumNumber {
@@ -1259,7 +1544,7 @@ func (x *SigmoidParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use SigmoidParameter_Engine.Descriptor instead.
 func (SigmoidParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{54, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{55, 0}
 }
 
 type SoftmaxParameter_Engine int32
@@ -1295,11 +1580,11 @@ func (x SoftmaxParameter_Engine) String() string {
 }
 
 func (SoftmaxParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[21].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[24].Descriptor()
 }
 
 func (SoftmaxParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[21]
+	return &file_caffe_proto_caffe_proto_enumTypes[24]
 }
 
 func (x SoftmaxParameter_Engine) Number() protoreflect.EnumNumber {
@@ -1318,7 +1603,7 @@ func (x *SoftmaxParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use SoftmaxParameter_Engine.Descriptor instead.
 func (SoftmaxParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{56, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{57, 0}
 }
 
 type TanHParameter_Engine int32
@@ -1354,11 +1639,11 @@ func (x TanHParameter_Engine) String() string {
 }
 
 func (TanHParameter_Engine) Descriptor() protoreflect.EnumDescriptor {
-	return file_caffe_proto_caffe_proto_enumTypes[22].Descriptor()
+	return file_caffe_proto_caffe_proto_enumTypes[25].Descriptor()
 }
 
 func (TanHParameter_Engine) Type() protoreflect.EnumType {
-	return &file_caffe_proto_caffe_proto_enumTypes[22]
+	return &file_caffe_proto_caffe_proto_enumTypes[25]
 }
 
 func (x TanHParameter_Engine) Number() protoreflect.EnumNumber {
@@ -1377,7 +1662,7 @@ func (x *TanHParameter_Engine) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use TanHParameter_Engine.Descriptor instead.
 func (TanHParameter_Engine) EnumDescriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{58, 0}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{59, 0}
 }
 
 // The extents of a blob, slowest axis first.
@@ -2427,7 +2712,7 @@ func (x *NetStateRule) GetNotStage() []string {
 type NetParameter struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Name   *string                `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
-	Layers []*V1LayerParameter    `protobuf:"bytes,2,rep,name=layers" json:"layers,omitempty"` // only read so that it can be refused by name
+	Layers []*V1LayerParameter    `protobuf:"bytes,2,rep,name=layers" json:"layers,omitempty"` // before there was layer
 	// Inputs as they were written before there was an Input layer.
 	Input         []string          `protobuf:"bytes,3,rep,name=input" json:"input,omitempty"`
 	InputDim      []int32           `protobuf:"varint,4,rep,name=input_dim,json=inputDim" json:"input_dim,omitempty"` // four an input
@@ -3132,15 +3417,58 @@ func (x *LayerParameter) GetClipParam() *ClipParameter {
 	return nil
 }
 
-// The layer message of 2014 and before. scaffe reads no more of it than an
-// error message needs.
+// The layer message of 2014, in NetParameter.layers. Nets and models that have
+// it are upgraded when they are read (upgrade.go).
 type V1LayerParameter struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Bottom        []string               `protobuf:"bytes,2,rep,name=bottom" json:"bottom,omitempty"`
-	Top           []string               `protobuf:"bytes,3,rep,name=top" json:"top,omitempty"`
-	Name          *string                `protobuf:"bytes,4,opt,name=name" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState      `protogen:"open.v1"`
+	Layer      *V0LayerParameter           `protobuf:"bytes,1,opt,name=layer" json:"layer,omitempty"` // the form before this one: everything but bottom and top
+	Bottom     []string                    `protobuf:"bytes,2,rep,name=bottom" json:"bottom,omitempty"`
+	Top        []string                    `protobuf:"bytes,3,rep,name=top" json:"top,omitempty"`
+	Name       *string                     `protobuf:"bytes,4,opt,name=name" json:"name,omitempty"`
+	Type       *V1LayerParameter_LayerType `protobuf:"varint,5,opt,name=type,enum=caffe.V1LayerParameter_LayerType" json:"type,omitempty"`
+	LossWeight []float32                   `protobuf:"fixed32,35,rep,name=loss_weight,json=lossWeight" json:"loss_weight,omitempty"`
+	Include    []*NetStateRule             `protobuf:"bytes,32,rep,name=include" json:"include,omitempty"`
+	Exclude    []*NetStateRule             `protobuf:"bytes,33,rep,name=exclude" json:"exclude,omitempty"`
+	// What ParamSpec holds now, each one a learnable parameter.
+	Blobs         []*BlobProto                    `protobuf:"bytes,6,rep,name=blobs" json:"blobs,omitempty"`
+	BlobsLr       []float32                       `protobuf:"fixed32,7,rep,name=blobs_lr,json=blobsLr" json:"blobs_lr,omitempty"`
+	WeightDecay   []float32                       `protobuf:"fixed32,8,rep,name=weight_decay,json=weightDecay" json:"weight_decay,omitempty"`
+	Param         []string                        `protobuf:"bytes,1001,rep,name=param" json:"param,omitempty"`
+	BlobShareMode []V1LayerParameter_DimCheckMode `protobuf:"varint,1002,rep,name=blob_share_mode,json=blobShareMode,enum=caffe.V1LayerParameter_DimCheckMode" json:"blob_share_mode,omitempty"`
+	// Messages that several layer types share.
+	TransformParam *TransformationParameter `protobuf:"bytes,36,opt,name=transform_param,json=transformParam" json:"transform_param,omitempty"`
+	LossParam      *LossParameter           `protobuf:"bytes,42,opt,name=loss_param,json=lossParam" json:"loss_param,omitempty"`
+	// Messages of single layer types, by number.
+	ConcatParam          *ConcatParameter          `protobuf:"bytes,9,opt,name=concat_param,json=concatParam" json:"concat_param,omitempty"`
+	ConvolutionParam     *ConvolutionParameter     `protobuf:"bytes,10,opt,name=convolution_param,json=convolutionParam" json:"convolution_param,omitempty"`
+	DataParam            *DataParameter            `protobuf:"bytes,11,opt,name=data_param,json=dataParam" json:"data_param,omitempty"`
+	DropoutParam         *DropoutParameter         `protobuf:"bytes,12,opt,name=dropout_param,json=dropoutParam" json:"dropout_param,omitempty"`
+	Hdf5DataParam        *HDF5DataParameter        `protobuf:"bytes,13,opt,name=hdf5_data_param,json=hdf5DataParam" json:"hdf5_data_param,omitempty"`
+	Hdf5OutputParam      *HDF5OutputParameter      `protobuf:"bytes,14,opt,name=hdf5_output_param,json=hdf5OutputParam" json:"hdf5_output_param,omitempty"`
+	ImageDataParam       *ImageDataParameter       `protobuf:"bytes,15,opt,name=image_data_param,json=imageDataParam" json:"image_data_param,omitempty"`
+	InfogainLossParam    *InfogainLossParameter    `protobuf:"bytes,16,opt,name=infogain_loss_param,json=infogainLossParam" json:"infogain_loss_param,omitempty"`
+	InnerProductParam    *InnerProductParameter    `protobuf:"bytes,17,opt,name=inner_product_param,json=innerProductParam" json:"inner_product_param,omitempty"`
+	LrnParam             *LRNParameter             `protobuf:"bytes,18,opt,name=lrn_param,json=lrnParam" json:"lrn_param,omitempty"`
+	PoolingParam         *PoolingParameter         `protobuf:"bytes,19,opt,name=pooling_param,json=poolingParam" json:"pooling_param,omitempty"`
+	WindowDataParam      *WindowDataParameter      `protobuf:"bytes,20,opt,name=window_data_param,json=windowDataParam" json:"window_data_param,omitempty"`
+	PowerParam           *PowerParameter           `protobuf:"bytes,21,opt,name=power_param,json=powerParam" json:"power_param,omitempty"`
+	MemoryDataParam      *MemoryDataParameter      `protobuf:"bytes,22,opt,name=memory_data_param,json=memoryDataParam" json:"memory_data_param,omitempty"`
+	ArgmaxParam          *ArgMaxParameter          `protobuf:"bytes,23,opt,name=argmax_param,json=argmaxParam" json:"argmax_param,omitempty"`
+	EltwiseParam         *EltwiseParameter         `protobuf:"bytes,24,opt,name=eltwise_param,json=eltwiseParam" json:"eltwise_param,omitempty"`
+	ThresholdParam       *ThresholdParameter       `protobuf:"bytes,25,opt,name=threshold_param,json=thresholdParam" json:"threshold_param,omitempty"`
+	DummyDataParam       *DummyDataParameter       `protobuf:"bytes,26,opt,name=dummy_data_param,json=dummyDataParam" json:"dummy_data_param,omitempty"`
+	AccuracyParam        *AccuracyParameter        `protobuf:"bytes,27,opt,name=accuracy_param,json=accuracyParam" json:"accuracy_param,omitempty"`
+	HingeLossParam       *HingeLossParameter       `protobuf:"bytes,29,opt,name=hinge_loss_param,json=hingeLossParam" json:"hinge_loss_param,omitempty"`
+	ReluParam            *ReLUParameter            `protobuf:"bytes,30,opt,name=relu_param,json=reluParam" json:"relu_param,omitempty"`
+	SliceParam           *SliceParameter           `protobuf:"bytes,31,opt,name=slice_param,json=sliceParam" json:"slice_param,omitempty"`
+	MvnParam             *MVNParameter             `protobuf:"bytes,34,opt,name=mvn_param,json=mvnParam" json:"mvn_param,omitempty"`
+	TanhParam            *TanHParameter            `protobuf:"bytes,37,opt,name=tanh_param,json=tanhParam" json:"tanh_param,omitempty"`
+	SigmoidParam         *SigmoidParameter         `protobuf:"bytes,38,opt,name=sigmoid_param,json=sigmoidParam" json:"sigmoid_param,omitempty"`
+	SoftmaxParam         *SoftmaxParameter         `protobuf:"bytes,39,opt,name=softmax_param,json=softmaxParam" json:"softmax_param,omitempty"`
+	ContrastiveLossParam *ContrastiveLossParameter `protobuf:"bytes,40,opt,name=contrastive_loss_param,json=contrastiveLossParam" json:"contrastive_loss_param,omitempty"`
+	ExpParam             *ExpParameter             `protobuf:"bytes,41,opt,name=exp_param,json=expParam" json:"exp_param,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *V1LayerParameter) Reset() {
@@ -3173,6 +3501,13 @@ func (*V1LayerParameter) Descriptor() ([]byte, []int) {
 	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{12}
 }
 
+func (x *V1LayerParameter) GetLayer() *V0LayerParameter {
+	if x != nil {
+		return x.Layer
+	}
+	return nil
+}
+
 func (x *V1LayerParameter) GetBottom() []string {
 	if x != nil {
 		return x.Bottom
@@ -3192,6 +3527,654 @@ func (x *V1LayerParameter) GetName() string {
 		return *x.Name
 	}
 	return ""
+}
+
+func (x *V1LayerParameter) GetType() V1LayerParameter_LayerType {
+	if x != nil && x.Type != nil {
+		return *x.Type
+	}
+	return V1LayerParameter_NONE
+}
+
+func (x *V1LayerParameter) GetLossWeight() []float32 {
+	if x != nil {
+		return x.LossWeight
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetInclude() []*NetStateRule {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetExclude() []*NetStateRule {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetBlobs() []*BlobProto {
+	if x != nil {
+		return x.Blobs
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetBlobsLr() []float32 {
+	if x != nil {
+		return x.BlobsLr
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetWeightDecay() []float32 {
+	if x != nil {
+		return x.WeightDecay
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetParam() []string {
+	if x != nil {
+		return x.Param
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetBlobShareMode() []V1LayerParameter_DimCheckMode {
+	if x != nil {
+		return x.BlobShareMode
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetTransformParam() *TransformationParameter {
+	if x != nil {
+		return x.TransformParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetLossParam() *LossParameter {
+	if x != nil {
+		return x.LossParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetConcatParam() *ConcatParameter {
+	if x != nil {
+		return x.ConcatParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetConvolutionParam() *ConvolutionParameter {
+	if x != nil {
+		return x.ConvolutionParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetDataParam() *DataParameter {
+	if x != nil {
+		return x.DataParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetDropoutParam() *DropoutParameter {
+	if x != nil {
+		return x.DropoutParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetHdf5DataParam() *HDF5DataParameter {
+	if x != nil {
+		return x.Hdf5DataParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetHdf5OutputParam() *HDF5OutputParameter {
+	if x != nil {
+		return x.Hdf5OutputParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetImageDataParam() *ImageDataParameter {
+	if x != nil {
+		return x.ImageDataParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetInfogainLossParam() *InfogainLossParameter {
+	if x != nil {
+		return x.InfogainLossParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetInnerProductParam() *InnerProductParameter {
+	if x != nil {
+		return x.InnerProductParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetLrnParam() *LRNParameter {
+	if x != nil {
+		return x.LrnParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetPoolingParam() *PoolingParameter {
+	if x != nil {
+		return x.PoolingParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetWindowDataParam() *WindowDataParameter {
+	if x != nil {
+		return x.WindowDataParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetPowerParam() *PowerParameter {
+	if x != nil {
+		return x.PowerParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetMemoryDataParam() *MemoryDataParameter {
+	if x != nil {
+		return x.MemoryDataParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetArgmaxParam() *ArgMaxParameter {
+	if x != nil {
+		return x.ArgmaxParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetEltwiseParam() *EltwiseParameter {
+	if x != nil {
+		return x.EltwiseParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetThresholdParam() *ThresholdParameter {
+	if x != nil {
+		return x.ThresholdParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetDummyDataParam() *DummyDataParameter {
+	if x != nil {
+		return x.DummyDataParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetAccuracyParam() *AccuracyParameter {
+	if x != nil {
+		return x.AccuracyParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetHingeLossParam() *HingeLossParameter {
+	if x != nil {
+		return x.HingeLossParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetReluParam() *ReLUParameter {
+	if x != nil {
+		return x.ReluParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetSliceParam() *SliceParameter {
+	if x != nil {
+		return x.SliceParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetMvnParam() *MVNParameter {
+	if x != nil {
+		return x.MvnParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetTanhParam() *TanHParameter {
+	if x != nil {
+		return x.TanhParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetSigmoidParam() *SigmoidParameter {
+	if x != nil {
+		return x.SigmoidParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetSoftmaxParam() *SoftmaxParameter {
+	if x != nil {
+		return x.SoftmaxParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetContrastiveLossParam() *ContrastiveLossParameter {
+	if x != nil {
+		return x.ContrastiveLossParam
+	}
+	return nil
+}
+
+func (x *V1LayerParameter) GetExpParam() *ExpParameter {
+	if x != nil {
+		return x.ExpParam
+	}
+	return nil
+}
+
+// The layer message of 2013: the settings of all layer types side by side.
+type V0LayerParameter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  *string                `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
+	Type  *string                `protobuf:"bytes,2,opt,name=type" json:"type,omitempty"`
+	// Layers with parameters.
+	NumOutput    *uint32          `protobuf:"varint,3,opt,name=num_output,json=numOutput" json:"num_output,omitempty"`
+	Biasterm     *bool            `protobuf:"varint,4,opt,name=biasterm,def=1" json:"biasterm,omitempty"`
+	WeightFiller *FillerParameter `protobuf:"bytes,5,opt,name=weight_filler,json=weightFiller" json:"weight_filler,omitempty"`
+	BiasFiller   *FillerParameter `protobuf:"bytes,6,opt,name=bias_filler,json=biasFiller" json:"bias_filler,omitempty"`
+	Blobs        []*BlobProto     `protobuf:"bytes,50,rep,name=blobs" json:"blobs,omitempty"`
+	BlobsLr      []float32        `protobuf:"fixed32,51,rep,name=blobs_lr,json=blobsLr" json:"blobs_lr,omitempty"`
+	WeightDecay  []float32        `protobuf:"fixed32,52,rep,name=weight_decay,json=weightDecay" json:"weight_decay,omitempty"`
+	// Convolution, padding and pooling.
+	Pad        *uint32                      `protobuf:"varint,7,opt,name=pad,def=0" json:"pad,omitempty"`
+	Kernelsize *uint32                      `protobuf:"varint,8,opt,name=kernelsize" json:"kernelsize,omitempty"`
+	Group      *uint32                      `protobuf:"varint,9,opt,name=group,def=1" json:"group,omitempty"`
+	Stride     *uint32                      `protobuf:"varint,10,opt,name=stride,def=1" json:"stride,omitempty"`
+	Pool       *V0LayerParameter_PoolMethod `protobuf:"varint,11,opt,name=pool,enum=caffe.V0LayerParameter_PoolMethod,def=0" json:"pool,omitempty"`
+	// Dropout, response normalization, concatenation, reshaping.
+	DropoutRatio *float32 `protobuf:"fixed32,12,opt,name=dropout_ratio,json=dropoutRatio,def=0.5" json:"dropout_ratio,omitempty"`
+	LocalSize    *uint32  `protobuf:"varint,13,opt,name=local_size,json=localSize,def=5" json:"local_size,omitempty"`
+	Alpha        *float32 `protobuf:"fixed32,14,opt,name=alpha,def=1" json:"alpha,omitempty"`
+	Beta         *float32 `protobuf:"fixed32,15,opt,name=beta,def=0.75" json:"beta,omitempty"`
+	K            *float32 `protobuf:"fixed32,22,opt,name=k,def=1" json:"k,omitempty"`
+	ConcatDim    *uint32  `protobuf:"varint,65,opt,name=concat_dim,json=concatDim,def=1" json:"concat_dim,omitempty"`
+	NewNum       *int32   `protobuf:"varint,60,opt,name=new_num,json=newNum,def=0" json:"new_num,omitempty"`
+	NewChannels  *int32   `protobuf:"varint,61,opt,name=new_channels,json=newChannels,def=0" json:"new_channels,omitempty"`
+	// Data.
+	Source          *string              `protobuf:"bytes,16,opt,name=source" json:"source,omitempty"`
+	Scale           *float32             `protobuf:"fixed32,17,opt,name=scale,def=1" json:"scale,omitempty"`
+	Meanfile        *string              `protobuf:"bytes,18,opt,name=meanfile" json:"meanfile,omitempty"`
+	Batchsize       *uint32              `protobuf:"varint,19,opt,name=batchsize" json:"batchsize,omitempty"`
+	Cropsize        *uint32              `protobuf:"varint,20,opt,name=cropsize,def=0" json:"cropsize,omitempty"`
+	Mirror          *bool                `protobuf:"varint,21,opt,name=mirror,def=0" json:"mirror,omitempty"`
+	RandSkip        *uint32              `protobuf:"varint,53,opt,name=rand_skip,json=randSkip,def=0" json:"rand_skip,omitempty"`
+	ShuffleImages   *bool                `protobuf:"varint,64,opt,name=shuffle_images,json=shuffleImages,def=0" json:"shuffle_images,omitempty"`
+	NewHeight       *int32               `protobuf:"varint,62,opt,name=new_height,json=newHeight,def=0" json:"new_height,omitempty"`
+	NewWidth        *int32               `protobuf:"varint,63,opt,name=new_width,json=newWidth,def=0" json:"new_width,omitempty"`
+	Hdf5OutputParam *HDF5OutputParameter `protobuf:"bytes,1001,opt,name=hdf5_output_param,json=hdf5OutputParam" json:"hdf5_output_param,omitempty"`
+	// Windows of images, for detection.
+	DetFgThreshold *float32 `protobuf:"fixed32,54,opt,name=det_fg_threshold,json=detFgThreshold,def=0.5" json:"det_fg_threshold,omitempty"`
+	DetBgThreshold *float32 `protobuf:"fixed32,55,opt,name=det_bg_threshold,json=detBgThreshold,def=0.5" json:"det_bg_threshold,omitempty"`
+	DetFgFraction  *float32 `protobuf:"fixed32,56,opt,name=det_fg_fraction,json=detFgFraction,def=0.25" json:"det_fg_fraction,omitempty"`
+	DetContextPad  *uint32  `protobuf:"varint,58,opt,name=det_context_pad,json=detContextPad,def=0" json:"det_context_pad,omitempty"`
+	DetCropMode    *string  `protobuf:"bytes,59,opt,name=det_crop_mode,json=detCropMode,def=warp" json:"det_crop_mode,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+// Default values for V0LayerParameter fields.
+const (
+	Default_V0LayerParameter_Biasterm       = bool(true)
+	Default_V0LayerParameter_Pad            = uint32(0)
+	Default_V0LayerParameter_Group          = uint32(1)
+	Default_V0LayerParameter_Stride         = uint32(1)
+	Default_V0LayerParameter_Pool           = V0LayerParameter_MAX
+	Default_V0LayerParameter_DropoutRatio   = float32(0.5)
+	Default_V0LayerParameter_LocalSize      = uint32(5)
+	Default_V0LayerParameter_Alpha          = float32(1)
+	Default_V0LayerParameter_Beta           = float32(0.75)
+	Default_V0LayerParameter_K              = float32(1)
+	Default_V0LayerParameter_ConcatDim      = uint32(1)
+	Default_V0LayerParameter_NewNum         = int32(0)
+	Default_V0LayerParameter_NewChannels    = int32(0)
+	Default_V0LayerParameter_Scale          = float32(1)
+	Default_V0LayerParameter_Cropsize       = uint32(0)
+	Default_V0LayerParameter_Mirror         = bool(false)
+	Default_V0LayerParameter_RandSkip       = uint32(0)
+	Default_V0LayerParameter_ShuffleImages  = bool(false)
+	Default_V0LayerParameter_NewHeight      = int32(0)
+	Default_V0LayerParameter_NewWidth       = int32(0)
+	Default_V0LayerParameter_DetFgThreshold = float32(0.5)
+	Default_V0LayerParameter_DetBgThreshold = float32(0.5)
+	Default_V0LayerParameter_DetFgFraction  = float32(0.25)
+	Default_V0LayerParameter_DetContextPad  = uint32(0)
+	Default_V0LayerParameter_DetCropMode    = string("warp")
+)
+
+func (x *V0LayerParameter) Reset() {
+	*x = V0LayerParameter{}
+	mi := &file_caffe_proto_caffe_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *V0LayerParameter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*V0LayerParameter) ProtoMessage() {}
+
+func (x *V0LayerParameter) ProtoReflect() protoreflect.Message {
+	mi := &file_caffe_proto_caffe_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use V0LayerParameter.ProtoReflect.Descriptor instead.
+func (*V0LayerParameter) Descriptor() ([]byte, []int) {
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *V0LayerParameter) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *V0LayerParameter) GetType() string {
+	if x != nil && x.Type != nil {
+		return *x.Type
+	}
+	return ""
+}
+
+func (x *V0LayerParameter) GetNumOutput() uint32 {
+	if x != nil && x.NumOutput != nil {
+		return *x.NumOutput
+	}
+	return 0
+}
+
+func (x *V0LayerParameter) GetBiasterm() bool {
+	if x != nil && x.Biasterm != nil {
+		return *x.Biasterm
+	}
+	return Default_V0LayerParameter_Biasterm
+}
+
+func (x *V0LayerParameter) GetWeightFiller() *FillerParameter {
+	if x != nil {
+		return x.WeightFiller
+	}
+	return nil
+}
+
+func (x *V0LayerParameter) GetBiasFiller() *FillerParameter {
+	if x != nil {
+		return x.BiasFiller
+	}
+	return nil
+}
+
+func (x *V0LayerParameter) GetBlobs() []*BlobProto {
+	if x != nil {
+		return x.Blobs
+	}
+	return nil
+}
+
+func (x *V0LayerParameter) GetBlobsLr() []float32 {
+	if x != nil {
+		return x.BlobsLr
+	}
+	return nil
+}
+
+func (x *V0LayerParameter) GetWeightDecay() []float32 {
+	if x != nil {
+		return x.WeightDecay
+	}
+	return nil
+}
+
+func (x *V0LayerParameter) GetPad() uint32 {
+	if x != nil && x.Pad != nil {
+		return *x.Pad
+	}
+	return Default_V0LayerParameter_Pad
+}
+
+func (x *V0LayerParameter) GetKernelsize() uint32 {
+	if x != nil && x.Kernelsize != nil {
+		return *x.Kernelsize
+	}
+	return 0
+}
+
+func (x *V0LayerParameter) GetGroup() uint32 {
+	if x != nil && x.Group != nil {
+		return *x.Group
+	}
+	return Default_V0LayerParameter_Group
+}
+
+func (x *V0LayerParameter) GetStride() uint32 {
+	if x != nil && x.Stride != nil {
+		return *x.Stride
+	}
+	return Default_V0LayerParameter_Stride
+}
+
+func (x *V0LayerParameter) GetPool() V0LayerParameter_PoolMethod {
+	if x != nil && x.Pool != nil {
+		return *x.Pool
+	}
+	return Default_V0LayerParameter_Pool
+}
+
+func (x *V0LayerParameter) GetDropoutRatio() float32 {
+	if x != nil && x.DropoutRatio != nil {
+		return *x.DropoutRatio
+	}
+	return Default_V0LayerParameter_DropoutRatio
+}
+
+func (x *V0LayerParameter) GetLocalSize() uint32 {
+	if x != nil && x.LocalSize != nil {
+		return *x.LocalSize
+	}
+	return Default_V0LayerParameter_LocalSize
+}
+
+func (x *V0LayerParameter) GetAlpha() float32 {
+	if x != nil && x.Alpha != nil {
+		return *x.Alpha
+	}
+	return Default_V0LayerParameter_Alpha
+}
+
+func (x *V0LayerParameter) GetBeta() float32 {
+	if x != nil && x.Beta != nil {
+		return *x.Beta
+	}
+	return Default_V0LayerParameter_Beta
+}
+
+func (x *V0LayerParameter) GetK() float32 {
+	if x != nil && x.K != nil {
+		return *x.K
+	}
+	return Default_V0LayerParameter_K
+}
+
+func (x *V0LayerParameter) GetConcatDim() uint32 {
+	if x != nil && x.ConcatDim != nil {
+		return *x.ConcatDim
+	}
+	return Default_V0LayerParameter_ConcatDim
+}
+
+func (x *V0LayerParameter) GetNewNum() int32 {
+	if x != nil && x.NewNum != nil {
+		return *x.NewNum
+	}
+	return Default_V0LayerParameter_NewNum
+}
+
+func (x *V0LayerParameter) GetNewChannels() int32 {
+	if x != nil && x.NewChannels != nil {
+		return *x.NewChannels
+	}
+	return Default_V0LayerParameter_NewChannels
+}
+
+func (x *V0LayerParameter) GetSource() string {
+	if x != nil && x.Source != nil {
+		return *x.Source
+	}
+	return ""
+}
+
+func (x *V0LayerParameter) GetScale() float32 {
+	if x != nil && x.Scale != nil {
+		return *x.Scale
+	}
+	return Default_V0LayerParameter_Scale
+}
+
+func (x *V0LayerParameter) GetMeanfile() string {
+	if x != nil && x.Meanfile != nil {
+		return *x.Meanfile
+	}
+	return ""
+}
+
+func (x *V0LayerParameter) GetBatchsize() uint32 {
+	if x != nil && x.Batchsize != nil {
+		return *x.Batchsize
+	}
+	return 0
+}
+
+func (x *V0LayerParameter) GetCropsize() uint32 {
+	if x != nil && x.Cropsize != nil {
+		return *x.Cropsize
+	}
+	return Default_V0LayerParameter_Cropsize
+}
+
+func (x *V0LayerParameter) GetMirror() bool {
+	if x != nil && x.Mirror != nil {
+		return *x.Mirror
+	}
+	return Default_V0LayerParameter_Mirror
+}
+
+func (x *V0LayerParameter) GetRandSkip() uint32 {
+	if x != nil && x.RandSkip != nil {
+		return *x.RandSkip
+	}
+	return Default_V0LayerParameter_RandSkip
+}
+
+func (x *V0LayerParameter) GetShuffleImages() bool {
+	if x != nil && x.ShuffleImages != nil {
+		return *x.ShuffleImages
+	}
+	return Default_V0LayerParameter_ShuffleImages
+}
+
+func (x *V0LayerParameter) GetNewHeight() int32 {
+	if x != nil && x.NewHeight != nil {
+		return *x.NewHeight
+	}
+	return Default_V0LayerParameter_NewHeight
+}
+
+func (x *V0LayerParameter) GetNewWidth() int32 {
+	if x != nil && x.NewWidth != nil {
+		return *x.NewWidth
+	}
+	return Default_V0LayerParameter_NewWidth
+}
+
+func (x *V0LayerParameter) GetHdf5OutputParam() *HDF5OutputParameter {
+	if x != nil {
+		return x.Hdf5OutputParam
+	}
+	return nil
+}
+
+func (x *V0LayerParameter) GetDetFgThreshold() float32 {
+	if x != nil && x.DetFgThreshold != nil {
+		return *x.DetFgThreshold
+	}
+	return Default_V0LayerParameter_DetFgThreshold
+}
+
+func (x *V0LayerParameter) GetDetBgThreshold() float32 {
+	if x != nil && x.DetBgThreshold != nil {
+		return *x.DetBgThreshold
+	}
+	return Default_V0LayerParameter_DetBgThreshold
+}
+
+func (x *V0LayerParameter) GetDetFgFraction() float32 {
+	if x != nil && x.DetFgFraction != nil {
+		return *x.DetFgFraction
+	}
+	return Default_V0LayerParameter_DetFgFraction
+}
+
+func (x *V0LayerParameter) GetDetContextPad() uint32 {
+	if x != nil && x.DetContextPad != nil {
+		return *x.DetContextPad
+	}
+	return Default_V0LayerParameter_DetContextPad
+}
+
+func (x *V0LayerParameter) GetDetCropMode() string {
+	if x != nil && x.DetCropMode != nil {
+		return *x.DetCropMode
+	}
+	return Default_V0LayerParameter_DetCropMode
 }
 
 // What data layers do to an image: subtract the mean, scale, crop, mirror.
@@ -3219,7 +4202,7 @@ const (
 
 func (x *TransformationParameter) Reset() {
 	*x = TransformationParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[13]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3231,7 +4214,7 @@ func (x *TransformationParameter) String() string {
 func (*TransformationParameter) ProtoMessage() {}
 
 func (x *TransformationParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[13]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +4227,7 @@ func (x *TransformationParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransformationParameter.ProtoReflect.Descriptor instead.
 func (*TransformationParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{13}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TransformationParameter) GetScale() float32 {
@@ -3313,7 +4296,7 @@ const (
 
 func (x *LossParameter) Reset() {
 	*x = LossParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[14]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +4308,7 @@ func (x *LossParameter) String() string {
 func (*LossParameter) ProtoMessage() {}
 
 func (x *LossParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[14]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +4321,7 @@ func (x *LossParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LossParameter.ProtoReflect.Descriptor instead.
 func (*LossParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{14}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LossParameter) GetIgnoreLabel() int32 {
@@ -3379,7 +4362,7 @@ const (
 
 func (x *AccuracyParameter) Reset() {
 	*x = AccuracyParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[15]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +4374,7 @@ func (x *AccuracyParameter) String() string {
 func (*AccuracyParameter) ProtoMessage() {}
 
 func (x *AccuracyParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[15]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +4387,7 @@ func (x *AccuracyParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccuracyParameter.ProtoReflect.Descriptor instead.
 func (*AccuracyParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{15}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AccuracyParameter) GetTopK() uint32 {
@@ -3445,7 +4428,7 @@ const (
 
 func (x *ArgMaxParameter) Reset() {
 	*x = ArgMaxParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[16]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +4440,7 @@ func (x *ArgMaxParameter) String() string {
 func (*ArgMaxParameter) ProtoMessage() {}
 
 func (x *ArgMaxParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[16]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +4453,7 @@ func (x *ArgMaxParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArgMaxParameter.ProtoReflect.Descriptor instead.
 func (*ArgMaxParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{16}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ArgMaxParameter) GetOutMaxVal() bool {
@@ -3511,7 +4494,7 @@ const (
 
 func (x *BatchNormParameter) Reset() {
 	*x = BatchNormParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[17]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +4506,7 @@ func (x *BatchNormParameter) String() string {
 func (*BatchNormParameter) ProtoMessage() {}
 
 func (x *BatchNormParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[17]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +4519,7 @@ func (x *BatchNormParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchNormParameter.ProtoReflect.Descriptor instead.
 func (*BatchNormParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{17}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BatchNormParameter) GetUseGlobalStats() bool {
@@ -3577,7 +4560,7 @@ const (
 
 func (x *BiasParameter) Reset() {
 	*x = BiasParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[18]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +4572,7 @@ func (x *BiasParameter) String() string {
 func (*BiasParameter) ProtoMessage() {}
 
 func (x *BiasParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[18]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +4585,7 @@ func (x *BiasParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BiasParameter.ProtoReflect.Descriptor instead.
 func (*BiasParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{18}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BiasParameter) GetAxis() int32 {
@@ -3636,7 +4619,7 @@ type ClipParameter struct {
 
 func (x *ClipParameter) Reset() {
 	*x = ClipParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[19]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +4631,7 @@ func (x *ClipParameter) String() string {
 func (*ClipParameter) ProtoMessage() {}
 
 func (x *ClipParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[19]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +4644,7 @@ func (x *ClipParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClipParameter.ProtoReflect.Descriptor instead.
 func (*ClipParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{19}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClipParameter) GetMin() float32 {
@@ -3694,7 +4677,7 @@ const (
 
 func (x *ConcatParameter) Reset() {
 	*x = ConcatParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[20]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +4689,7 @@ func (x *ConcatParameter) String() string {
 func (*ConcatParameter) ProtoMessage() {}
 
 func (x *ConcatParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[20]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +4702,7 @@ func (x *ConcatParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatParameter.ProtoReflect.Descriptor instead.
 func (*ConcatParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{20}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConcatParameter) GetConcatDim() uint32 {
@@ -3752,7 +4735,7 @@ const (
 
 func (x *ContrastiveLossParameter) Reset() {
 	*x = ContrastiveLossParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[21]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4747,7 @@ func (x *ContrastiveLossParameter) String() string {
 func (*ContrastiveLossParameter) ProtoMessage() {}
 
 func (x *ContrastiveLossParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[21]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +4760,7 @@ func (x *ContrastiveLossParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContrastiveLossParameter.ProtoReflect.Descriptor instead.
 func (*ContrastiveLossParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{21}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContrastiveLossParameter) GetMargin() float32 {
@@ -3833,7 +4816,7 @@ const (
 
 func (x *ConvolutionParameter) Reset() {
 	*x = ConvolutionParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[22]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +4828,7 @@ func (x *ConvolutionParameter) String() string {
 func (*ConvolutionParameter) ProtoMessage() {}
 
 func (x *ConvolutionParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[22]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4841,7 @@ func (x *ConvolutionParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConvolutionParameter.ProtoReflect.Descriptor instead.
 func (*ConvolutionParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{22}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConvolutionParameter) GetNumOutput() uint32 {
@@ -4002,7 +4985,7 @@ const (
 
 func (x *CropParameter) Reset() {
 	*x = CropParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[23]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4014,7 +4997,7 @@ func (x *CropParameter) String() string {
 func (*CropParameter) ProtoMessage() {}
 
 func (x *CropParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[23]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +5010,7 @@ func (x *CropParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CropParameter.ProtoReflect.Descriptor instead.
 func (*CropParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{23}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CropParameter) GetAxis() int32 {
@@ -4074,7 +5057,7 @@ const (
 
 func (x *DataParameter) Reset() {
 	*x = DataParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[24]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +5069,7 @@ func (x *DataParameter) String() string {
 func (*DataParameter) ProtoMessage() {}
 
 func (x *DataParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[24]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +5082,7 @@ func (x *DataParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataParameter.ProtoReflect.Descriptor instead.
 func (*DataParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{24}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DataParameter) GetSource() string {
@@ -4186,7 +5169,7 @@ const (
 
 func (x *DropoutParameter) Reset() {
 	*x = DropoutParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[25]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4198,7 +5181,7 @@ func (x *DropoutParameter) String() string {
 func (*DropoutParameter) ProtoMessage() {}
 
 func (x *DropoutParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[25]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4211,7 +5194,7 @@ func (x *DropoutParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropoutParameter.ProtoReflect.Descriptor instead.
 func (*DropoutParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{25}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DropoutParameter) GetDropoutRatio() float32 {
@@ -4236,7 +5219,7 @@ type DummyDataParameter struct {
 
 func (x *DummyDataParameter) Reset() {
 	*x = DummyDataParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[26]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +5231,7 @@ func (x *DummyDataParameter) String() string {
 func (*DummyDataParameter) ProtoMessage() {}
 
 func (x *DummyDataParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[26]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +5244,7 @@ func (x *DummyDataParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DummyDataParameter.ProtoReflect.Descriptor instead.
 func (*DummyDataParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{26}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DummyDataParameter) GetDataFiller() []*FillerParameter {
@@ -4320,7 +5303,7 @@ const (
 
 func (x *ELUParameter) Reset() {
 	*x = ELUParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[27]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +5315,7 @@ func (x *ELUParameter) String() string {
 func (*ELUParameter) ProtoMessage() {}
 
 func (x *ELUParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[27]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +5328,7 @@ func (x *ELUParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ELUParameter.ProtoReflect.Descriptor instead.
 func (*ELUParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{27}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ELUParameter) GetAlpha() float32 {
@@ -4372,7 +5355,7 @@ const (
 
 func (x *EltwiseParameter) Reset() {
 	*x = EltwiseParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[28]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +5367,7 @@ func (x *EltwiseParameter) String() string {
 func (*EltwiseParameter) ProtoMessage() {}
 
 func (x *EltwiseParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[28]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +5380,7 @@ func (x *EltwiseParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EltwiseParameter.ProtoReflect.Descriptor instead.
 func (*EltwiseParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{28}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EltwiseParameter) GetOperation() EltwiseParameter_EltwiseOp {
@@ -4439,7 +5422,7 @@ const (
 
 func (x *EmbedParameter) Reset() {
 	*x = EmbedParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[29]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +5434,7 @@ func (x *EmbedParameter) String() string {
 func (*EmbedParameter) ProtoMessage() {}
 
 func (x *EmbedParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[29]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +5447,7 @@ func (x *EmbedParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmbedParameter.ProtoReflect.Descriptor instead.
 func (*EmbedParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{29}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EmbedParameter) GetNumOutput() uint32 {
@@ -4520,7 +5503,7 @@ const (
 
 func (x *ExpParameter) Reset() {
 	*x = ExpParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[30]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4532,7 +5515,7 @@ func (x *ExpParameter) String() string {
 func (*ExpParameter) ProtoMessage() {}
 
 func (x *ExpParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[30]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4545,7 +5528,7 @@ func (x *ExpParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpParameter.ProtoReflect.Descriptor instead.
 func (*ExpParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{30}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExpParameter) GetBase() float32 {
@@ -4585,7 +5568,7 @@ const (
 
 func (x *FlattenParameter) Reset() {
 	*x = FlattenParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[31]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +5580,7 @@ func (x *FlattenParameter) String() string {
 func (*FlattenParameter) ProtoMessage() {}
 
 func (x *FlattenParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[31]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +5593,7 @@ func (x *FlattenParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlattenParameter.ProtoReflect.Descriptor instead.
 func (*FlattenParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{31}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FlattenParameter) GetAxis() int32 {
@@ -4643,7 +5626,7 @@ const (
 
 func (x *HDF5DataParameter) Reset() {
 	*x = HDF5DataParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[32]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4655,7 +5638,7 @@ func (x *HDF5DataParameter) String() string {
 func (*HDF5DataParameter) ProtoMessage() {}
 
 func (x *HDF5DataParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[32]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4668,7 +5651,7 @@ func (x *HDF5DataParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HDF5DataParameter.ProtoReflect.Descriptor instead.
 func (*HDF5DataParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{32}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HDF5DataParameter) GetSource() string {
@@ -4701,7 +5684,7 @@ type HDF5OutputParameter struct {
 
 func (x *HDF5OutputParameter) Reset() {
 	*x = HDF5OutputParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[33]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4713,7 +5696,7 @@ func (x *HDF5OutputParameter) String() string {
 func (*HDF5OutputParameter) ProtoMessage() {}
 
 func (x *HDF5OutputParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[33]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4726,7 +5709,7 @@ func (x *HDF5OutputParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HDF5OutputParameter.ProtoReflect.Descriptor instead.
 func (*HDF5OutputParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{33}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HDF5OutputParameter) GetFileName() string {
@@ -4750,7 +5733,7 @@ const (
 
 func (x *HingeLossParameter) Reset() {
 	*x = HingeLossParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[34]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4762,7 +5745,7 @@ func (x *HingeLossParameter) String() string {
 func (*HingeLossParameter) ProtoMessage() {}
 
 func (x *HingeLossParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[34]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4775,7 +5758,7 @@ func (x *HingeLossParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HingeLossParameter.ProtoReflect.Descriptor instead.
 func (*HingeLossParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{34}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HingeLossParameter) GetNorm() HingeLossParameter_Norm {
@@ -4820,7 +5803,7 @@ const (
 
 func (x *ImageDataParameter) Reset() {
 	*x = ImageDataParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[35]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +5815,7 @@ func (x *ImageDataParameter) String() string {
 func (*ImageDataParameter) ProtoMessage() {}
 
 func (x *ImageDataParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[35]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +5828,7 @@ func (x *ImageDataParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageDataParameter.ProtoReflect.Descriptor instead.
 func (*ImageDataParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{35}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ImageDataParameter) GetSource() string {
@@ -4947,7 +5930,7 @@ const (
 
 func (x *InfogainLossParameter) Reset() {
 	*x = InfogainLossParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[36]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4959,7 +5942,7 @@ func (x *InfogainLossParameter) String() string {
 func (*InfogainLossParameter) ProtoMessage() {}
 
 func (x *InfogainLossParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[36]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4972,7 +5955,7 @@ func (x *InfogainLossParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfogainLossParameter.ProtoReflect.Descriptor instead.
 func (*InfogainLossParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{36}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *InfogainLossParameter) GetSource() string {
@@ -5010,7 +5993,7 @@ const (
 
 func (x *InnerProductParameter) Reset() {
 	*x = InnerProductParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[37]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +6005,7 @@ func (x *InnerProductParameter) String() string {
 func (*InnerProductParameter) ProtoMessage() {}
 
 func (x *InnerProductParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[37]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +6018,7 @@ func (x *InnerProductParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InnerProductParameter.ProtoReflect.Descriptor instead.
 func (*InnerProductParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{37}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *InnerProductParameter) GetNumOutput() uint32 {
@@ -5089,7 +6072,7 @@ type InputParameter struct {
 
 func (x *InputParameter) Reset() {
 	*x = InputParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[38]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5101,7 +6084,7 @@ func (x *InputParameter) String() string {
 func (*InputParameter) ProtoMessage() {}
 
 func (x *InputParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[38]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5114,7 +6097,7 @@ func (x *InputParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputParameter.ProtoReflect.Descriptor instead.
 func (*InputParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{38}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *InputParameter) GetShape() []*BlobShape {
@@ -5148,7 +6131,7 @@ const (
 
 func (x *LRNParameter) Reset() {
 	*x = LRNParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[39]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5160,7 +6143,7 @@ func (x *LRNParameter) String() string {
 func (*LRNParameter) ProtoMessage() {}
 
 func (x *LRNParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[39]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5173,7 +6156,7 @@ func (x *LRNParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRNParameter.ProtoReflect.Descriptor instead.
 func (*LRNParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{39}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LRNParameter) GetLocalSize() uint32 {
@@ -5236,7 +6219,7 @@ const (
 
 func (x *LogParameter) Reset() {
 	*x = LogParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[40]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5248,7 +6231,7 @@ func (x *LogParameter) String() string {
 func (*LogParameter) ProtoMessage() {}
 
 func (x *LogParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[40]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5261,7 +6244,7 @@ func (x *LogParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogParameter.ProtoReflect.Descriptor instead.
 func (*LogParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{40}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LogParameter) GetBase() float32 {
@@ -5303,7 +6286,7 @@ const (
 
 func (x *MVNParameter) Reset() {
 	*x = MVNParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[41]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5315,7 +6298,7 @@ func (x *MVNParameter) String() string {
 func (*MVNParameter) ProtoMessage() {}
 
 func (x *MVNParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[41]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5328,7 +6311,7 @@ func (x *MVNParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MVNParameter.ProtoReflect.Descriptor instead.
 func (*MVNParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{41}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MVNParameter) GetNormalizeVariance() bool {
@@ -5364,7 +6347,7 @@ type MemoryDataParameter struct {
 
 func (x *MemoryDataParameter) Reset() {
 	*x = MemoryDataParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[42]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +6359,7 @@ func (x *MemoryDataParameter) String() string {
 func (*MemoryDataParameter) ProtoMessage() {}
 
 func (x *MemoryDataParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[42]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +6372,7 @@ func (x *MemoryDataParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryDataParameter.ProtoReflect.Descriptor instead.
 func (*MemoryDataParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{42}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MemoryDataParameter) GetBatchSize() uint32 {
@@ -5435,7 +6418,7 @@ const (
 
 func (x *PReLUParameter) Reset() {
 	*x = PReLUParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[43]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +6430,7 @@ func (x *PReLUParameter) String() string {
 func (*PReLUParameter) ProtoMessage() {}
 
 func (x *PReLUParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[43]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +6443,7 @@ func (x *PReLUParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PReLUParameter.ProtoReflect.Descriptor instead.
 func (*PReLUParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{43}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PReLUParameter) GetFiller() *FillerParameter {
@@ -5486,7 +6469,7 @@ type ParameterParameter struct {
 
 func (x *ParameterParameter) Reset() {
 	*x = ParameterParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[44]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5498,7 +6481,7 @@ func (x *ParameterParameter) String() string {
 func (*ParameterParameter) ProtoMessage() {}
 
 func (x *ParameterParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[44]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5511,7 +6494,7 @@ func (x *ParameterParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParameterParameter.ProtoReflect.Descriptor instead.
 func (*ParameterParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{44}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ParameterParameter) GetShape() *BlobShape {
@@ -5554,7 +6537,7 @@ const (
 
 func (x *PoolingParameter) Reset() {
 	*x = PoolingParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[45]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +6549,7 @@ func (x *PoolingParameter) String() string {
 func (*PoolingParameter) ProtoMessage() {}
 
 func (x *PoolingParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[45]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +6562,7 @@ func (x *PoolingParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolingParameter.ProtoReflect.Descriptor instead.
 func (*PoolingParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{45}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PoolingParameter) GetPool() PoolingParameter_PoolMethod {
@@ -5691,7 +6674,7 @@ const (
 
 func (x *PowerParameter) Reset() {
 	*x = PowerParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[46]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5703,7 +6686,7 @@ func (x *PowerParameter) String() string {
 func (*PowerParameter) ProtoMessage() {}
 
 func (x *PowerParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[46]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +6699,7 @@ func (x *PowerParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerParameter.ProtoReflect.Descriptor instead.
 func (*PowerParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{46}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PowerParameter) GetPower() float32 {
@@ -5758,7 +6741,7 @@ const (
 
 func (x *PythonParameter) Reset() {
 	*x = PythonParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[47]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5770,7 +6753,7 @@ func (x *PythonParameter) String() string {
 func (*PythonParameter) ProtoMessage() {}
 
 func (x *PythonParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[47]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5783,7 +6766,7 @@ func (x *PythonParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PythonParameter.ProtoReflect.Descriptor instead.
 func (*PythonParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{47}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PythonParameter) GetModule() string {
@@ -5830,7 +6813,7 @@ const (
 
 func (x *ReLUParameter) Reset() {
 	*x = ReLUParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[48]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5842,7 +6825,7 @@ func (x *ReLUParameter) String() string {
 func (*ReLUParameter) ProtoMessage() {}
 
 func (x *ReLUParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[48]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5855,7 +6838,7 @@ func (x *ReLUParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReLUParameter.ProtoReflect.Descriptor instead.
 func (*ReLUParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{48}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReLUParameter) GetNegativeSlope() float32 {
@@ -5892,7 +6875,7 @@ const (
 
 func (x *RecurrentParameter) Reset() {
 	*x = RecurrentParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[49]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5904,7 +6887,7 @@ func (x *RecurrentParameter) String() string {
 func (*RecurrentParameter) ProtoMessage() {}
 
 func (x *RecurrentParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[49]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5917,7 +6900,7 @@ func (x *RecurrentParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecurrentParameter.ProtoReflect.Descriptor instead.
 func (*RecurrentParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{49}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RecurrentParameter) GetNumOutput() uint32 {
@@ -5973,7 +6956,7 @@ const (
 
 func (x *ReductionParameter) Reset() {
 	*x = ReductionParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[50]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6968,7 @@ func (x *ReductionParameter) String() string {
 func (*ReductionParameter) ProtoMessage() {}
 
 func (x *ReductionParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[50]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6981,7 @@ func (x *ReductionParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReductionParameter.ProtoReflect.Descriptor instead.
 func (*ReductionParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{50}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReductionParameter) GetOperation() ReductionParameter_ReductionOp {
@@ -6039,7 +7022,7 @@ const (
 
 func (x *ReshapeParameter) Reset() {
 	*x = ReshapeParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[51]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6051,7 +7034,7 @@ func (x *ReshapeParameter) String() string {
 func (*ReshapeParameter) ProtoMessage() {}
 
 func (x *ReshapeParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[51]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6064,7 +7047,7 @@ func (x *ReshapeParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReshapeParameter.ProtoReflect.Descriptor instead.
 func (*ReshapeParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{51}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReshapeParameter) GetShape() *BlobShape {
@@ -6105,7 +7088,7 @@ const (
 
 func (x *SPPParameter) Reset() {
 	*x = SPPParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[52]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +7100,7 @@ func (x *SPPParameter) String() string {
 func (*SPPParameter) ProtoMessage() {}
 
 func (x *SPPParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[52]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +7113,7 @@ func (x *SPPParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SPPParameter.ProtoReflect.Descriptor instead.
 func (*SPPParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{52}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SPPParameter) GetPyramidHeight() uint32 {
@@ -6174,7 +7157,7 @@ const (
 
 func (x *ScaleParameter) Reset() {
 	*x = ScaleParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[53]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6186,7 +7169,7 @@ func (x *ScaleParameter) String() string {
 func (*ScaleParameter) ProtoMessage() {}
 
 func (x *ScaleParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[53]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6199,7 +7182,7 @@ func (x *ScaleParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleParameter.ProtoReflect.Descriptor instead.
 func (*ScaleParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{53}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ScaleParameter) GetAxis() int32 {
@@ -6251,7 +7234,7 @@ const (
 
 func (x *SigmoidParameter) Reset() {
 	*x = SigmoidParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[54]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6263,7 +7246,7 @@ func (x *SigmoidParameter) String() string {
 func (*SigmoidParameter) ProtoMessage() {}
 
 func (x *SigmoidParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[54]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6276,7 +7259,7 @@ func (x *SigmoidParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigmoidParameter.ProtoReflect.Descriptor instead.
 func (*SigmoidParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{54}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SigmoidParameter) GetEngine() SigmoidParameter_Engine {
@@ -6303,7 +7286,7 @@ const (
 
 func (x *SliceParameter) Reset() {
 	*x = SliceParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[55]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6315,7 +7298,7 @@ func (x *SliceParameter) String() string {
 func (*SliceParameter) ProtoMessage() {}
 
 func (x *SliceParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[55]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6328,7 +7311,7 @@ func (x *SliceParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceParameter.ProtoReflect.Descriptor instead.
 func (*SliceParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{55}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SliceParameter) GetSliceDim() uint32 {
@@ -6368,7 +7351,7 @@ const (
 
 func (x *SoftmaxParameter) Reset() {
 	*x = SoftmaxParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[56]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +7363,7 @@ func (x *SoftmaxParameter) String() string {
 func (*SoftmaxParameter) ProtoMessage() {}
 
 func (x *SoftmaxParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[56]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +7376,7 @@ func (x *SoftmaxParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoftmaxParameter.ProtoReflect.Descriptor instead.
 func (*SoftmaxParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{56}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SoftmaxParameter) GetEngine() SoftmaxParameter_Engine {
@@ -6424,7 +7407,7 @@ const (
 
 func (x *SwishParameter) Reset() {
 	*x = SwishParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[57]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6436,7 +7419,7 @@ func (x *SwishParameter) String() string {
 func (*SwishParameter) ProtoMessage() {}
 
 func (x *SwishParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[57]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6449,7 +7432,7 @@ func (x *SwishParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwishParameter.ProtoReflect.Descriptor instead.
 func (*SwishParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{57}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SwishParameter) GetBeta() float32 {
@@ -6473,7 +7456,7 @@ const (
 
 func (x *TanHParameter) Reset() {
 	*x = TanHParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[58]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6485,7 +7468,7 @@ func (x *TanHParameter) String() string {
 func (*TanHParameter) ProtoMessage() {}
 
 func (x *TanHParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[58]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6498,7 +7481,7 @@ func (x *TanHParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TanHParameter.ProtoReflect.Descriptor instead.
 func (*TanHParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{58}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TanHParameter) GetEngine() TanHParameter_Engine {
@@ -6522,7 +7505,7 @@ const (
 
 func (x *ThresholdParameter) Reset() {
 	*x = ThresholdParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[59]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6534,7 +7517,7 @@ func (x *ThresholdParameter) String() string {
 func (*ThresholdParameter) ProtoMessage() {}
 
 func (x *ThresholdParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[59]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6547,7 +7530,7 @@ func (x *ThresholdParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThresholdParameter.ProtoReflect.Descriptor instead.
 func (*ThresholdParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{59}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ThresholdParameter) GetThreshold() float32 {
@@ -6572,7 +7555,7 @@ const (
 
 func (x *TileParameter) Reset() {
 	*x = TileParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[60]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6584,7 +7567,7 @@ func (x *TileParameter) String() string {
 func (*TileParameter) ProtoMessage() {}
 
 func (x *TileParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[60]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6597,7 +7580,7 @@ func (x *TileParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TileParameter.ProtoReflect.Descriptor instead.
 func (*TileParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{60}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TileParameter) GetAxis() int32 {
@@ -6649,7 +7632,7 @@ const (
 
 func (x *WindowDataParameter) Reset() {
 	*x = WindowDataParameter{}
-	mi := &file_caffe_proto_caffe_proto_msgTypes[61]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6661,7 +7644,7 @@ func (x *WindowDataParameter) String() string {
 func (*WindowDataParameter) ProtoMessage() {}
 
 func (x *WindowDataParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_caffe_proto_caffe_proto_msgTypes[61]
+	mi := &file_caffe_proto_caffe_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6674,7 +7657,7 @@ func (x *WindowDataParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowDataParameter.ProtoReflect.Descriptor instead.
 func (*WindowDataParameter) Descriptor() ([]byte, []int) {
-	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{61}
+	return file_caffe_proto_caffe_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WindowDataParameter) GetSource() string {
@@ -6994,11 +7977,166 @@ const file_caffe_proto_caffe_proto_rawDesc = "" +
 	"\vswish_param\x18\x93\x01 \x01(\v2\x15.caffe.SwishParameterR\n" +
 	"swishParam\x124\n" +
 	"\n" +
-	"clip_param\x18\x94\x01 \x01(\v2\x14.caffe.ClipParameterR\tclipParam\"P\n" +
-	"\x10V1LayerParameter\x12\x16\n" +
+	"clip_param\x18\x94\x01 \x01(\v2\x14.caffe.ClipParameterR\tclipParam\"\x82\x18\n" +
+	"\x10V1LayerParameter\x12-\n" +
+	"\x05layer\x18\x01 \x01(\v2\x17.caffe.V0LayerParameterR\x05layer\x12\x16\n" +
 	"\x06bottom\x18\x02 \x03(\tR\x06bottom\x12\x10\n" +
 	"\x03top\x18\x03 \x03(\tR\x03top\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"\xfb\x01\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x125\n" +
+	"\x04type\x18\x05 \x01(\x0e2!.caffe.V1LayerParameter.LayerTypeR\x04type\x12\x1f\n" +
+	"\vloss_weight\x18# \x03(\x02R\n" +
+	"lossWeight\x12-\n" +
+	"\ainclude\x18  \x03(\v2\x13.caffe.NetStateRuleR\ainclude\x12-\n" +
+	"\aexclude\x18! \x03(\v2\x13.caffe.NetStateRuleR\aexclude\x12&\n" +
+	"\x05blobs\x18\x06 \x03(\v2\x10.caffe.BlobProtoR\x05blobs\x12\x19\n" +
+	"\bblobs_lr\x18\a \x03(\x02R\ablobsLr\x12!\n" +
+	"\fweight_decay\x18\b \x03(\x02R\vweightDecay\x12\x15\n" +
+	"\x05param\x18\xe9\a \x03(\tR\x05param\x12M\n" +
+	"\x0fblob_share_mode\x18\xea\a \x03(\x0e2$.caffe.V1LayerParameter.DimCheckModeR\rblobShareMode\x12G\n" +
+	"\x0ftransform_param\x18$ \x01(\v2\x1e.caffe.TransformationParameterR\x0etransformParam\x123\n" +
+	"\n" +
+	"loss_param\x18* \x01(\v2\x14.caffe.LossParameterR\tlossParam\x129\n" +
+	"\fconcat_param\x18\t \x01(\v2\x16.caffe.ConcatParameterR\vconcatParam\x12H\n" +
+	"\x11convolution_param\x18\n" +
+	" \x01(\v2\x1b.caffe.ConvolutionParameterR\x10convolutionParam\x123\n" +
+	"\n" +
+	"data_param\x18\v \x01(\v2\x14.caffe.DataParameterR\tdataParam\x12<\n" +
+	"\rdropout_param\x18\f \x01(\v2\x17.caffe.DropoutParameterR\fdropoutParam\x12@\n" +
+	"\x0fhdf5_data_param\x18\r \x01(\v2\x18.caffe.HDF5DataParameterR\rhdf5DataParam\x12F\n" +
+	"\x11hdf5_output_param\x18\x0e \x01(\v2\x1a.caffe.HDF5OutputParameterR\x0fhdf5OutputParam\x12C\n" +
+	"\x10image_data_param\x18\x0f \x01(\v2\x19.caffe.ImageDataParameterR\x0eimageDataParam\x12L\n" +
+	"\x13infogain_loss_param\x18\x10 \x01(\v2\x1c.caffe.InfogainLossParameterR\x11infogainLossParam\x12L\n" +
+	"\x13inner_product_param\x18\x11 \x01(\v2\x1c.caffe.InnerProductParameterR\x11innerProductParam\x120\n" +
+	"\tlrn_param\x18\x12 \x01(\v2\x13.caffe.LRNParameterR\blrnParam\x12<\n" +
+	"\rpooling_param\x18\x13 \x01(\v2\x17.caffe.PoolingParameterR\fpoolingParam\x12F\n" +
+	"\x11window_data_param\x18\x14 \x01(\v2\x1a.caffe.WindowDataParameterR\x0fwindowDataParam\x126\n" +
+	"\vpower_param\x18\x15 \x01(\v2\x15.caffe.PowerParameterR\n" +
+	"powerParam\x12F\n" +
+	"\x11memory_data_param\x18\x16 \x01(\v2\x1a.caffe.MemoryDataParameterR\x0fmemoryDataParam\x129\n" +
+	"\fargmax_param\x18\x17 \x01(\v2\x16.caffe.ArgMaxParameterR\vargmaxParam\x12<\n" +
+	"\reltwise_param\x18\x18 \x01(\v2\x17.caffe.EltwiseParameterR\feltwiseParam\x12B\n" +
+	"\x0fthreshold_param\x18\x19 \x01(\v2\x19.caffe.ThresholdParameterR\x0ethresholdParam\x12C\n" +
+	"\x10dummy_data_param\x18\x1a \x01(\v2\x19.caffe.DummyDataParameterR\x0edummyDataParam\x12?\n" +
+	"\x0eaccuracy_param\x18\x1b \x01(\v2\x18.caffe.AccuracyParameterR\raccuracyParam\x12C\n" +
+	"\x10hinge_loss_param\x18\x1d \x01(\v2\x19.caffe.HingeLossParameterR\x0ehingeLossParam\x123\n" +
+	"\n" +
+	"relu_param\x18\x1e \x01(\v2\x14.caffe.ReLUParameterR\treluParam\x126\n" +
+	"\vslice_param\x18\x1f \x01(\v2\x15.caffe.SliceParameterR\n" +
+	"sliceParam\x120\n" +
+	"\tmvn_param\x18\" \x01(\v2\x13.caffe.MVNParameterR\bmvnParam\x123\n" +
+	"\n" +
+	"tanh_param\x18% \x01(\v2\x14.caffe.TanHParameterR\ttanhParam\x12<\n" +
+	"\rsigmoid_param\x18& \x01(\v2\x17.caffe.SigmoidParameterR\fsigmoidParam\x12<\n" +
+	"\rsoftmax_param\x18' \x01(\v2\x17.caffe.SoftmaxParameterR\fsoftmaxParam\x12U\n" +
+	"\x16contrastive_loss_param\x18( \x01(\v2\x1f.caffe.ContrastiveLossParameterR\x14contrastiveLossParam\x120\n" +
+	"\texp_param\x18) \x01(\v2\x13.caffe.ExpParameterR\bexpParam\"\xd8\x04\n" +
+	"\tLayerType\x12\b\n" +
+	"\x04NONE\x10\x00\x12\f\n" +
+	"\bACCURACY\x10\x01\x12\b\n" +
+	"\x04BNLL\x10\x02\x12\n" +
+	"\n" +
+	"\x06CONCAT\x10\x03\x12\x0f\n" +
+	"\vCONVOLUTION\x10\x04\x12\b\n" +
+	"\x04DATA\x10\x05\x12\v\n" +
+	"\aDROPOUT\x10\x06\x12\x12\n" +
+	"\x0eEUCLIDEAN_LOSS\x10\a\x12\v\n" +
+	"\aFLATTEN\x10\b\x12\r\n" +
+	"\tHDF5_DATA\x10\t\x12\x0f\n" +
+	"\vHDF5_OUTPUT\x10\n" +
+	"\x12\n" +
+	"\n" +
+	"\x06IM2COL\x10\v\x12\x0e\n" +
+	"\n" +
+	"IMAGE_DATA\x10\f\x12\x11\n" +
+	"\rINFOGAIN_LOSS\x10\r\x12\x11\n" +
+	"\rINNER_PRODUCT\x10\x0e\x12\a\n" +
+	"\x03LRN\x10\x0f\x12\x1d\n" +
+	"\x19MULTINOMIAL_LOGISTIC_LOSS\x10\x10\x12\v\n" +
+	"\aPOOLING\x10\x11\x12\b\n" +
+	"\x04RELU\x10\x12\x12\v\n" +
+	"\aSIGMOID\x10\x13\x12\v\n" +
+	"\aSOFTMAX\x10\x14\x12\x10\n" +
+	"\fSOFTMAX_LOSS\x10\x15\x12\t\n" +
+	"\x05SPLIT\x10\x16\x12\b\n" +
+	"\x04TANH\x10\x17\x12\x0f\n" +
+	"\vWINDOW_DATA\x10\x18\x12\v\n" +
+	"\aELTWISE\x10\x19\x12\t\n" +
+	"\x05POWER\x10\x1a\x12\x1e\n" +
+	"\x1aSIGMOID_CROSS_ENTROPY_LOSS\x10\x1b\x12\x0e\n" +
+	"\n" +
+	"HINGE_LOSS\x10\x1c\x12\x0f\n" +
+	"\vMEMORY_DATA\x10\x1d\x12\n" +
+	"\n" +
+	"\x06ARGMAX\x10\x1e\x12\r\n" +
+	"\tTHRESHOLD\x10\x1f\x12\x0e\n" +
+	"\n" +
+	"DUMMY_DATA\x10 \x12\t\n" +
+	"\x05SLICE\x10!\x12\a\n" +
+	"\x03MVN\x10\"\x12\n" +
+	"\n" +
+	"\x06ABSVAL\x10#\x12\v\n" +
+	"\aSILENCE\x10$\x12\x14\n" +
+	"\x10CONTRASTIVE_LOSS\x10%\x12\a\n" +
+	"\x03EXP\x10&\x12\x11\n" +
+	"\rDECONVOLUTION\x10'\"*\n" +
+	"\fDimCheckMode\x12\n" +
+	"\n" +
+	"\x06STRICT\x10\x00\x12\x0e\n" +
+	"\n" +
+	"PERMISSIVE\x10\x01\"\x84\v\n" +
+	"\x10V0LayerParameter\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"num_output\x18\x03 \x01(\rR\tnumOutput\x12 \n" +
+	"\bbiasterm\x18\x04 \x01(\b:\x04trueR\bbiasterm\x12;\n" +
+	"\rweight_filler\x18\x05 \x01(\v2\x16.caffe.FillerParameterR\fweightFiller\x127\n" +
+	"\vbias_filler\x18\x06 \x01(\v2\x16.caffe.FillerParameterR\n" +
+	"biasFiller\x12&\n" +
+	"\x05blobs\x182 \x03(\v2\x10.caffe.BlobProtoR\x05blobs\x12\x19\n" +
+	"\bblobs_lr\x183 \x03(\x02R\ablobsLr\x12!\n" +
+	"\fweight_decay\x184 \x03(\x02R\vweightDecay\x12\x13\n" +
+	"\x03pad\x18\a \x01(\r:\x010R\x03pad\x12\x1e\n" +
+	"\n" +
+	"kernelsize\x18\b \x01(\rR\n" +
+	"kernelsize\x12\x17\n" +
+	"\x05group\x18\t \x01(\r:\x011R\x05group\x12\x19\n" +
+	"\x06stride\x18\n" +
+	" \x01(\r:\x011R\x06stride\x12;\n" +
+	"\x04pool\x18\v \x01(\x0e2\".caffe.V0LayerParameter.PoolMethod:\x03MAXR\x04pool\x12(\n" +
+	"\rdropout_ratio\x18\f \x01(\x02:\x030.5R\fdropoutRatio\x12 \n" +
+	"\n" +
+	"local_size\x18\r \x01(\r:\x015R\tlocalSize\x12\x17\n" +
+	"\x05alpha\x18\x0e \x01(\x02:\x011R\x05alpha\x12\x18\n" +
+	"\x04beta\x18\x0f \x01(\x02:\x040.75R\x04beta\x12\x0f\n" +
+	"\x01k\x18\x16 \x01(\x02:\x011R\x01k\x12 \n" +
+	"\n" +
+	"concat_dim\x18A \x01(\r:\x011R\tconcatDim\x12\x1a\n" +
+	"\anew_num\x18< \x01(\x05:\x010R\x06newNum\x12$\n" +
+	"\fnew_channels\x18= \x01(\x05:\x010R\vnewChannels\x12\x16\n" +
+	"\x06source\x18\x10 \x01(\tR\x06source\x12\x17\n" +
+	"\x05scale\x18\x11 \x01(\x02:\x011R\x05scale\x12\x1a\n" +
+	"\bmeanfile\x18\x12 \x01(\tR\bmeanfile\x12\x1c\n" +
+	"\tbatchsize\x18\x13 \x01(\rR\tbatchsize\x12\x1d\n" +
+	"\bcropsize\x18\x14 \x01(\r:\x010R\bcropsize\x12\x1d\n" +
+	"\x06mirror\x18\x15 \x01(\b:\x05falseR\x06mirror\x12\x1e\n" +
+	"\trand_skip\x185 \x01(\r:\x010R\brandSkip\x12,\n" +
+	"\x0eshuffle_images\x18@ \x01(\b:\x05falseR\rshuffleImages\x12 \n" +
+	"\n" +
+	"new_height\x18> \x01(\x05:\x010R\tnewHeight\x12\x1e\n" +
+	"\tnew_width\x18? \x01(\x05:\x010R\bnewWidth\x12G\n" +
+	"\x11hdf5_output_param\x18\xe9\a \x01(\v2\x1a.caffe.HDF5OutputParameterR\x0fhdf5OutputParam\x12-\n" +
+	"\x10det_fg_threshold\x186 \x01(\x02:\x030.5R\x0edetFgThreshold\x12-\n" +
+	"\x10det_bg_threshold\x187 \x01(\x02:\x030.5R\x0edetBgThreshold\x12,\n" +
+	"\x0fdet_fg_fraction\x188 \x01(\x02:\x040.25R\rdetFgFraction\x12)\n" +
+	"\x0fdet_context_pad\x18: \x01(\r:\x010R\rdetContextPad\x12(\n" +
+	"\rdet_crop_mode\x18; \x01(\t:\x04warpR\vdetCropMode\".\n" +
+	"\n" +
+	"PoolMethod\x12\a\n" +
+	"\x03MAX\x10\x00\x12\a\n" +
+	"\x03AVE\x10\x01\x12\x0e\n" +
+	"\n" +
+	"STOCHASTIC\x10\x02\"\xfb\x01\n" +
 	"\x17TransformationParameter\x12\x17\n" +
 	"\x05scale\x18\x01 \x01(\x02:\x011R\x05scale\x12\x1d\n" +
 	"\x06mirror\x18\x02 \x01(\b:\x05falseR\x06mirror\x12\x1e\n" +
@@ -7361,8 +8499,8 @@ func file_caffe_proto_caffe_proto_rawDescGZIP() []byte {
 	return file_caffe_proto_caffe_proto_rawDescData
 }
 
-var file_caffe_proto_caffe_proto_enumTypes = make([]protoimpl.EnumInfo, 23)
-var file_caffe_proto_caffe_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_caffe_proto_caffe_proto_enumTypes = make([]protoimpl.EnumInfo, 26)
+var file_caffe_proto_caffe_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_caffe_proto_caffe_proto_goTypes = []any{
 	(Phase)(0),                           // 0: caffe.Phase
 	(FillerParameter_VarianceNorm)(0),    // 1: caffe.FillerParameter.VarianceNorm
@@ -7370,199 +8508,244 @@ var file_caffe_proto_caffe_proto_goTypes = []any{
 	(SolverParameter_SolverMode)(0),      // 3: caffe.SolverParameter.SolverMode
 	(SolverParameter_SolverType)(0),      // 4: caffe.SolverParameter.SolverType
 	(ParamSpec_DimCheckMode)(0),          // 5: caffe.ParamSpec.DimCheckMode
-	(LossParameter_NormalizationMode)(0), // 6: caffe.LossParameter.NormalizationMode
-	(ConvolutionParameter_Engine)(0),     // 7: caffe.ConvolutionParameter.Engine
-	(DataParameter_DB)(0),                // 8: caffe.DataParameter.DB
-	(EltwiseParameter_EltwiseOp)(0),      // 9: caffe.EltwiseParameter.EltwiseOp
-	(HingeLossParameter_Norm)(0),         // 10: caffe.HingeLossParameter.Norm
-	(LRNParameter_NormRegion)(0),         // 11: caffe.LRNParameter.NormRegion
-	(LRNParameter_Engine)(0),             // 12: caffe.LRNParameter.Engine
-	(PoolingParameter_PoolMethod)(0),     // 13: caffe.PoolingParameter.PoolMethod
-	(PoolingParameter_Engine)(0),         // 14: caffe.PoolingParameter.Engine
-	(PoolingParameter_RoundMode)(0),      // 15: caffe.PoolingParameter.RoundMode
-	(ReLUParameter_Engine)(0),            // 16: caffe.ReLUParameter.Engine
-	(ReductionParameter_ReductionOp)(0),  // 17: caffe.ReductionParameter.ReductionOp
-	(SPPParameter_PoolMethod)(0),         // 18: caffe.SPPParameter.PoolMethod
-	(SPPParameter_Engine)(0),             // 19: caffe.SPPParameter.Engine
-	(SigmoidParameter_Engine)(0),         // 20: caffe.SigmoidParameter.Engine
-	(SoftmaxParameter_Engine)(0),         // 21: caffe.SoftmaxParameter.Engine
-	(TanHParameter_Engine)(0),            // 22: caffe.TanHParameter.Engine
-	(*BlobShape)(nil),                    // 23: caffe.BlobShape
-	(*BlobProto)(nil),                    // 24: caffe.BlobProto
-	(*BlobProtoVector)(nil),              // 25: caffe.BlobProtoVector
-	(*Datum)(nil),                        // 26: caffe.Datum
-	(*FillerParameter)(nil),              // 27: caffe.FillerParameter
-	(*SolverParameter)(nil),              // 28: caffe.SolverParameter
-	(*SolverState)(nil),                  // 29: caffe.SolverState
-	(*NetState)(nil),                     // 30: caffe.NetState
-	(*NetStateRule)(nil),                 // 31: caffe.NetStateRule
-	(*NetParameter)(nil),                 // 32: caffe.NetParameter
-	(*ParamSpec)(nil),                    // 33: caffe.ParamSpec
-	(*LayerParameter)(nil),               // 34: caffe.LayerParameter
-	(*V1LayerParameter)(nil),             // 35: caffe.V1LayerParameter
-	(*TransformationParameter)(nil),      // 36: caffe.TransformationParameter
-	(*LossParameter)(nil),                // 37: caffe.LossParameter
-	(*AccuracyParameter)(nil),            // 38: caffe.AccuracyParameter
-	(*ArgMaxParameter)(nil),              // 39: caffe.ArgMaxParameter
-	(*BatchNormParameter)(nil),           // 40: caffe.BatchNormParameter
-	(*BiasParameter)(nil),                // 41: caffe.BiasParameter
-	(*ClipParameter)(nil),                // 42: caffe.ClipParameter
-	(*ConcatParameter)(nil),              // 43: caffe.ConcatParameter
-	(*ContrastiveLossParameter)(nil),     // 44: caffe.ContrastiveLossParameter
-	(*ConvolutionParameter)(nil),         // 45: caffe.ConvolutionParameter
-	(*CropParameter)(nil),                // 46: caffe.CropParameter
-	(*DataParameter)(nil),                // 47: caffe.DataParameter
-	(*DropoutParameter)(nil),             // 48: caffe.DropoutParameter
-	(*DummyDataParameter)(nil),           // 49: caffe.DummyDataParameter
-	(*ELUParameter)(nil),                 // 50: caffe.ELUParameter
-	(*EltwiseParameter)(nil),             // 51: caffe.EltwiseParameter
-	(*EmbedParameter)(nil),               // 52: caffe.EmbedParameter
-	(*ExpParameter)(nil),                 // 53: caffe.ExpParameter
-	(*FlattenParameter)(nil),             // 54: caffe.FlattenParameter
-	(*HDF5DataParameter)(nil),            // 55: caffe.HDF5DataParameter
-	(*HDF5OutputParameter)(nil),          // 56: caffe.HDF5OutputParameter
-	(*HingeLossParameter)(nil),           // 57: caffe.HingeLossParameter
-	(*ImageDataParameter)(nil),           // 58: caffe.ImageDataParameter
-	(*InfogainLossParameter)(nil),        // 59: caffe.InfogainLossParameter
-	(*InnerProductParameter)(nil),        // 60: caffe.InnerProductParameter
-	(*InputParameter)(nil),               // 61: caffe.InputParameter
-	(*LRNParameter)(nil),                 // 62: caffe.LRNParameter
-	(*LogParameter)(nil),                 // 63: caffe.LogParameter
-	(*MVNParameter)(nil),                 // 64: caffe.MVNParameter
-	(*MemoryDataParameter)(nil),          // 65: caffe.MemoryDataParameter
-	(*PReLUParameter)(nil),               // 66: caffe.PReLUParameter
-	(*ParameterParameter)(nil),           // 67: caffe.ParameterParameter
-	(*PoolingParameter)(nil),             // 68: caffe.PoolingParameter
-	(*PowerParameter)(nil),               // 69: caffe.PowerParameter
-	(*PythonParameter)(nil),              // 70: caffe.PythonParameter
-	(*ReLUParameter)(nil),                // 71: caffe.ReLUParameter
-	(*RecurrentParameter)(nil),           // 72: caffe.RecurrentParameter
-	(*ReductionParameter)(nil),           // 73: caffe.ReductionParameter
-	(*ReshapeParameter)(nil),             // 74: caffe.ReshapeParameter
-	(*SPPParameter)(nil),                 // 75: caffe.SPPParameter
-	(*ScaleParameter)(nil),               // 76: caffe.ScaleParameter
-	(*SigmoidParameter)(nil),             // 77: caffe.SigmoidParameter
-	(*SliceParameter)(nil),               // 78: caffe.SliceParameter
-	(*SoftmaxParameter)(nil),             // 79: caffe.SoftmaxParameter
-	(*SwishParameter)(nil),               // 80: caffe.SwishParameter
-	(*TanHParameter)(nil),                // 81: caffe.TanHParameter
-	(*ThresholdParameter)(nil),           // 82: caffe.ThresholdParameter
-	(*TileParameter)(nil),                // 83: caffe.TileParameter
-	(*WindowDataParameter)(nil),          // 84: caffe.WindowDataParameter
+	(V1LayerParameter_LayerType)(0),      // 6: caffe.V1LayerParameter.LayerType
+	(V1LayerParameter_DimCheckMode)(0),   // 7: caffe.V1LayerParameter.DimCheckMode
+	(V0LayerParameter_PoolMethod)(0),     // 8: caffe.V0LayerParameter.PoolMethod
+	(LossParameter_NormalizationMode)(0), // 9: caffe.LossParameter.NormalizationMode
+	(ConvolutionParameter_Engine)(0),     // 10: caffe.ConvolutionParameter.Engine
+	(DataParameter_DB)(0),                // 11: caffe.DataParameter.DB
+	(EltwiseParameter_EltwiseOp)(0),      // 12: caffe.EltwiseParameter.EltwiseOp
+	(HingeLossParameter_Norm)(0),         // 13: caffe.HingeLossParameter.Norm
+	(LRNParameter_NormRegion)(0),         // 14: caffe.LRNParameter.NormRegion
+	(LRNParameter_Engine)(0),             // 15: caffe.LRNParameter.Engine
+	(PoolingParameter_PoolMethod)(0),     // 16: caffe.PoolingParameter.PoolMethod
+	(PoolingParameter_Engine)(0),         // 17: caffe.PoolingParameter.Engine
+	(PoolingParameter_RoundMode)(0),      // 18: caffe.PoolingParameter.RoundMode
+	(ReLUParameter_Engine)(0),            // 19: caffe.ReLUParameter.Engine
+	(ReductionParameter_ReductionOp)(0),  // 20: caffe.ReductionParameter.ReductionOp
+	(SPPParameter_PoolMethod)(0),         // 21: caffe.SPPParameter.PoolMethod
+	(SPPParameter_Engine)(0),             // 22: caffe.SPPParameter.Engine
+	(SigmoidParameter_Engine)(0),         // 23: caffe.SigmoidParameter.Engine
+	(SoftmaxParameter_Engine)(0),         // 24: caffe.SoftmaxParameter.Engine
+	(TanHParameter_Engine)(0),            // 25: caffe.TanHParameter.Engine
+	(*BlobShape)(nil),                    // 26: caffe.BlobShape
+	(*BlobProto)(nil),                    // 27: caffe.BlobProto
+	(*BlobProtoVector)(nil),              // 28: caffe.BlobProtoVector
+	(*Datum)(nil),                        // 29: caffe.Datum
+	(*FillerParameter)(nil),              // 30: caffe.FillerParameter
+	(*SolverParameter)(nil),              // 31: caffe.SolverParameter
+	(*SolverState)(nil),                  // 32: caffe.SolverState
+	(*NetState)(nil),                     // 33: caffe.NetState
+	(*NetStateRule)(nil),                 // 34: caffe.NetStateRule
+	(*NetParameter)(nil),                 // 35: caffe.NetParameter
+	(*ParamSpec)(nil),                    // 36: caffe.ParamSpec
+	(*LayerParameter)(nil),               // 37: caffe.LayerParameter
+	(*V1LayerParameter)(nil),             // 38: caffe.V1LayerParameter
+	(*V0LayerParameter)(nil),             // 39: caffe.V0LayerParameter
+	(*TransformationParameter)(nil),      // 40: caffe.TransformationParameter
+	(*LossParameter)(nil),                // 41: caffe.LossParameter
+	(*AccuracyParameter)(nil),            // 42: caffe.AccuracyParameter
+	(*ArgMaxParameter)(nil),              // 43: caffe.ArgMaxParameter
+	(*BatchNormParameter)(nil),           // 44: caffe.BatchNormParameter
+	(*BiasParameter)(nil),                // 45: caffe.BiasParameter
+	(*ClipParameter)(nil),                // 46: caffe.ClipParameter
+	(*ConcatParameter)(nil),              // 47: caffe.ConcatParameter
+	(*ContrastiveLossParameter)(nil),     // 48: caffe.ContrastiveLossParameter
+	(*ConvolutionParameter)(nil),         // 49: caffe.ConvolutionParameter
+	(*CropParameter)(nil),                // 50: caffe.CropParameter
+	(*DataParameter)(nil),                // 51: caffe.DataParameter
+	(*DropoutParameter)(nil),             // 52: caffe.DropoutParameter
+	(*DummyDataParameter)(nil),           // 53: caffe.DummyDataParameter
+	(*ELUParameter)(nil),                 // 54: caffe.ELUParameter
+	(*EltwiseParameter)(nil),             // 55: caffe.EltwiseParameter
+	(*EmbedParameter)(nil),               // 56: caffe.EmbedParameter
+	(*ExpParameter)(nil),                 // 57: caffe.ExpParameter
+	(*FlattenParameter)(nil),             // 58: caffe.FlattenParameter
+	(*HDF5DataParameter)(nil),            // 59: caffe.HDF5DataParameter
+	(*HDF5OutputParameter)(nil),          // 60: caffe.HDF5OutputParameter
+	(*HingeLossParameter)(nil),           // 61: caffe.HingeLossParameter
+	(*ImageDataParameter)(nil),           // 62: caffe.ImageDataParameter
+	(*InfogainLossParameter)(nil),        // 63: caffe.InfogainLossParameter
+	(*InnerProductParameter)(nil),        // 64: caffe.InnerProductParameter
+	(*InputParameter)(nil),               // 65: caffe.InputParameter
+	(*LRNParameter)(nil),                 // 66: caffe.LRNParameter
+	(*LogParameter)(nil),                 // 67: caffe.LogParameter
+	(*MVNParameter)(nil),                 // 68: caffe.MVNParameter
+	(*MemoryDataParameter)(nil),          // 69: caffe.MemoryDataParameter
+	(*PReLUParameter)(nil),               // 70: caffe.PReLUParameter
+	(*ParameterParameter)(nil),           // 71: caffe.ParameterParameter
+	(*PoolingParameter)(nil),             // 72: caffe.PoolingParameter
+	(*PowerParameter)(nil),               // 73: caffe.PowerParameter
+	(*PythonParameter)(nil),              // 74: caffe.PythonParameter
+	(*ReLUParameter)(nil),                // 75: caffe.ReLUParameter
+	(*RecurrentParameter)(nil),           // 76: caffe.RecurrentParameter
+	(*ReductionParameter)(nil),           // 77: caffe.ReductionParameter
+	(*ReshapeParameter)(nil),             // 78: caffe.ReshapeParameter
+	(*SPPParameter)(nil),                 // 79: caffe.SPPParameter
+	(*ScaleParameter)(nil),               // 80: caffe.ScaleParameter
+	(*SigmoidParameter)(nil),             // 81: caffe.SigmoidParameter
+	(*SliceParameter)(nil),               // 82: caffe.SliceParameter
+	(*SoftmaxParameter)(nil),             // 83: caffe.SoftmaxParameter
+	(*SwishParameter)(nil),               // 84: caffe.SwishParameter
+	(*TanHParameter)(nil),                // 85: caffe.TanHParameter
+	(*ThresholdParameter)(nil),           // 86: caffe.ThresholdParameter
+	(*TileParameter)(nil),                // 87: caffe.TileParameter
+	(*WindowDataParameter)(nil),          // 88: caffe.WindowDataParameter
 }
 var file_caffe_proto_caffe_proto_depIdxs = []int32{
-	23,  // 0: caffe.BlobProto.shape:type_name -> caffe.BlobShape
-	24,  // 1: caffe.BlobProtoVector.blobs:type_name -> caffe.BlobProto
+	26,  // 0: caffe.BlobProto.shape:type_name -> caffe.BlobShape
+	27,  // 1: caffe.BlobProtoVector.blobs:type_name -> caffe.BlobProto
 	1,   // 2: caffe.FillerParameter.variance_norm:type_name -> caffe.FillerParameter.VarianceNorm
-	32,  // 3: caffe.SolverParameter.net_param:type_name -> caffe.NetParameter
-	32,  // 4: caffe.SolverParameter.train_net_param:type_name -> caffe.NetParameter
-	32,  // 5: caffe.SolverParameter.test_net_param:type_name -> caffe.NetParameter
-	30,  // 6: caffe.SolverParameter.train_state:type_name -> caffe.NetState
-	30,  // 7: caffe.SolverParameter.test_state:type_name -> caffe.NetState
+	35,  // 3: caffe.SolverParameter.net_param:type_name -> caffe.NetParameter
+	35,  // 4: caffe.SolverParameter.train_net_param:type_name -> caffe.NetParameter
+	35,  // 5: caffe.SolverParameter.test_net_param:type_name -> caffe.NetParameter
+	33,  // 6: caffe.SolverParameter.train_state:type_name -> caffe.NetState
+	33,  // 7: caffe.SolverParameter.test_state:type_name -> caffe.NetState
 	4,   // 8: caffe.SolverParameter.solver_type:type_name -> caffe.SolverParameter.SolverType
 	2,   // 9: caffe.SolverParameter.snapshot_format:type_name -> caffe.SolverParameter.SnapshotFormat
 	3,   // 10: caffe.SolverParameter.solver_mode:type_name -> caffe.SolverParameter.SolverMode
-	24,  // 11: caffe.SolverState.history:type_name -> caffe.BlobProto
+	27,  // 11: caffe.SolverState.history:type_name -> caffe.BlobProto
 	0,   // 12: caffe.NetState.phase:type_name -> caffe.Phase
 	0,   // 13: caffe.NetStateRule.phase:type_name -> caffe.Phase
-	35,  // 14: caffe.NetParameter.layers:type_name -> caffe.V1LayerParameter
-	23,  // 15: caffe.NetParameter.input_shape:type_name -> caffe.BlobShape
-	30,  // 16: caffe.NetParameter.state:type_name -> caffe.NetState
-	34,  // 17: caffe.NetParameter.layer:type_name -> caffe.LayerParameter
+	38,  // 14: caffe.NetParameter.layers:type_name -> caffe.V1LayerParameter
+	26,  // 15: caffe.NetParameter.input_shape:type_name -> caffe.BlobShape
+	33,  // 16: caffe.NetParameter.state:type_name -> caffe.NetState
+	37,  // 17: caffe.NetParameter.layer:type_name -> caffe.LayerParameter
 	5,   // 18: caffe.ParamSpec.share_mode:type_name -> caffe.ParamSpec.DimCheckMode
-	33,  // 19: caffe.LayerParameter.param:type_name -> caffe.ParamSpec
-	24,  // 20: caffe.LayerParameter.blobs:type_name -> caffe.BlobProto
-	31,  // 21: caffe.LayerParameter.include:type_name -> caffe.NetStateRule
-	31,  // 22: caffe.LayerParameter.exclude:type_name -> caffe.NetStateRule
+	36,  // 19: caffe.LayerParameter.param:type_name -> caffe.ParamSpec
+	27,  // 20: caffe.LayerParameter.blobs:type_name -> caffe.BlobProto
+	34,  // 21: caffe.LayerParameter.include:type_name -> caffe.NetStateRule
+	34,  // 22: caffe.LayerParameter.exclude:type_name -> caffe.NetStateRule
 	0,   // 23: caffe.LayerParameter.phase:type_name -> caffe.Phase
-	36,  // 24: caffe.LayerParameter.transform_param:type_name -> caffe.TransformationParameter
-	37,  // 25: caffe.LayerParameter.loss_param:type_name -> caffe.LossParameter
-	38,  // 26: caffe.LayerParameter.accuracy_param:type_name -> caffe.AccuracyParameter
-	39,  // 27: caffe.LayerParameter.argmax_param:type_name -> caffe.ArgMaxParameter
-	43,  // 28: caffe.LayerParameter.concat_param:type_name -> caffe.ConcatParameter
-	44,  // 29: caffe.LayerParameter.contrastive_loss_param:type_name -> caffe.ContrastiveLossParameter
-	45,  // 30: caffe.LayerParameter.convolution_param:type_name -> caffe.ConvolutionParameter
-	47,  // 31: caffe.LayerParameter.data_param:type_name -> caffe.DataParameter
-	48,  // 32: caffe.LayerParameter.dropout_param:type_name -> caffe.DropoutParameter
-	49,  // 33: caffe.LayerParameter.dummy_data_param:type_name -> caffe.DummyDataParameter
-	51,  // 34: caffe.LayerParameter.eltwise_param:type_name -> caffe.EltwiseParameter
-	53,  // 35: caffe.LayerParameter.exp_param:type_name -> caffe.ExpParameter
-	55,  // 36: caffe.LayerParameter.hdf5_data_param:type_name -> caffe.HDF5DataParameter
-	56,  // 37: caffe.LayerParameter.hdf5_output_param:type_name -> caffe.HDF5OutputParameter
-	57,  // 38: caffe.LayerParameter.hinge_loss_param:type_name -> caffe.HingeLossParameter
-	58,  // 39: caffe.LayerParameter.image_data_param:type_name -> caffe.ImageDataParameter
-	59,  // 40: caffe.LayerParameter.infogain_loss_param:type_name -> caffe.InfogainLossParameter
-	60,  // 41: caffe.LayerParameter.inner_product_param:type_name -> caffe.InnerProductParameter
-	62,  // 42: caffe.LayerParameter.lrn_param:type_name -> caffe.LRNParameter
-	65,  // 43: caffe.LayerParameter.memory_data_param:type_name -> caffe.MemoryDataParameter
-	64,  // 44: caffe.LayerParameter.mvn_param:type_name -> caffe.MVNParameter
-	68,  // 45: caffe.LayerParameter.pooling_param:type_name -> caffe.PoolingParameter
-	69,  // 46: caffe.LayerParameter.power_param:type_name -> caffe.PowerParameter
-	71,  // 47: caffe.LayerParameter.relu_param:type_name -> caffe.ReLUParameter
-	77,  // 48: caffe.LayerParameter.sigmoid_param:type_name -> caffe.SigmoidParameter
-	79,  // 49: caffe.LayerParameter.softmax_param:type_name -> caffe.SoftmaxParameter
-	78,  // 50: caffe.LayerParameter.slice_param:type_name -> caffe.SliceParameter
-	81,  // 51: caffe.LayerParameter.tanh_param:type_name -> caffe.TanHParameter
-	82,  // 52: caffe.LayerParameter.threshold_param:type_name -> caffe.ThresholdParameter
-	84,  // 53: caffe.LayerParameter.window_data_param:type_name -> caffe.WindowDataParameter
-	70,  // 54: caffe.LayerParameter.python_param:type_name -> caffe.PythonParameter
-	66,  // 55: caffe.LayerParameter.prelu_param:type_name -> caffe.PReLUParameter
-	75,  // 56: caffe.LayerParameter.spp_param:type_name -> caffe.SPPParameter
-	74,  // 57: caffe.LayerParameter.reshape_param:type_name -> caffe.ReshapeParameter
-	63,  // 58: caffe.LayerParameter.log_param:type_name -> caffe.LogParameter
-	54,  // 59: caffe.LayerParameter.flatten_param:type_name -> caffe.FlattenParameter
-	73,  // 60: caffe.LayerParameter.reduction_param:type_name -> caffe.ReductionParameter
-	52,  // 61: caffe.LayerParameter.embed_param:type_name -> caffe.EmbedParameter
-	83,  // 62: caffe.LayerParameter.tile_param:type_name -> caffe.TileParameter
-	40,  // 63: caffe.LayerParameter.batch_norm_param:type_name -> caffe.BatchNormParameter
-	50,  // 64: caffe.LayerParameter.elu_param:type_name -> caffe.ELUParameter
-	41,  // 65: caffe.LayerParameter.bias_param:type_name -> caffe.BiasParameter
-	76,  // 66: caffe.LayerParameter.scale_param:type_name -> caffe.ScaleParameter
-	61,  // 67: caffe.LayerParameter.input_param:type_name -> caffe.InputParameter
-	46,  // 68: caffe.LayerParameter.crop_param:type_name -> caffe.CropParameter
-	67,  // 69: caffe.LayerParameter.parameter_param:type_name -> caffe.ParameterParameter
-	72,  // 70: caffe.LayerParameter.recurrent_param:type_name -> caffe.RecurrentParameter
-	80,  // 71: caffe.LayerParameter.swish_param:type_name -> caffe.SwishParameter
-	42,  // 72: caffe.LayerParameter.clip_param:type_name -> caffe.ClipParameter
-	6,   // 73: caffe.LossParameter.normalization:type_name -> caffe.LossParameter.NormalizationMode
-	27,  // 74: caffe.BiasParameter.filler:type_name -> caffe.FillerParameter
-	27,  // 75: caffe.ConvolutionParameter.weight_filler:type_name -> caffe.FillerParameter
-	27,  // 76: caffe.ConvolutionParameter.bias_filler:type_name -> caffe.FillerParameter
-	7,   // 77: caffe.ConvolutionParameter.engine:type_name -> caffe.ConvolutionParameter.Engine
-	8,   // 78: caffe.DataParameter.backend:type_name -> caffe.DataParameter.DB
-	27,  // 79: caffe.DummyDataParameter.data_filler:type_name -> caffe.FillerParameter
-	23,  // 80: caffe.DummyDataParameter.shape:type_name -> caffe.BlobShape
-	9,   // 81: caffe.EltwiseParameter.operation:type_name -> caffe.EltwiseParameter.EltwiseOp
-	27,  // 82: caffe.EmbedParameter.weight_filler:type_name -> caffe.FillerParameter
-	27,  // 83: caffe.EmbedParameter.bias_filler:type_name -> caffe.FillerParameter
-	10,  // 84: caffe.HingeLossParameter.norm:type_name -> caffe.HingeLossParameter.Norm
-	27,  // 85: caffe.InnerProductParameter.weight_filler:type_name -> caffe.FillerParameter
-	27,  // 86: caffe.InnerProductParameter.bias_filler:type_name -> caffe.FillerParameter
-	23,  // 87: caffe.InputParameter.shape:type_name -> caffe.BlobShape
-	11,  // 88: caffe.LRNParameter.norm_region:type_name -> caffe.LRNParameter.NormRegion
-	12,  // 89: caffe.LRNParameter.engine:type_name -> caffe.LRNParameter.Engine
-	27,  // 90: caffe.PReLUParameter.filler:type_name -> caffe.FillerParameter
-	23,  // 91: caffe.ParameterParameter.shape:type_name -> caffe.BlobShape
-	13,  // 92: caffe.PoolingParameter.pool:type_name -> caffe.PoolingParameter.PoolMethod
-	14,  // 93: caffe.PoolingParameter.engine:type_name -> caffe.PoolingParameter.Engine
-	15,  // 94: caffe.PoolingParameter.round_mode:type_name -> caffe.PoolingParameter.RoundMode
-	16,  // 95: caffe.ReLUParameter.engine:type_name -> caffe.ReLUParameter.Engine
-	27,  // 96: caffe.RecurrentParameter.weight_filler:type_name -> caffe.FillerParameter
-	27,  // 97: caffe.RecurrentParameter.bias_filler:type_name -> caffe.FillerParameter
-	17,  // 98: caffe.ReductionParameter.operation:type_name -> caffe.ReductionParameter.ReductionOp
-	23,  // 99: caffe.ReshapeParameter.shape:type_name -> caffe.BlobShape
-	18,  // 100: caffe.SPPParameter.pool:type_name -> caffe.SPPParameter.PoolMethod
-	19,  // 101: caffe.SPPParameter.engine:type_name -> caffe.SPPParameter.Engine
-	27,  // 102: caffe.ScaleParameter.filler:type_name -> caffe.FillerParameter
-	27,  // 103: caffe.ScaleParameter.bias_filler:type_name -> caffe.FillerParameter
-	20,  // 104: caffe.SigmoidParameter.engine:type_name -> caffe.SigmoidParameter.Engine
-	21,  // 105: caffe.SoftmaxParameter.engine:type_name -> caffe.SoftmaxParameter.Engine
-	22,  // 106: caffe.TanHParameter.engine:type_name -> caffe.TanHParameter.Engine
-	107, // [107:107] is the sub-list for method output_type
-	107, // [107:107] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	40,  // 24: caffe.LayerParameter.transform_param:type_name -> caffe.TransformationParameter
+	41,  // 25: caffe.LayerParameter.loss_param:type_name -> caffe.LossParameter
+	42,  // 26: caffe.LayerParameter.accuracy_param:type_name -> caffe.AccuracyParameter
+	43,  // 27: caffe.LayerParameter.argmax_param:type_name -> caffe.ArgMaxParameter
+	47,  // 28: caffe.LayerParameter.concat_param:type_name -> caffe.ConcatParameter
+	48,  // 29: caffe.LayerParameter.contrastive_loss_param:type_name -> caffe.ContrastiveLossParameter
+	49,  // 30: caffe.LayerParameter.convolution_param:type_name -> caffe.ConvolutionParameter
+	51,  // 31: caffe.LayerParameter.data_param:type_name -> caffe.DataParameter
+	52,  // 32: caffe.LayerParameter.dropout_param:type_name -> caffe.DropoutParameter
+	53,  // 33: caffe.LayerParameter.dummy_data_param:type_name -> caffe.DummyDataParameter
+	55,  // 34: caffe.LayerParameter.eltwise_param:type_name -> caffe.EltwiseParameter
+	57,  // 35: caffe.LayerParameter.exp_param:type_name -> caffe.ExpParameter
+	59,  // 36: caffe.LayerParameter.hdf5_data_param:type_name -> caffe.HDF5DataParameter
+	60,  // 37: caffe.LayerParameter.hdf5_output_param:type_name -> caffe.HDF5OutputParameter
+	61,  // 38: caffe.LayerParameter.hinge_loss_param:type_name -> caffe.HingeLossParameter
+	62,  // 39: caffe.LayerParameter.image_data_param:type_name -> caffe.ImageDataParameter
+	63,  // 40: caffe.LayerParameter.infogain_loss_param:type_name -> caffe.InfogainLossParameter
+	64,  // 41: caffe.LayerParameter.inner_product_param:type_name -> caffe.InnerProductParameter
+	66,  // 42: caffe.LayerParameter.lrn_param:type_name -> caffe.LRNParameter
+	69,  // 43: caffe.LayerParameter.memory_data_param:type_name -> caffe.MemoryDataParameter
+	68,  // 44: caffe.LayerParameter.mvn_param:type_name -> caffe.MVNParameter
+	72,  // 45: caffe.LayerParameter.pooling_param:type_name -> caffe.PoolingParameter
+	73,  // 46: caffe.LayerParameter.power_param:type_name -> caffe.PowerParameter
+	75,  // 47: caffe.LayerParameter.relu_param:type_name -> caffe.ReLUParameter
+	81,  // 48: caffe.LayerParameter.sigmoid_param:type_name -> caffe.SigmoidParameter
+	83,  // 49: caffe.LayerParameter.softmax_param:type_name -> caffe.SoftmaxParameter
+	82,  // 50: caffe.LayerParameter.slice_param:type_name -> caffe.SliceParameter
+	85,  // 51: caffe.LayerParameter.tanh_param:type_name -> caffe.TanHParameter
+	86,  // 52: caffe.LayerParameter.threshold_param:type_name -> caffe.ThresholdParameter
+	88,  // 53: caffe.LayerParameter.window_data_param:type_name -> caffe.WindowDataParameter
+	74,  // 54: caffe.LayerParameter.python_param:type_name -> caffe.PythonParameter
+	70,  // 55: caffe.LayerParameter.prelu_param:type_name -> caffe.PReLUParameter
+	79,  // 56: caffe.LayerParameter.spp_param:type_name -> caffe.SPPParameter
+	78,  // 57: caffe.LayerParameter.reshape_param:type_name -> caffe.ReshapeParameter
+	67,  // 58: caffe.LayerParameter.log_param:type_name -> caffe.LogParameter
+	58,  // 59: caffe.LayerParameter.flatten_param:type_name -> caffe.FlattenParameter
+	77,  // 60: caffe.LayerParameter.reduction_param:type_name -> caffe.ReductionParameter
+	56,  // 61: caffe.LayerParameter.embed_param:type_name -> caffe.EmbedParameter
+	87,  // 62: caffe.LayerParameter.tile_param:type_name -> caffe.TileParameter
+	44,  // 63: caffe.LayerParameter.batch_norm_param:type_name -> caffe.BatchNormParameter
+	54,  // 64: caffe.LayerParameter.elu_param:type_name -> caffe.ELUParameter
+	45,  // 65: caffe.LayerParameter.bias_param:type_name -> caffe.BiasParameter
+	80,  // 66: caffe.LayerParameter.scale_param:type_name -> caffe.ScaleParameter
+	65,  // 67: caffe.LayerParameter.input_param:type_name -> caffe.InputParameter
+	50,  // 68: caffe.LayerParameter.crop_param:type_name -> caffe.CropParameter
+	71,  // 69: caffe.LayerParameter.parameter_param:type_name -> caffe.ParameterParameter
+	76,  // 70: caffe.LayerParameter.recurrent_param:type_name -> caffe.RecurrentParameter
+	84,  // 71: caffe.LayerParameter.swish_param:type_name -> caffe.SwishParameter
+	46,  // 72: caffe.LayerParameter.clip_param:type_name -> caffe.ClipParameter
+	39,  // 73: caffe.V1LayerParameter.layer:type_name -> caffe.V0LayerParameter
+	6,   // 74: caffe.V1LayerParameter.type:type_name -> caffe.V1LayerParameter.LayerType
+	34,  // 75: caffe.V1LayerParameter.include:type_name -> caffe.NetStateRule
+	34,  // 76: caffe.V1LayerParameter.exclude:type_name -> caffe.NetStateRule
+	27,  // 77: caffe.V1LayerParameter.blobs:type_name -> caffe.BlobProto
+	7,   // 78: caffe.V1LayerParameter.blob_share_mode:type_name -> caffe.V1LayerParameter.DimCheckMode
+	40,  // 79: caffe.V1LayerParameter.transform_param:type_name -> caffe.TransformationParameter
+	41,  // 80: caffe.V1LayerParameter.loss_param:type_name -> caffe.LossParameter
+	47,  // 81: caffe.V1LayerParameter.concat_param:type_name -> caffe.ConcatParameter
+	49,  // 82: caffe.V1LayerParameter.convolution_param:type_name -> caffe.ConvolutionParameter
+	51,  // 83: caffe.V1LayerParameter.data_param:type_name -> caffe.DataParameter
+	52,  // 84: caffe.V1LayerParameter.dropout_param:type_name -> caffe.DropoutParameter
+	59,  // 85: caffe.V1LayerParameter.hdf5_data_param:type_name -> caffe.HDF5DataParameter
+	60,  // 86: caffe.V1LayerParameter.hdf5_output_param:type_name -> caffe.HDF5OutputParameter
+	62,  // 87: caffe.V1LayerParameter.image_data_param:type_name -> caffe.ImageDataParameter
+	63,  // 88: caffe.V1LayerParameter.infogain_loss_param:type_name -> caffe.InfogainLossParameter
+	64,  // 89: caffe.V1LayerParameter.inner_product_param:type_name -> caffe.InnerProductParameter
+	66,  // 90: caffe.V1LayerParameter.lrn_param:type_name -> caffe.LRNParameter
+	72,  // 91: caffe.V1LayerParameter.pooling_param:type_name -> caffe.PoolingParameter
+	88,  // 92: caffe.V1LayerParameter.window_data_param:type_name -> caffe.WindowDataParameter
+	73,  // 93: caffe.V1LayerParameter.power_param:type_name -> caffe.PowerParameter
+	69,  // 94: caffe.V1LayerParameter.memory_data_param:type_name -> caffe.MemoryDataParameter
+	43,  // 95: caffe.V1LayerParameter.argmax_param:type_name -> caffe.ArgMaxParameter
+	55,  // 96: caffe.V1LayerParameter.eltwise_param:type_name -> caffe.EltwiseParameter
+	86,  // 97: caffe.V1LayerParameter.threshold_param:type_name -> caffe.ThresholdParameter
+	53,  // 98: caffe.V1LayerParameter.dummy_data_param:type_name -> caffe.DummyDataParameter
+	42,  // 99: caffe.V1LayerParameter.accuracy_param:type_name -> caffe.AccuracyParameter
+	61,  // 100: caffe.V1LayerParameter.hinge_loss_param:type_name -> caffe.HingeLossParameter
+	75,  // 101: caffe.V1LayerParameter.relu_param:type_name -> caffe.ReLUParameter
+	82,  // 102: caffe.V1LayerParameter.slice_param:type_name -> caffe.SliceParameter
+	68,  // 103: caffe.V1LayerParameter.mvn_param:type_name -> caffe.MVNParameter
+	85,  // 104: caffe.V1LayerParameter.tanh_param:type_name -> caffe.TanHParameter
+	81,  // 105: caffe.V1LayerParameter.sigmoid_param:type_name -> caffe.SigmoidParameter
+	83,  // 106: caffe.V1LayerParameter.softmax_param:type_name -> caffe.SoftmaxParameter
+	48,  // 107: caffe.V1LayerParameter.contrastive_loss_param:type_name -> caffe.ContrastiveLossParameter
+	57,  // 108: caffe.V1LayerParameter.exp_param:type_name -> caffe.ExpParameter
+	30,  // 109: caffe.V0LayerParameter.weight_filler:type_name -> caffe.FillerParameter
+	30,  // 110: caffe.V0LayerParameter.bias_filler:type_name -> caffe.FillerParameter
+	27,  // 111: caffe.V0LayerParameter.blobs:type_name -> caffe.BlobProto
+	8,   // 112: caffe.V0LayerParameter.pool:type_name -> caffe.V0LayerParameter.PoolMethod
+	60,  // 113: caffe.V0LayerParameter.hdf5_output_param:type_name -> caffe.HDF5OutputParameter
+	9,   // 114: caffe.LossParameter.normalization:type_name -> caffe.LossParameter.NormalizationMode
+	30,  // 115: caffe.BiasParameter.filler:type_name -> caffe.FillerParameter
+	30,  // 116: caffe.ConvolutionParameter.weight_filler:type_name -> caffe.FillerParameter
+	30,  // 117: caffe.ConvolutionParameter.bias_filler:type_name -> caffe.FillerParameter
+	10,  // 118: caffe.ConvolutionParameter.engine:type_name -> caffe.ConvolutionParameter.Engine
+	11,  // 119: caffe.DataParameter.backend:type_name -> caffe.DataParameter.DB
+	30,  // 120: caffe.DummyDataParameter.data_filler:type_name -> caffe.FillerParameter
+	26,  // 121: caffe.DummyDataParameter.shape:type_name -> caffe.BlobShape
+	12,  // 122: caffe.EltwiseParameter.operation:type_name -> caffe.EltwiseParameter.EltwiseOp
+	30,  // 123: caffe.EmbedParameter.weight_filler:type_name -> caffe.FillerParameter
+	30,  // 124: caffe.EmbedParameter.bias_filler:type_name -> caffe.FillerParameter
+	13,  // 125: caffe.HingeLossParameter.norm:type_name -> caffe.HingeLossParameter.Norm
+	30,  // 126: caffe.InnerProductParameter.weight_filler:type_name -> caffe.FillerParameter
+	30,  // 127: caffe.InnerProductParameter.bias_filler:type_name -> caffe.FillerParameter
+	26,  // 128: caffe.InputParameter.shape:type_name -> caffe.BlobShape
+	14,  // 129: caffe.LRNParameter.norm_region:type_name -> caffe.LRNParameter.NormRegion
+	15,  // 130: caffe.LRNParameter.engine:type_name -> caffe.LRNParameter.Engine
+	30,  // 131: caffe.PReLUParameter.filler:type_name -> caffe.FillerParameter
+	26,  // 132: caffe.ParameterParameter.shape:type_name -> caffe.BlobShape
+	16,  // 133: caffe.PoolingParameter.pool:type_name -> caffe.PoolingParameter.PoolMethod
+	17,  // 134: caffe.PoolingParameter.engine:type_name -> caffe.PoolingParameter.Engine
+	18,  // 135: caffe.PoolingParameter.round_mode:type_name -> caffe.PoolingParameter.RoundMode
+	19,  // 136: caffe.ReLUParameter.engine:type_name -> caffe.ReLUParameter.Engine
+	30,  // 137: caffe.RecurrentParameter.weight_filler:type_name -> caffe.FillerParameter
+	30,  // 138: caffe.RecurrentParameter.bias_filler:type_name -> caffe.FillerParameter
+	20,  // 139: caffe.ReductionParameter.operation:type_name -> caffe.ReductionParameter.ReductionOp
+	26,  // 140: caffe.ReshapeParameter.shape:type_name -> caffe.BlobShape
+	21,  // 141: caffe.SPPParameter.pool:type_name -> caffe.SPPParameter.PoolMethod
+	22,  // 142: caffe.SPPParameter.engine:type_name -> caffe.SPPParameter.Engine
+	30,  // 143: caffe.ScaleParameter.filler:type_name -> caffe.FillerParameter
+	30,  // 144: caffe.ScaleParameter.bias_filler:type_name -> caffe.FillerParameter
+	23,  // 145: caffe.SigmoidParameter.engine:type_name -> caffe.SigmoidParameter.Engine
+	24,  // 146: caffe.SoftmaxParameter.engine:type_name -> caffe.SoftmaxParameter.Engine
+	25,  // 147: caffe.TanHParameter.engine:type_name -> caffe.TanHParameter.Engine
+	148, // [148:148] is the sub-list for method output_type
+	148, // [148:148] is the sub-list for method input_type
+	148, // [148:148] is the sub-list for extension type_name
+	148, // [148:148] is the sub-list for extension extendee
+	0,   // [0:148] is the sub-list for field type_name
 }
 
 func init() { file_caffe_proto_caffe_proto_init() }
@@ -7575,8 +8758,8 @@ func file_caffe_proto_caffe_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caffe_proto_caffe_proto_rawDesc), len(file_caffe_proto_caffe_proto_rawDesc)),
-			NumEnums:      23,
-			NumMessages:   62,
+			NumEnums:      26,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -7,15 +7,16 @@
 //   - Text (.prototxt): ReadNet and ReadSolver give a NetFile or SolverFile,
 //     which is the message together with the place of every layer and field, so
 //     that whoever finds something wrong later can still name its line:
-//     NetFile.LayerError, NetFile.LayerPos, FieldPos. Old forms that Caffe
-//     takes without being asked (input_dim, solver_type) are replaced by
-//     today's; layers of 2014 (V1LayerParameter) are refused with advice.
+//     NetFile.LayerError, NetFile.LayerPos, FieldPos. Old forms are
+//     upgraded as Caffe does: layers of 2014 and 2013 (V1LayerParameter,
+//     V0LayerParameter), input_dim, solver_type. What an upgrade leaves out
+//     stands in NetFile.Warnings.
 //   - What scaffe supports of all that: layer types in LayerTypes, fields in
 //     Support. A layer, a field or a value that is not supported is an error
 //     with file, line and column (Validate), never silently ignored. What only
 //     chooses an implementation (engine, solver_mode, device_id,
 //     layer_wise_reduce) is accepted and has no effect.
-//   - Binary: ReadModel (.caffemodel), ReadState (.solverstate), ReadBlob (mean
+//   - Binary: ReadModel (.caffemodel, of any age), ReadState (.solverstate), ReadBlob (mean
 //     files), ParseDatum (records of a data set), and a Writer, whose files
 //     appear whole or not at all (package atomicfile). Fields that are not
 //     known are passed over; a file that is cut short or corrupt, or whose

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/prototext"
 	pb "google.golang.org/protobuf/proto"
 )
 
@@ -15,7 +16,8 @@ func FuzzPrototxt(f *testing.F) {
 		"", "name: 'x'", "layer { name: 'c' type: 'Convolution' convolution_param { num_output: 1 kernel_size: [1, 2] } }",
 		"layer: [{ name: 'a' }, < name: 'b' >]; # end\r\nlayer{}", "input: 'x' input_dim: [1, 2, 3, 4]", "input: 'x' input_shape { dim: -1 }",
 		good, "net_param { layer { param { } param { } param { } type: 'BatchNorm' } } test_iter: 1", "solver_type: ADAM snapshot_format: HDF5",
-		"# txtpbfmt: off\nname: 'x'", "%x%", "a{a{a{", "}", "[a]: 1", "layer: [", "name: \"\\\"\n", "x: 'a' \"b\" # c", "test_net_param { layers { } }",
+		"# txtpbfmt: off\nname: 'x'", "%x%", "a{a{a{", "}", "[a]: 1", "layer: [", "name: \"\\\"\n", "x: 'a' \"b\" # c", "test_net_param { layers { } }", v0Net, v1Net,
+		"layers { layer { type: 'padding' } bottom: 'a' top: 'a' } layers { layer { type: 'pool' pad: 1 } bottom: 'a' top: 'a' }",
 		"layer { data_param { backend: 9999999999 } }", "layer {type:'Reshape' reshape_param { shape { dim: -1 dim: 0 } } }",
 	} {
 		f.Add([]byte(seed))
@@ -65,6 +67,18 @@ func FuzzCaffemodel(f *testing.F) {
 	state, err := pb.Marshal(&SolverState{Iter: pb.Int32(7), History: testModel().Layer[0].Blobs})
 	if err != nil {
 		f.Fatal(err)
+	}
+	v0, v1 := &NetParameter{}, &NetParameter{}
+	for text, m := range map[string]*NetParameter{v0Net: v0, v1Net: v1} {
+		if err := prototext.Unmarshal([]byte(text), m); err != nil {
+			f.Fatal(err)
+		}
+		m.Layers[0].Blobs = testModel().Layer[0].Blobs
+		b, err := pb.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
 	}
 	for _, seed := range [][]byte{model, model[:len(model)/2], state, nil, []byte("\x89HDF\r\n\x1a\n"), {0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f}} {
 		f.Add(seed)

@@ -35,7 +35,7 @@ func (f *SolverFile) Validate() error {
 	report := func(path []string, format string, args ...any) error {
 		return errorAt(f.FieldPos(path...), format, args...)
 	}
-	errs := checkMessage(s.ProtoReflect(), nil, "layer", report)
+	errs := checkMessage(s.ProtoReflect(), nil, report)
 	errs = append(errs, checkPolicy(s, report)...)
 	errs = append(errs, checkUpdate(s, report)...)
 	errs = append(errs, checkNets(s, report)...)

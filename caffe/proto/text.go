@@ -18,13 +18,15 @@ type NetFile struct {
 	// Path is the file's name as given; it stands before every error.
 	Path string
 	// Net is the net, with the old forms that Caffe still takes replaced by
-	// today's: input, input_shape and input_dim by an Input layer. Whoever
-	// changes Net.Layer loses the places of the layers.
+	// today's: the layer messages of 2013 and 2014 by LayerParameter; input,
+	// input_shape and input_dim by an Input layer. Whoever changes Net.Layer
+	// loses the places of the layers.
 	Net *NetParameter
 
 	root     *node
 	layers   []*node // parallel to Net.Layer; empty where places are not known
 	warnings []string
+	model    bool // it is read for its blobs: what does not concern them is passed over
 }
 
 // Warnings lists what an upgrade of the net had to leave out, each with file,
@@ -181,28 +183,30 @@ func (n *node) around(line int) string {
 			last = k
 		}
 	}
-	if last == nil || last.name != "layer" {
+	if last == nil || last.name != "layer" && last.name != "layers" {
 		return ""
 	}
-	return fmt.Sprintf(" in layer %q", last.first("name"))
+	return fmt.Sprintf(" in layer %q", last.layerName())
+}
+
+// layerName returns the name of the layer that n is, in the form of any year.
+func (n *node) layerName() string {
+	if v0 := n.all("layer"); len(v0) > 0 {
+		return v0[0].first("name")
+	}
+	return n.first("name")
 }
 
 // checkNames holds all field and enum names under n against a message's
 // descriptor. The context is what errors say about where n is.
 func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []error {
 	var errs []error
-	refusedV1 := false
 	for _, k := range n.kids {
 		fd := d.Fields().ByName(protoreflect.Name(k.name))
 		switch {
 		case fd == nil && !identifier.MatchString(k.name): // no field at all: the parser's errors say more
 		case fd == nil:
 			errs = append(errs, errorAt(k.pos, "unknown field %q%s%s", k.name, context, fieldHint(k.name, d)))
-		case fd.FullName() == "caffe.NetParameter.layers":
-			if !refusedV1 {
-				errs = append(errs, errorAt(k.pos, "%s", v1Text))
-			}
-			refusedV1 = true
 		case fd.Message() != nil:
 			errs = append(errs, checkNames(k, fd.Message(), inside(k, fd, context))...)
 		case fd.Enum() != nil && len(k.kids) == 0:
@@ -214,13 +218,12 @@ func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []err
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
-// v1Text says what to do with a net that is written in the form of 2014.
-const v1Text = `"layers" is the old form of a net (V1LayerParameter), which scaffe does not read: ` +
-	`turn the file into today's form with Caffe's own upgrade_net_proto_text OLD.prototxt NEW.prototxt`
-
 func inside(k *node, fd protoreflect.FieldDescriptor, context string) string {
-	if fd.FullName() == "caffe.NetParameter.layer" {
-		return fmt.Sprintf(" in layer %q", k.first("name"))
+	switch fd.FullName() {
+	case "caffe.NetParameter.layer", "caffe.NetParameter.layers":
+		return fmt.Sprintf(" in layer %q", k.layerName())
+	case "caffe.V1LayerParameter.layer":
+		return context
 	}
 	if context == "" {
 		return " in " + string(fd.Name())

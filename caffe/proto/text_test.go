@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	pb "google.golang.org/protobuf/proto"
 )
 
 // validated parses and validates a net and returns the error's text.
@@ -63,7 +64,6 @@ func TestNetErrors(t *testing.T) {
 		{"twice", "name: 'a'\nname: 'b'", `n:2:1: non-repeated field "name" is repeated`},
 		{"open brace", "name: '{'\nlayer { include { }\n  name: \"l\" # }\n", `n:2:7: syntax error: this brace is not closed`},
 		{"two errors in order", "foo: 1\nlayer { name: 'l' bar: 2 }", "n:1:1: unknown field \"foo\"\nn:2:19: unknown field \"bar\" in layer \"l\""},
-		{"old form", "layers { name: 'a' type: CONVOLUTION blobs_lr: 1 }\nlayers { }", "n:1:1: " + v1Text},
 		{"type typo", `layer { name: "c" type: "Convolutoin" }`, `n:1:19: layer "c": type "Convolutoin" is not supported (did you mean "Convolution"?)`},
 		{"no type", `layer { name: "c" }`, `n:1:1: layer "c": has no type`},
 		{
@@ -82,6 +82,10 @@ func TestNetErrors(t *testing.T) {
 		{
 			"no backend", `layer { name: "d" type: "Data" data_param { source: "x" } }`,
 			`n:1:32: layer "d": has no backend, and Caffe's default is LEVELDB, which is not supported: convert the data set to LMDB and set backend: LMDB`,
+		},
+		{
+			"no data_param", `layer { name: "d" type: "Data" }`,
+			`n:1:1: layer "d": has no backend, and Caffe's default is LEVELDB, which is not supported: convert the data set to LMDB and set backend: LMDB`,
 		},
 		{"old transformation", `layer { name: "d" type: "Data" data_param { backend: LMDB mirror: true } }`, `n:1:59: layer "d": mirror: ` + oldPlace},
 		{
@@ -241,8 +245,9 @@ func TestNetsWithoutAFile(t *testing.T) {
 	if got := f.Validate(); got == nil || got.Error() != `net of a test: layer "": has no type` {
 		t.Errorf("got %v", got)
 	}
-	if _, err := NewNetFile("m", &NetParameter{Layers: []*V1LayerParameter{{}}}); err == nil || err.Error() != "m: "+v1Text {
-		t.Errorf("got %v", err)
+	old, err := NewNetFile("m", &NetParameter{Layers: []*V1LayerParameter{{Name: pb.String("r"), Type: V1LayerParameter_RELU.Enum()}}})
+	if err != nil || old.Net.Layer[0].GetType() != "ReLU" || old.LayerPos(0).String() != "m" {
+		t.Errorf("got %v, %v", old, err)
 	}
 }
 

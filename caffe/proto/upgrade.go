@@ -10,8 +10,8 @@ import (
 
 // upgrade replaces the old forms of a net that Caffe still takes.
 func (f *NetFile) upgrade() error {
-	if len(f.Net.GetLayers()) > 0 {
-		return errorAt(f.FieldPos("layers"), "%s", v1Text)
+	if err := f.upgradeLayers(); err != nil {
+		return err
 	}
 	f.upgradeBatchNorm()
 	return f.upgradeInput()
@@ -24,6 +24,9 @@ func (f *NetFile) upgradeInput() error {
 	inputs, shapes, dims := len(n.Input), len(n.InputShape), len(n.InputDim)
 	switch {
 	case inputs == 0 && shapes == 0 && dims == 0:
+		return nil
+	case f.model: // old models name inputs without shapes
+		n.Input, n.InputShape, n.InputDim = nil, nil, nil
 		return nil
 	case inputs == 0:
 		return errorAt(f.FieldPos("input_shape"), "input_shape or input_dim without input: name the inputs, or use an Input layer")

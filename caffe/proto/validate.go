@@ -19,7 +19,7 @@ func (f *NetFile) Validate() error {
 	top := func(path []string, format string, args ...any) error {
 		return errorAt(f.FieldPos(path...), format, args...)
 	}
-	errs := checkMessage(f.Net.ProtoReflect(), nil, "layer", top)
+	errs := checkMessage(f.Net.ProtoReflect(), nil, top)
 	for i, l := range f.Net.GetLayer() {
 		errs = append(errs, f.checkLayer(i, l)...)
 	}
@@ -30,7 +30,7 @@ func (f *NetFile) checkLayer(i int, l *LayerParameter) []error {
 	report := func(path []string, format string, args ...any) error {
 		return f.LayerError(i, path, format, args...)
 	}
-	errs := checkMessage(l.ProtoReflect(), nil, "", report)
+	errs := checkMessage(l.ProtoReflect(), nil, report)
 	used, ok := layerParams[l.GetType()]
 	switch {
 	case l.Type == nil:
@@ -45,7 +45,7 @@ func (f *NetFile) checkLayer(i int, l *LayerParameter) []error {
 		}
 		return true
 	})
-	if l.GetType() == "Data" && l.GetDataParam().Backend == nil {
+	if l.GetType() == "Data" && (l.DataParam == nil || l.DataParam.Backend == nil) {
 		errs = append(errs, report([]string{"data_param"}, "has no backend, and Caffe's default is LEVELDB, which is not supported: convert the data set to LMDB and set backend: LMDB"))
 	}
 	if len(l.Include) > 0 && len(l.Exclude) > 0 {
@@ -72,13 +72,14 @@ func usedText(used []string) string {
 }
 
 // checkMessage holds every field that is set, in m and in the messages within
-// it, against the rules. It does not enter the fields named skip.
-func checkMessage(m protoreflect.Message, path []string, skip string, report reporter) []error {
+// it, against the rules. It does not enter the layers of a net, which are
+// checked one by one (checkLayer) after they have been upgraded.
+func checkMessage(m protoreflect.Message, path []string, report reporter) []error {
 	var errs []error
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if !m.Has(fd) || string(fd.Name()) == skip {
+		if !m.Has(fd) || fd.FullName() == "caffe.NetParameter.layer" || fd.FullName() == "caffe.NetParameter.layers" {
 			continue
 		}
 		each(fd, m.Get(fd), func(step string, v protoreflect.Value) {
@@ -93,7 +94,7 @@ func checkMessage(m protoreflect.Message, path []string, skip string, report rep
 			case fd.Message().FullName() == "caffe.BlobShape":
 				errs = append(errs, checkTextShape(v.Message().Interface().(*BlobShape), fd, at, report)...)
 			default:
-				errs = append(errs, checkMessage(v.Message(), at, "layer", report)...)
+				errs = append(errs, checkMessage(v.Message(), at, report)...)
 			}
 		})
 	}
