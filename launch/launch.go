@@ -1,19 +1,36 @@
 // Package launch starts the ranks of this process, runs one function on each,
-// and ends them all together: with one message where something went wrong,
-// and with nobody left waiting.
+// and ends them together: where a rank fails, the others end too, and the
+// reason is printed once.
 //
 // Under mpirun a process is one rank and finds the others over MPI. Started
-// alone it is a world of one rank, or of N in one process (Options.Local),
-// which talk through memory. Under mpirun the ranks of one node talk through
-// memory that they share (package nbc/shm); the environment variable
-// SCAFFE_SHM=off leaves that to MPI.
+// alone it is a world of one rank, or of N ranks in one process (Options.Local)
+// that exchange messages through memory. Under mpirun the ranks of one node
+// exchange messages through shared memory (package nbc/shm); with the
+// environment variable SCAFFE_SHM=off they use MPI for that.
 //
-//	err := launch.Run(ctx, launch.Options{}, func(ctx context.Context, comm *collectives.Comm) error {
-//		return comm.Barrier(ctx)
-//	})
+//	func main() {
+//		launch.Main()
+//		err := launch.Run(ctx, launch.Options{}, func(ctx context.Context, comm *collectives.Comm) error {
+//			return comm.Barrier(ctx)
+//		})
+//		...
+//	}
 //
-// It owns engines, signals and the rule of who speaks; what the ranks do is
-// none of its business.
+// It owns engines, signals, and the report of a failure. It must not know what
+// the ranks do.
+//
+// # Failures
+//
+// A rank whose function fails tells all other ranks, whose collectives end with
+// an *nbc.AbortError. Rank 0's process prints the reason as soon as it learns of
+// it, whatever its function is doing. The other ranks end when rank 0 has
+// printed it: a launcher kills all processes when the first one fails. Where
+// rank 0 does not confirm in time, the rank that failed prints the reason
+// itself.
+//
+// A process that is killed reports nothing, so the ranks of a node watch each
+// other's processes, and so does a child process of the node's lowest rank, the
+// sentinel, which survives them for a moment (see Main).
 package launch
 
 import (
@@ -23,7 +40,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/kernels"
@@ -34,56 +50,63 @@ import (
 	"github.com/scaffe/scaffe/nbc/shm"
 )
 
-// ErrReported is what Run returns where another process prints the error:
-// exit with a non-zero status and say nothing.
-var ErrReported = errors.New("launch: the error is reported by rank 0")
-
-// tellTimeout bounds how long a failing rank tries to tell the others.
-const tellTimeout = 2 * time.Second
+// ErrReported is what Run's error wraps where the reason has been printed
+// already, by this process or another: exit with a non-zero status and print
+// nothing.
+var ErrReported = errors.New("launch: the error has been reported")
 
 // Options say which ranks to start.
 type Options struct {
-	// Local, unless 0, is how many ranks to run in this process.
+	// Local, unless 0, is how many ranks to run in this process, at most
+	// MaxLocal.
 	Local int
-	// Engine and Collectives are handed on.
+	// Engine and Collectives are passed on.
 	Engine      nbc.Options
 	Collectives collectives.Options
-	// Log takes what a rank says when it is told to stop; nil means os.Stderr.
+	// Log takes what a rank has to say before Run returns, such as the reason of
+	// a failure where there are several processes; nil means os.Stderr.
 	Log io.Writer
-	// Requests, unless nil, notes signals that f acts on; see Run.
+	// Requests, unless nil, records signals that f acts on; see Run.
 	Requests *Requests
 }
 
+// MaxLocal is the largest Options.Local. Each rank has an OS thread, and memory
+// for each of the other ranks: one machine has neither for many thousands.
+const MaxLocal = 1024
+
 // Run runs f once on each rank of this process. It returns when all of them
-// have ended, in the good case not before f has ended on all ranks of the
-// world. The error is the one message for people, or ErrReported.
+// have ended and, where none failed, not before f has ended on all ranks of the
+// world.
 //
 // Where f fails on one rank, the others are told: their collectives end with
-// an *nbc.AbortError. Rank 0 is the one that speaks.
+// an *nbc.AbortError. Run then returns the reason on rank 0, and ErrReported on
+// the other ranks. Where the world has several processes the reason has been
+// printed to Options.Log by then, and rank 0's error wraps ErrReported too.
 //
-// SIGINT and SIGTERM cancel f's context. With Options.Requests the first one is
-// noted there instead, and the second one, some time later, cancels; a third
-// one ends the process.
+// SIGINT and SIGTERM cancel f's context, and the next signal kills the process.
+// With Options.Requests the first one is recorded there instead; a later one
+// ends the process at once, whatever f is doing, with the reason reported.
 func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Comm) error) error {
+	if o.Log == nil {
+		o.Log = os.Stderr
+	}
 	engines, err := start(o)
 	if err != nil {
 		return err
 	}
-	if o.Log == nil {
-		o.Log = os.Stderr
-	}
-	ctx, stop := untilSignal(ctx, engines, o)
-	defer stop()
-	errs := make([]error, len(engines))
-	var wg sync.WaitGroup
+	ranks := make([]*rank, len(engines))
 	for i, e := range engines {
-		wg.Go(func() { errs[i] = one(ctx, e, o, f) })
+		ranks[i] = newRank(e, o, len(engines))
+	}
+	ctx, stop := untilSignal(ctx, ranks, o)
+	defer stop()
+	errs := make([]error, len(ranks))
+	var wg sync.WaitGroup
+	for i, r := range ranks {
+		wg.Go(func() { errs[i] = r.run(ctx, f) })
 	}
 	wg.Wait()
-	for _, e := range engines {
-		err := e.Close()
-		errs[0] = errors.Join(errs[0], err)
-	}
+	errs[0] = errors.Join(errs[0], closeAll(engines))
 	for _, err := range errs { // rank 0 comes first
 		if err != nil {
 			return err
@@ -94,6 +117,9 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 
 // start starts one engine for every rank of this process.
 func start(o Options) ([]*nbc.Engine, error) {
+	if o.Local < 0 || o.Local > MaxLocal {
+		return nil, fmt.Errorf("--local must be at most %d (got %d): all ranks share the memory and threads of one machine", MaxLocal, o.Local)
+	}
 	n := max(1, o.Local)
 	open := func(int) func() (nbc.Transport, error) { return overMPI }
 	if o.Local > 0 {
@@ -102,19 +128,38 @@ func start(o Options) ([]*nbc.Engine, error) {
 		}
 		open = inproc.NewWorld(n, inproc.Options{}).Open
 	}
-	var engines []*nbc.Engine
+	return startEach(n, open, o.Engine)
+}
+
+// startEach starts n engines. Where one of them fails, those before it are
+// closed.
+func startEach(n int, open func(rank int) func() (nbc.Transport, error), o nbc.Options) (engines []*nbc.Engine, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(engines))
+			engines = nil
+		}
+	}()
 	for r := range n {
 		k, err := kernels.NewCPU()
 		if err != nil {
-			return nil, err
+			return engines, err
 		}
-		e, err := nbc.Start(open(r), nbc.CPU(k), o.Engine)
+		e, err := nbc.Start(open(r), nbc.CPU(k), o)
 		if err != nil {
-			return nil, err
+			return engines, err
 		}
 		engines = append(engines, e)
 	}
 	return engines, nil
+}
+
+func closeAll(engines []*nbc.Engine) error {
+	var errs []error
+	for _, e := range engines {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // overMPI opens the transport under mpirun: over MPI, and between the ranks of
@@ -127,70 +172,6 @@ func overMPI() (nbc.Transport, error) {
 	case "off":
 		return open()
 	default:
-		return nil, fmt.Errorf("SCAFFE_SHM=%s: set it to on (the default) or off", v)
+		return nil, fmt.Errorf("invalid SCAFFE_SHM=%q: want on (the default) or off", v)
 	}
-}
-
-// one runs f on one rank and sees to it that the others learn how it ended.
-func one(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, *collectives.Comm) error) error {
-	o.Collectives.Machine = Machine(o.Local)
-	comm := collectives.World(e, o.Collectives)
-	stop, err := watch(ctx, e, comm)
-	if err == nil {
-		err = configure(ctx, comm, o.Log)
-	}
-	if err == nil {
-		err = f(ctx, comm)
-	}
-	if err == nil {
-		err = comm.Agree(ctx, nil) // all are done
-	}
-	stop()
-	if err == nil {
-		err = comm.Barrier(ctx) // none leaves while another watches
-	}
-	if err != nil && comm.Size() > 1 {
-		defer time.Sleep(noticeTime)
-	}
-	var abort *nbc.AbortError
-	var agreed *collectives.AgreedError
-	var deadline *nbc.DeadlineError
-	me := comm.Rank()
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &agreed): // all know
-		return spoken(me, comm.Size(), agreed.Rank, errors.New(agreed.Text))
-	case errors.As(err, &abort) && abort.Rank != me: // the others were told, as this rank was
-		return spoken(me, comm.Size(), abort.Rank, errors.New(abort.Reason))
-	}
-	tell, cancel := context.WithTimeout(context.Background(), tellTimeout)
-	defer cancel()
-	told := e.Abort(tell, err.Error())
-	if me != 0 && told == nil && !errors.As(err, &deadline) {
-		return ErrReported
-	}
-	return spoken(0, comm.Size(), me, err)
-}
-
-// configure makes the ranks select alike, and says what people should know.
-func configure(ctx context.Context, comm *collectives.Comm, log io.Writer) error {
-	warnings, err := comm.Configure(ctx)
-	if comm.Rank() == 0 {
-		for _, w := range warnings {
-			fmt.Fprintf(log, "scaffe: warning: %s\n", w)
-		}
-	}
-	return err
-}
-
-// spoken returns err as rank `of` says it where this rank, me, speaks.
-func spoken(me, size, of int, err error) error {
-	switch {
-	case me != 0:
-		return ErrReported
-	case size == 1:
-		return err
-	}
-	return fmt.Errorf("rank %d: %w", of, err)
 }

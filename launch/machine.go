@@ -1,11 +1,11 @@
 package launch
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
+
+	"github.com/klauspost/cpuid/v2"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/mpi"
@@ -21,17 +21,10 @@ func Machine(local int) collectives.Machine {
 	return m
 }
 
-// processor returns the processor's name.
+// processor returns the processor's name, as /proc/cpuinfo has it.
 func processor() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if key, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(key) == "model name" {
-			return strings.Join(strings.Fields(value), " ")
-		}
+	if name := strings.Join(strings.Fields(cpuid.CPU.BrandName), " "); name != "" {
+		return name
 	}
 	return runtime.GOARCH
 }

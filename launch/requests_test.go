@@ -3,6 +3,8 @@ package launch_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
 	"regexp"
 	"strings"
 	"sync"
@@ -77,21 +79,19 @@ func TestRequests(t *testing.T) {
 		if err != nil {
 			t.Errorf("%v ended the run: %v", s, err)
 		}
-		if said := strings.Contains(log.String(), "asked to stop ("+s.String()+")"); said != stops {
+		if said := strings.Contains(log.String(), "received "+s.String()+": stopping"); said != stops {
 			t.Errorf("after %v the log has %q", s, log.String())
 		}
 	}
 }
 
-// TestAskedAgain: who asks again, later, does not want to wait.
+// TestAskedAgain: a second request, later, cancels the context.
 func TestAskedAgain(t *testing.T) {
+	defer launch.SetExit(func(int) { t.Error("the process was to end although the run did") })()
 	var r launch.Requests
 	opts := launch.Options{Local: 1, Requests: &r, Log: &written{}}
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, _ *collectives.Comm) error {
-		for ctx.Err() == nil { // the first ones count as one
-			send(t, syscall.SIGINT)
-			time.Sleep(200 * time.Millisecond)
-		}
+		sendUntil(t, ctx.Done())
 		return context.Cause(ctx)
 	})
 	if got, want := fmt.Sprint(err), "stopped by interrupt"; got != want {
@@ -102,13 +102,49 @@ func TestAskedAgain(t *testing.T) {
 	}
 }
 
+// TestExitsWhateverItComputes: a second request ends the process although f
+// takes no notice of its context.
+func TestExitsWhateverItComputes(t *testing.T) {
+	var log written
+	exited := make(chan struct{})
+	defer launch.SetExit(func(code int) {
+		if got, want := log.String(), "scaffe: stopped by interrupt\n"; code != 1 || !strings.HasSuffix(got, want) {
+			t.Errorf("exit(%d) after %q", code, got)
+		}
+		close(exited)
+	})()
+	opts := launch.Options{Local: 2, Requests: &launch.Requests{}, Log: &log}
+	_ = launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
+		if c.Rank() == 0 {
+			sendUntil(t, ctx.Done())
+		}
+		<-exited // it computes
+		return nil
+	})
+}
+
+// sendUntil sends SIGINT again and again: the first ones count as one.
+func sendUntil(t *testing.T, done <-chan struct{}) {
+	caught := make(chan os.Signal, 1) // or one too many kills the test
+	signal.Notify(caught, syscall.SIGINT)
+	defer signal.Stop(caught)
+	for {
+		send(t, syscall.SIGINT)
+		select {
+		case <-done:
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 // TestNobodyCanStop: where the launcher sends SIGTERM because a rank has died,
 // the others cannot act on it; they say soon what they wait for.
 func TestNobodyCanStop(t *testing.T) {
 	var r launch.Requests
 	var log written
 	opts := launch.Options{Local: 2, Requests: &r, Log: &log, Engine: nbc.Options{Deadline: 30 * time.Second}}
-	want := regexp.MustCompile(`told to stop \(terminated\) while rank 0 waits for chunk 0 of allreduce#\d+ from rank 1`)
+	want := regexp.MustCompile(`received terminated while rank 0 waits for chunk 0 of allreduce#\d+ from rank 1`)
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
 		one := mem.Of([]float32{1})
 		if c.Rank() == 1 { // as good as dead: joins too late

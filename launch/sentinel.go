@@ -1,114 +1,138 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// sentinelVar, in the environment, makes a process a sentinel: its value is
-// the ranks and processes to watch, as "0:4711 1:4712".
-const sentinelVar = "SCAFFE_SENTINEL"
+// sentinelCommand, as the first argument of a program, makes it a sentinel. The
+// arguments after it are the ranks and processes to watch: 0:4711 1:4712.
+const sentinelCommand = "launch-sentinel"
 
-// A process that was started to be a sentinel is nothing else. This must come
-// before main, whatever program this package is part of.
-func init() {
-	if ranks := os.Getenv(sentinelVar); ranks != "" {
-		sentinel(ranks, os.Stdin, os.Stderr)
+// hasMain is set by Main: this program, started again, can be a sentinel.
+var hasMain atomic.Bool
+
+// Main must be called at the beginning of the main function of a program that
+// wants killed processes to be named. Under mpirun, Run starts the program again
+// on each node, as a child process that watches the ranks there: its first
+// argument is launch-sentinel, and in it Main does not return. Otherwise Main
+// does nothing.
+func Main() {
+	hasMain.Store(true)
+	if len(os.Args) > 1 && os.Args[1] == sentinelCommand {
+		sentinel(os.Args[2:], os.Stdin, os.Stderr)
 		os.Exit(0)
 	}
 }
 
-// startSentinel starts a process that outlives the ranks of this node by a
-// moment, to say which of them died: a launcher may kill all the others
-// before one of them can (MPICH's does, and names a wrong one). What it
-// returns ends the sentinel: the end of rank gaveUp is explained, none if it is
-// negative.
-func startSentinel(ranks map[int]int) (stop func(gaveUp int)) {
-	none := func(int) {} // then the launcher's own words must do
+// startSentinel starts a process that survives the ranks of this node by a
+// moment, to say which of them died: a launcher may kill all the others before
+// one of them can (MPICH's does, and names a wrong one). What it returns ends
+// the sentinel; rank failed has told why it ends, none if it is negative.
+func startSentinel(ranks map[int]int) (end func(failed int)) {
+	none := func(int) {} // then the launcher's own message must do
 	self, err := os.Executable()
-	if err != nil {
+	if err != nil || !hasMain.Load() {
 		return none
 	}
-	var list []string
+	args := []string{sentinelCommand}
 	for rank, pid := range ranks {
-		list = append(list, fmt.Sprintf("%d:%d", rank, pid))
+		args = append(args, fmt.Sprintf("%d:%d", rank, pid))
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), sentinelVar+"="+strings.Join(list, " "))
+	cmd := exec.Command(self, args...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // not killed with this process's group
 	in, err := cmd.StdinPipe()
 	if err != nil || cmd.Start() != nil {
 		return none
 	}
-	return func(gaveUp int) {
-		_, _ = fmt.Fprintln(in, gaveUp)
+	return func(failed int) {
+		_, _ = fmt.Fprintln(in, failed)
 		_ = in.Close()
 		_ = cmd.Wait()
 	}
 }
 
 // sentinel waits until it is told to end, or until one of the processes ends.
-// It names those that ended, or are about to, without an explanation: more than
-// one where the first took others with it, or the launcher was quicker than
-// this process woke.
-func sentinel(list string, in *os.File, log io.Writer) {
+// It names those that ended, or are about to, without having told why: more
+// than one where the first took others with it, or the launcher was quicker
+// than this process woke.
+func sentinel(list []string, in *os.File, log io.Writer) {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // helps where it is allowed
 	fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
 	var watched []string
-	for _, entry := range strings.Fields(list) {
+	early := false // one has ended before
+	for _, entry := range list {
 		_, pid, _ := strings.Cut(entry, ":")
-		n, _ := strconv.Atoi(pid)
-		if fd, err := unix.PidfdOpen(n, 0); err == nil {
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			continue
+		}
+		fd, err := pidfdOpen(n, 0)
+		if errors.Is(err, unix.ESRCH) {
+			fd, err = -1, nil // has ended already: reportExited sees that
+			early = true
+		}
+		if err == nil {
 			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 			watched = append(watched, entry)
 		}
 	}
-	for explained, told := "", false; !told; {
-		if firstReady(fds) == 0 {
+	for failed, told := "", len(watched) == 0; !told; {
+		if early { // it may have told why: is that known by now?
+			_, _ = unix.Poll(fds[:1], earlyWait)
+		}
+		if early && fds[0].Revents != 0 || !early && firstReady(fds) == 0 {
 			b := make([]byte, 16)
 			n, _ := in.Read(b)
-			explained, told = strings.TrimSpace(string(b[:n])), n > 0
-			fds[0].Fd = -1 // without a word its own rank has ended, as will show
+			failed, told = strings.TrimSpace(string(b[:n])), n > 0
+			fds[0].Fd = -1 // at the end of the input its own rank has ended, as will show
 		}
+		early = false
 		named := make([]bool, len(watched))
-		if name(log, watched, fds[1:], explained, named, "gone without a word") {
+		if reportExited(log, watched, fds[1:], failed, named, "exited unexpectedly") {
 			time.Sleep(afterwards)
 			_, _ = unix.Poll(fds, 0)
-			name(log, watched, fds[1:], explained, named, "and right after that")
+			reportExited(log, watched, fds[1:], failed, named, "also exited")
 			return
 		}
 	}
 }
 
+// earlyWait is how many milliseconds the sentinel waits to be told why a process
+// ended before the sentinel began.
+const earlyWait = 100
+
 // afterwards is how long the sentinel looks on: a process whose end took others
-// with it may be the last to be quite gone.
+// with it may be the last to have ended completely.
 const afterwards = 5 * time.Millisecond
 
-// name names the watched processes that are gone and were not named before, and
-// reports whether there are any.
-func name(log io.Writer, watched []string, fds []unix.PollFd, explained string, named []bool, how string) bool {
-	var gone []string
+// reportExited names the watched processes that have ended and were not named
+// before, and reports whether there are any.
+func reportExited(log io.Writer, watched []string, fds []unix.PollFd, failed string, named []bool, how string) bool {
+	var exited []string
 	for i, entry := range watched {
 		rank, pid, _ := strings.Cut(entry, ":")
-		if !named[i] && rank != explained && (fds[i].Revents != 0 || dying(pid)) {
-			gone = append(gone, fmt.Sprintf("rank %s (process %s)", rank, pid))
+		if !named[i] && rank != failed && (fds[i].Revents != 0 || dying(pid)) {
+			exited = append(exited, fmt.Sprintf("rank %s (process %s)", rank, pid))
 			named[i] = true
 		}
 	}
-	if len(gone) == 0 {
+	if len(exited) == 0 {
 		return false
 	}
 	host, _ := os.Hostname()
-	fmt.Fprintf(log, "scaffe: %s on %s: %s\n", how, host, strings.Join(gone, ", "))
+	fmt.Fprintf(log, "scaffe: %s on %s: %s\n", how, host, strings.Join(exited, ", "))
 	return true
 }
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"maps"
 	"os"
 	"slices"
-	"time"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -16,55 +16,106 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 )
 
-// noticeTime is how long a rank that gives up waits before its process ends,
-// so that its notice arrives before that is noticed.
-const noticeTime = 50 * time.Millisecond
+// pidfdOpen is replaced in tests. Kernels before 5.3 do not have the call, and
+// the seccomp profiles of older container runtimes refuse it.
+var pidfdOpen = unix.PidfdOpen
 
-// watch makes sure that the end of a process of this node is noticed at once,
-// by its rank: MPI libraries wait for a peer that is gone for ever, or end the
-// program from within. What watch returns ends it, and must be called before
-// any process may leave in peace. It is a collective.
-func watch(ctx context.Context, e *nbc.Engine, comm *collectives.Comm) (stop func(), err error) {
+// watch notices at once when a process of this node ends, and fails its rank's
+// engine: MPI libraries wait forever for a peer that has died, or end the
+// program from within. Where processes cannot be watched, deadlines notice it
+// later.
+type watch struct {
+	engine *nbc.Engine
+	onGone func(rank int) // may be nil
+
+	mu      sync.Mutex
+	stopped bool
+	end     func() // nil unless something is watched
+}
+
+// start is a collective.
+func (w *watch) start(ctx context.Context, comm *collectives.Comm) error {
 	pids, err := processes(ctx, comm)
 	if err != nil || len(pids) == 0 {
-		return func() {}, err
+		return err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.end = w.open(comm.Rank(), pids)
+	}
+	return nil
+}
+
+// stop ends the watch, and the sentinel. It must be called before any process
+// may end in good order. It may be called several times, from any goroutine.
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.end != nil {
+		w.end()
+		w.end = nil
+	}
+}
+
+// open watches the processes of the node's other ranks, given by rank. It
+// returns what ends the watch, nil where none can be watched.
+func (w *watch) open(me int, pids map[int]int) (end func()) {
 	quit, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
-		return func() {}, nil // a kernel without: deadlines notice, later
+		return nil
 	}
 	fds := []unix.PollFd{{Fd: int32(quit), Events: unix.POLLIN}}
-	ranks := []int{}
-	for rank, pid := range pids {
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+	ranks := []int{-1}
+	for _, rank := range slices.Sorted(maps.Keys(pids)) {
+		fd, err := pidfdOpen(pids[rank], 0)
+		switch {
+		case err == nil:
 			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 			ranks = append(ranks, rank)
+		case errors.Is(err, unix.ESRCH): // has ended since it told its number
+			w.peerExited(rank)
 		}
 	}
-	end := func(int) {}
-	if comm.Rank() < slices.Min(ranks) { // the lowest of the node
-		pids[comm.Rank()] = os.Getpid()
-		end = startSentinel(pids)
+	if len(ranks) == 1 {
+		_ = unix.Close(quit)
+		return nil
+	}
+	endSentinel := func(int) {}
+	if me < slices.Min(slices.Collect(maps.Keys(pids))) { // the node's lowest rank
+		pids[me] = os.Getpid()
+		endSentinel = startSentinel(pids)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if i := firstReady(fds); i > 0 {
-			gone(e, ranks[i-1])
-		}
+		w.loop(fds, ranks)
 	}()
 	return func() {
 		_, _ = unix.Write(quit, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		<-ended
-		gaveUp := -1
-		if abort := (*nbc.AbortError)(nil); errors.As(e.Err(), &abort) {
-			gaveUp = abort.Rank
+		endSentinel(w.failed())
+		_ = unix.Close(quit)
+	}
+}
+
+// loop notices ends until the first of fds is ready, and closes the others.
+func (w *watch) loop(fds []unix.PollFd, ranks []int) {
+	for {
+		i := firstReady(fds)
+		if i == 0 {
+			break
 		}
-		end(gaveUp)
-		for _, fd := range fds {
+		_ = unix.Close(int(fds[i].Fd))
+		fds[i].Fd = -1 // ignored from now on
+		w.peerExited(ranks[i])
+	}
+	for _, fd := range fds[1:] {
+		if fd.Fd >= 0 {
 			_ = unix.Close(int(fd.Fd))
 		}
-	}, nil
+	}
 }
 
 // firstReady waits for one of fds and returns its index, the first one's
@@ -82,40 +133,60 @@ func firstReady(fds []unix.PollFd) int {
 	}
 }
 
-// gone ends this rank's collectives because the process of another has ended
-// without a word.
-func gone(e *nbc.Engine, rank int) {
-	if e.Err() != nil {
-		return // it had told the others why
+// peerExited ends this rank's collectives because another's process has ended
+// without giving a reason.
+func (w *watch) peerExited(rank int) {
+	if w.onGone != nil {
+		w.onGone(rank)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
-	defer cancel()
-	_ = e.Abort(ctx, fmt.Sprintf("rank %d is gone", rank))
+	if w.engine.Err() != nil {
+		return // it had told the others why, or another has ended before
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
+		defer cancel()
+		_ = w.engine.Abort(ctx, fmt.Sprintf("rank %d is gone", rank))
+	}()
 }
 
-// processes returns, by rank, the processes of the other ranks of this node.
+// failed returns the rank that has told why it ends, -1 if none has.
+func (w *watch) failed() int {
+	if abort := (*nbc.AbortError)(nil); errors.As(w.engine.Err(), &abort) {
+		return abort.Rank
+	}
+	return -1
+}
+
+// processes returns, by rank, the processes of the other ranks of this node,
+// as far as this process can name them: where containers share a node, process
+// numbers mean nothing across their namespaces.
 func processes(ctx context.Context, comm *collectives.Comm) (map[int]int, error) {
-	n, me := comm.Size(), comm.Rank()
-	v := make([]int64, 2*n)
-	v[me], v[n+me] = int64(os.Getpid()), node()
-	if err := comm.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Int64, mem.Max); err != nil {
+	binomial, err := collectives.ParseSpec("binomial") // whatever was asked for: it has a deadline
+	if err != nil {
 		return nil, err
 	}
+	n, me := comm.Size(), comm.Rank()
+	v := make([]int64, 2*n)
+	v[me], v[n+me] = int64(os.Getpid()), pidNamespace()
+	if err := comm.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Int64, mem.Max, collectives.With(binomial)); err != nil {
+		return nil, fmt.Errorf("exchanging process numbers: %w", err)
+	}
+	nodes := comm.Nodes()
 	here := map[int]int{}
 	for r := range n {
-		if v[n+r] == v[n+me] && v[r] != v[me] {
+		if nodes[r] == nodes[me] && v[n+r] == v[n+me] && v[r] != v[me] {
 			here[r] = int(v[r])
 		}
 	}
 	return here, nil
 }
 
-// node identifies this machine and its process numbers, by a number above 0.
-func node() int64 {
-	h := fnv.New64a()
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	space, _ := os.Readlink("/proc/self/ns/pid")
-	host, _ := os.Hostname()
-	fmt.Fprintln(h, string(boot), space, host)
-	return int64(h.Sum64()>>1) | 1
+// pidNamespace identifies this process's numbering of processes on its node, 0
+// if that is unknown.
+func pidNamespace() int64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0
+	}
+	return int64(st.Ino)
 }

@@ -250,7 +250,7 @@ func whoWasKilled(rank, pid int) *regexp.Regexp {
 	if filepath.Base(os.Getenv("SCAFFE_MPI_DIR")) == "mpich" {
 		// Its launcher kills the others within a millisecond; now and then one of
 		// them is gone first.
-		said += `|gone without a word on .*: rank \d`
+		said += `|exited unexpectedly on .*: rank \d`
 	}
 	return regexp.MustCompile(said)
 }

@@ -20,6 +20,7 @@ import (
 )
 
 func main() {
+	launch.Main()
 	app := &cli.App{
 		Name:  "scaffe",
 		Usage: "data-parallel training of Caffe nets over MPI, and the collectives below it",

@@ -140,8 +140,9 @@ func processes(dir string) map[int][]string {
 		exe, _ := os.Readlink(filepath.Join(p, "exe"))
 		cwd, _ := os.Readlink(filepath.Join(p, "cwd"))
 		env, _ := os.ReadFile(filepath.Join(p, "environ"))
+		args, _ := os.ReadFile(filepath.Join(p, "cmdline"))
 		vars := strings.Split(string(env), "\x00")
-		if exe != scaffe || cwd != dir || strings.Contains(string(env), "SCAFFE_SENTINEL=") {
+		if exe != scaffe || cwd != dir || strings.Contains(string(args), "\x00launch-sentinel\x00") {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(p)); err == nil {

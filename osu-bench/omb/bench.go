@@ -18,6 +18,7 @@ import (
 
 // Main is the main function of a program: it ends the process.
 func Main(name string) {
+	launch.Main()
 	p, err := Find(name)
 	if err == nil {
 		err = Run(context.Background(), p, os.Args[1:], os.Stdout, os.Stderr)
