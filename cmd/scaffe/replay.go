@@ -6,13 +6,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/replay"
 	"github.com/scaffe/scaffe/replay/workload"
@@ -40,7 +39,7 @@ func replayCommand() *cli.Command {
 			&cli.Float64Flag{Name: "jitter", Usage: "computation varies by up to `PART` of it, such as 0.05"},
 			&cli.StringFlag{Name: "straggler", Usage: "one rank computes slower, `RANK:FACTOR`"},
 			&cli.BoolFlag{Name: "check", Usage: "verify every sum and every parameter (distorts the times)"},
-			&cli.StringFlag{Name: "format", Value: "text", Usage: "of the result: " + strings.Join(replay.Formats, ", ")},
+			formatFlag("format of the result"),
 			&cli.StringFlag{Name: "trace", Usage: "write a timeline of one design to `FILE`.json"},
 		}, moveFlags()),
 		Before: noArguments,
@@ -50,7 +49,7 @@ func replayCommand() *cli.Command {
 
 func runReplay(c *cli.Context) error {
 	if c.Bool("list") {
-		return listProfiles()
+		return listProfiles(c)
 	}
 	m, err := readMoves(c)
 	if err != nil {
@@ -79,10 +78,10 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 		return cfg, fmt.Errorf("which --profile? A file, or one of %s", strings.Join(workload.Builtins(), ", "))
 	}
 	if cfg.Ratio != 0 && c.IsSet("compute-scale") {
-		return cfg, fmt.Errorf("--ratio and --compute-scale exclude each other")
+		return cfg, fmt.Errorf("--ratio and --compute-scale cannot be used together")
 	}
-	if !slices.Contains(replay.Formats, c.String("format")) {
-		return cfg, fmt.Errorf("--format %q is unknown: use %s", c.String("format"), strings.Join(replay.Formats, ", "))
+	if _, err := report.ParseFormat(c.String("format")); err != nil {
+		return cfg, err
 	}
 	if cfg.Profile, err = scaledProfile(c); err != nil {
 		return cfg, err
@@ -124,7 +123,7 @@ func replayDesigns(c *cli.Context, one exchange.Design) (all []exchange.Design, 
 	case list == "all":
 		return exchange.All(), nil
 	case list != "" && c.IsSet("design"):
-		return nil, fmt.Errorf("--design and --designs exclude each other")
+		return nil, fmt.Errorf("--design and --designs cannot be used together")
 	case list == "":
 		return []exchange.Design{one}, nil
 	}
@@ -163,21 +162,18 @@ func replayRank(ctx context.Context, comm *collectives.Comm, c *cli.Context, cfg
 	if comm.Rank() != 0 {
 		return nil
 	}
-	return res.Write(os.Stdout, c.String("format"))
+	return res.Write(os.Stdout, report.Format(c.String("format")))
 }
 
 // listProfiles prints the built-in profiles.
-func listProfiles() error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "# profile\tparameters\tMB\tbatch\tforward\tbackward\tupdate\timages/s\tsource")
-	for _, name := range workload.Builtins() {
-		p, err := workload.Builtin(name)
-		if err != nil {
-			return err
-		}
-		source, _, _ := strings.Cut(p.Source, "\n")
-		fmt.Fprintf(w, "%s\t%d\t%.1f\t%d\t%v\t%v\t%v\t%.4g\t%s\n", name, p.Elements(), float64(p.Bytes())/1e6, p.Batch,
-			p.Forward().Round(time.Microsecond), p.Backward().Round(time.Microsecond), p.Update.Round(time.Microsecond), p.Rate(), source)
+func listProfiles(c *cli.Context) error {
+	f, err := report.ParseFormat(c.String("format"))
+	if err != nil {
+		return err
 	}
-	return w.Flush()
+	t, err := workload.List()
+	if err != nil {
+		return err
+	}
+	return t.Write(os.Stdout, f)
 }

@@ -1,0 +1,116 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/stats"
+	"github.com/scaffe/scaffe/internal/units"
+)
+
+// Write writes the result: a row for each design, and what they have in
+// common.
+func (res *Result) Write(w io.Writer, f report.Format) error {
+	t := report.Table[Row]{Head: res.head(), Above: res.comments(), Columns: columns(), Rows: res.Rows}
+	return t.Write(w, f)
+}
+
+func (res *Result) head() []report.Field {
+	slow := res.Straggler.Factor > 0
+	return []report.Field{
+		{Name: "profile", Value: res.Profile},
+		{Name: "net", Value: res.Net},
+		{Name: "source", Value: strings.ReplaceAll(res.Source, "\n", "; ")}, // a row of CSV stays a line
+		{Name: "ranks", Value: res.Ranks},
+		{Name: "nodes", Value: res.Nodes},
+		{Name: "batch", Value: res.Batch},
+		{Name: "parameters", Value: res.Elements},
+		{Name: "bytes", Value: res.Bytes},
+		{Name: "aggregate", Value: res.Scheme},
+		{Name: "algorithm", Value: res.Spec},
+		{Name: "bucket_bytes", Value: res.Bucket},
+		{Name: "buckets", Value: res.Buckets},
+		{Name: "last_bucket_bytes", Value: res.LastBytes},
+		{Name: "ratio", Value: report.Optional(res.Ratio, res.Ratio > 0)},
+		{Name: "scale", Value: res.Scale},
+		{Name: "jitter", Value: res.Jitter},
+		{Name: "straggler", Value: report.Optional(res.Straggler.Rank, slow)},
+		{Name: "straggler_factor", Value: report.Optional(res.Straggler.Factor, slow)},
+		{Name: "checked", Value: res.Checked},
+		{Name: "compute_ms", Value: res.Compute},
+		{Name: "forward_ms", Value: res.Forward},
+		{Name: "backward_ms", Value: res.Backward},
+		{Name: "update_ms", Value: res.Update},
+		{Name: "communication_ms", Value: res.Communication.Median},
+		{Name: "communication_low_ms", Value: low(res.Communication)},
+		{Name: "communication_high_ms", Value: high(res.Communication)},
+		{Name: "tail_ms", Value: res.Tail.Median},
+		{Name: "tail_low_ms", Value: low(res.Tail)},
+		{Name: "tail_high_ms", Value: high(res.Tail)},
+		{Name: "target_ms", Value: res.Target},
+		{Name: "late_mean_ms", Value: res.LateMean},
+		{Name: "late_max_ms", Value: res.LateMost},
+	}
+}
+
+// low and high are the ends of a confidence interval, where there is one.
+func low(i stats.Interval) any  { return report.Optional(i.Low, i.Certain) }
+func high(i stats.Interval) any { return report.Optional(i.High, i.Certain) }
+
+func columns() []report.Column[Row] {
+	type column = report.Column[Row]
+	return []column{
+		{Name: "design", Left: true, Value: func(r Row) any { return r.Design }},
+		{Name: "iterations", Value: func(r Row) any { return r.Iterations }},
+		{Name: "iteration_ms", Digits: 2, Value: func(r Row) any { return r.Iteration.Median }},
+		{Title: "95 %", Value: func(r Row) any { return r.Iteration }},
+		{Name: "iteration_low_ms", Hidden: true, Value: func(r Row) any { return low(r.Iteration) }},
+		{Name: "iteration_high_ms", Hidden: true, Value: func(r Row) any { return high(r.Iteration) }},
+		{Name: "exposed_ms", Digits: 2, Value: func(r Row) any { return r.Exposed }},
+		{Name: "hidden", Hidden: true, Value: func(r Row) any { return r.Hidden }},
+		{Title: "hidden %", Value: func(r Row) any { return 100 * r.Hidden }},
+		{Name: "wait_push_ms", Title: "wait push", Digits: 2, Value: func(r Row) any { return r.WaitPush }},
+		{Name: "wait_pull_ms", Title: "wait pull", Digits: 2, Value: func(r Row) any { return r.WaitPull }},
+		{Name: "over_max", Title: "× max", Digits: 3, Value: func(r Row) any { return r.OverMax }},
+		{Name: "over_basic", Title: "× SC-B", Digits: 3, Value: func(r Row) any { return report.Optional(r.OverBasic, r.OverBasic > 0) }},
+		{Name: "target_met", Hidden: true, Value: func(r Row) any { return r.Met }},
+		{Title: "target", Value: func(r Row) any { return map[bool]string{true: "met", false: "missed"}[r.Met] }},
+		{Name: "images_per_second", Hidden: true, Value: func(r Row) any { return r.Rate }},
+		{Title: "images/s", Value: func(r Row) any { return fmt.Sprintf("%.4g", r.Rate) }},
+	}
+}
+
+// comments say, above the table, what the numbers depend on and mean.
+func (res *Result) comments() []string {
+	lines := []string{fmt.Sprintf("%s: %s, %d parameters (%.1f MB), batch %d; %d ranks on %d nodes",
+		res.Profile, res.Net, res.Elements, float64(res.Bytes)/1e6, res.Batch, res.Ranks, res.Nodes)}
+	for s := range strings.Lines(res.Source) {
+		lines = append(lines, "times: "+strings.TrimSpace(s))
+	}
+	compute := fmt.Sprintf("compute %.2f ms: forward %.2f, backward %.2f, update %.2f", res.Compute, res.Forward, res.Backward, res.Update)
+	if res.Scale != 1 {
+		compute += fmt.Sprintf("; the profile's times × %.4g", res.Scale)
+	}
+	if res.Jitter > 0 {
+		compute += fmt.Sprintf("; jitter ±%g %%", 100*res.Jitter)
+	}
+	if res.Straggler.Factor > 0 {
+		compute += fmt.Sprintf("; rank %d takes %g times as long as the others", res.Straggler.Rank, res.Straggler.Factor)
+	}
+	lines = append(lines, compute,
+		fmt.Sprintf("aggregate %s, algorithm %s, %d buckets of at least %s", res.Scheme, res.Spec, res.Buckets, units.FormatBytes(res.Bucket)),
+		fmt.Sprintf("communication alone %.2f ms (%v), %.3g × compute; tail %.2f ms (%v), the bucket of %d bytes that is pushed last",
+			res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Tail.Median, res.Tail, res.LastBytes),
+		"iteration: the slowest rank's, median with its 95 % confidence interval; exposed: iteration less compute",
+		fmt.Sprintf("target: %g × max(compute, communication) + tail = %.2f ms", Slack, res.Target),
+		fmt.Sprintf("waits for computation ended %.3f ms late on average, %.3f ms at most", res.LateMean, res.LateMost))
+	if res.Checked {
+		lines = append(lines, "every sum and every parameter is right on every rank")
+	}
+	for i := range lines {
+		lines[i] = "# " + lines[i]
+	}
+	return lines
+}
