@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/replay/workload/measure"
 )
@@ -30,7 +30,7 @@ func timeCommand() *cli.Command {
 			&cli.StringFlag{Name: "shape", Usage: "`CxHxW` of images, for data layers without crop_size"},
 			&cli.BoolFlag{Name: "data", Usage: "read the net's data set"},
 			&cli.StringFlag{Name: "out", Usage: "write a profile to `FILE`"},
-			&cli.StringFlag{Name: "format", Value: "text", Usage: "of the times: " + strings.Join(measure.Formats, ", ")},
+			formatFlag("format of the times"),
 		},
 		Before: noArguments,
 		Action: runTime,
@@ -38,9 +38,9 @@ func timeCommand() *cli.Command {
 }
 
 func runTime(c *cli.Context) error {
-	format := c.String("format")
-	if !slices.Contains(measure.Formats, format) {
-		return fmt.Errorf("--format %q is unknown: use %s", format, strings.Join(measure.Formats, ", "))
+	format, err := report.ParseFormat(c.String("format"))
+	if err != nil {
+		return err
 	}
 	o := measure.Options{Batch: c.Int("batch"), Data: c.Bool("data")}
 	phase, ok := proto.Phase_value[strings.ToUpper(c.String("phase"))]
@@ -49,7 +49,6 @@ func runTime(c *cli.Context) error {
 	}
 	o.Phase = proto.Phase(phase)
 	if s := c.String("shape"); s != "" {
-		var err error
 		if o.Shape, err = measure.ParseShape(s); err != nil {
 			return fmt.Errorf("--shape: %w", err)
 		}

@@ -30,10 +30,12 @@ func TestTime(t *testing.T) {
 	}
 	r = command(t, dir, scaffe, append(args, "--format", "json")...)
 	var got struct {
-		Parameters int
-		Layers     []struct{ Layer string }
+		Rows []struct {
+			Layer      string
+			Parameters int
+		}
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.Parameters != p.Elements() || len(got.Layers) != len(p.Layers) {
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Rows) != len(p.Layers)+1 || got.Rows[len(p.Layers)].Parameters != p.Elements() {
 		t.Errorf("%v %+v in\n%s%s", err, got, r.stdout, r.stderr)
 	}
 	r = command(t, dir, scaffe, append(args, "--format", "csv")...)
@@ -53,7 +55,7 @@ func TestTimeMistakes(t *testing.T) {
 		"time --model net.prototxt":                                        "net.prototxt:2:1: layer \"data\" (Data): it has no crop_size",
 		"time --model net.prototxt --shape 1x28":                           `"1x28" is no shape`,
 		"time --model net.prototxt --phase TRIAL":                          "use TRAIN or TEST",
-		"time --model net.prototxt --format xml":                           "use text, json, csv",
+		"time --model net.prototxt --format xml":                           `invalid --format "xml": want text, csv or json`,
 		"time --model net.prototxt --data":                                 "train_lmdb",
 		"time --model net.prototxt --shape 1x28x28 --iterations 0 --out x": "0 iterations",
 	} {
