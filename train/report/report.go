@@ -113,6 +113,9 @@ func (r *Reporter) Events() train.Events {
 				for _, s := range t.Scores {
 					scores = append(scores, s.String())
 				}
+				if t.HasLoss {
+					scores = append(scores, fmt.Sprintf("mean loss = %.6g", t.Loss))
+				}
 				r.log("iteration %d: test over %d batches: %s", t.Iter, t.Batches, strings.Join(scores, ", "))
 				r.json.test(t)
 				r.metrics.test(t)
