@@ -1,4 +1,4 @@
-# The doors of scaffe for people. `make help` lists them.
+# The targets of scaffe. `make help` lists them.
 #
 # MPI chooses the library to build and run with: openmpi, mpich, mvapich2, the
 # path of any MPI's mpicc, or none.
@@ -12,8 +12,8 @@ WITH := scripts/with-mpi $(MPI)
 
 .DEFAULT_GOAL := help
 .PHONY: help
-help: ## list the doors
-	@echo "make <door> [MPI=openmpi|mpich|mvapich2|PATH/mpicc|none]"
+help: ## list the targets
+	@echo "make <target> [MPI=openmpi|mpich|mvapich2|PATH/mpicc|none]"
 	@echo
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
 
@@ -40,9 +40,17 @@ bench: build ## compare the collectives with the MPI library's own here, a minut
 	$(WITH) scripts/bench
 
 .PHONY: lint
-lint: install-deps ## gofumpt, go vet and staticcheck, with and without MPI
+lint: install-deps ## format, imports, go.mod, generated files, vet, staticcheck, with and without MPI
 	@scripts/lint
 	@$(WITH) scripts/lint
+
+.PHONY: check
+check: ## before a commit: lint and the unit tests of what changed, under a minute
+	@scripts/check
+
+.PHONY: generate
+generate: ## make generated files again: assembly, protocol buffers
+	@scripts/generate
 
 .PHONY: test
 test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
