@@ -93,10 +93,10 @@ func TestHTMLOfNothing(t *testing.T) {
 }
 
 // A trace that is good to look at, for whoever works on the pictures:
-// SCAFFE_FAKE_TRACE=FILE go test ./trace -run FakeTrace
+// SCAFFE_TEST_TRACE=FILE go test ./trace -run FakeTrace
 func TestFakeTraceIsWhole(t *testing.T) {
 	tr := fakeTrace(4, 12, 30)
-	if file := os.Getenv("SCAFFE_FAKE_TRACE"); file != "" {
+	if file := os.Getenv("SCAFFE_TEST_TRACE"); file != "" {
 		if err := tr.Write(file); err != nil {
 			t.Fatal(err)
 		}
