@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -162,15 +164,7 @@ func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under se
 		Ranks: c.size, Buffers: r.opts.Buffers, Iterations: len(under.samples), validated: r.opts.Validate,
 	}
 	row.Nodes, row.MPI, row.Barrier = r.where()
-	times := make([]float64, len(under.samples))
-	for i, s := range under.samples {
-		times[i] = s.total
-	}
-	slowest, err := r.gather(ctx, times, mem.Max)
-	if err != nil {
-		return row, err
-	}
-	together, err := r.gather(ctx, times, mem.Sum)
+	slowest, mean, err := r.iterationTimes(ctx, c, under)
 	if err != nil {
 		return row, err
 	}
@@ -178,33 +172,62 @@ func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under se
 		return row, err
 	}
 	if c.program.is(latency | bandwidth) { // rank 0's alone
-		row.Avg, row.Min, row.Max = mean(slowest), mean(slowest), mean(slowest)
-		together = slowest
-	} else {
-		for i := range together {
-			together[i] /= float64(c.size)
-		}
+		avg := stat.Mean(slowest, nil)
+		row.Avg, row.Min, row.Max = avg, avg, avg
+		mean = slowest
 	}
 	row.Time = stats.Median(slowest)
 	row.rate(c, slowest)
-	if r.program.is(bandwidth) {
-		for i, t := range together {
-			together[i] = perSecond(c.bytes*r.opts.Window, t) * 1e3
+	row.Percentiles = r.percentiles(c, mean)
+	row.Wrong, err = r.wrong(ctx, c, pure, under)
+	return row, err
+}
+
+// iterationTimes returns, for each iteration, the time of the slowest rank and
+// the mean of the ranks.
+func (r *runner) iterationTimes(ctx context.Context, c *testCase, s series) (slowest, mean []float64, err error) {
+	times := make([]float64, len(s.samples))
+	for i, s := range s.samples {
+		times[i] = s.total
+	}
+	if slowest, err = r.gather(ctx, times, mem.Max); err != nil {
+		return nil, nil, err
+	}
+	if mean, err = r.gather(ctx, times, mem.Sum); err != nil {
+		return nil, nil, err
+	}
+	for i := range mean {
+		mean[i] /= float64(c.size)
+	}
+	return slowest, mean, nil
+}
+
+// percentiles returns those that -z asks for: of times or, in the bandwidth
+// test, of bandwidths.
+func (r *runner) percentiles(c *testCase, times []float64) (ps []Percentile) {
+	values := slices.Clone(times)
+	if c.program.is(bandwidth) {
+		for i, t := range values {
+			values[i] = perSecond(c.bytes*r.opts.Window, t) * 1e3
 		}
 	}
-	slices.Sort(together)
+	slices.Sort(values)
 	for _, p := range r.opts.Percentiles {
-		row.Percentiles = append(row.Percentiles, Percentile{p, percentile(together, p)})
+		ps = append(ps, Percentile{p, percentile(values, p)})
 	}
+	return ps
+}
+
+// wrong returns how many elements were wrong, of all ranks.
+func (r *runner) wrong(ctx context.Context, c *testCase, pure, under series) (int, error) {
 	wrong, err := r.gather(ctx, []float64{float64(pure.wrong), float64(under.wrong)}, mem.Sum)
 	if err != nil {
-		return row, err
+		return 0, err
 	}
-	row.Wrong = int(wrong[0])
-	if c.program.is(nonblocking) {
-		row.Wrong += int(wrong[1])
+	if !c.program.is(nonblocking) { // pure and under are the same
+		return int(wrong[0]), nil
 	}
-	return row, nil
+	return int(wrong[0] + wrong[1]), nil
 }
 
 // averages fills in OMB's columns: means over the iterations of each rank,

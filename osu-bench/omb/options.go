@@ -28,7 +28,7 @@ type Options struct {
 
 	Table        string   // file of the tuning table that tuned selects by
 	Algorithms   []string // what to compare; one or none is OMB's table
-	Format       string   // text, json or csv
+	Format       string   // text, csv or json
 	Buffers      string   // registered or heap
 	Compute      string   // spin or wait
 	ComputeScale float64  // length of the computation, in pure communication times
@@ -132,7 +132,7 @@ var allOptions = []option{
 
 	{0, "algorithm", required, all, "SPEC,…", "compare these, interleaved; may be given again", addAlgorithms},
 	{0, "table", required, collective, "FILE", "the tuning table by which tuned selects", func(o *Options, v string) error { o.Table = v; return nil }},
-	{0, "format", required, all, "FORMAT", "text, json (a row is an object, a line) or csv", word(func(o *Options) *string { return &o.Format }, "text", "json", "csv")},
+	{0, "format", required, all, "FORMAT", "text, csv or json (an object per line)", word(func(o *Options) *string { return &o.Format }, "text", "csv", "json")},
 	{0, "buffers", required, all, "WHERE", "registered (Comm.Alloc: the node's ranks may share it) or heap (this process's own)", word(func(o *Options) *string { return &o.Buffers }, "registered", "heap")},
 	{0, "barrier", required, collective, "WHOSE", "before every timed call: mpi's, scaffe's, or auto (mpi's where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
 	{0, "persistent", none, collective, "", "make scaffe's requests once for each size, and start them again and again", func(o *Options, _ string) error { o.Persistent = true; return nil }},

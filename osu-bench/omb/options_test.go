@@ -118,7 +118,7 @@ func TestParseErrors(t *testing.T) {
 		{"osu_reduce", "-z 50", `unexpected argument "50"`},
 		{"osu_reduce", "-- 50", `unexpected argument "50"`},
 		{"osu_reduce", "--algorithm mpi,,chain", "a spec is empty"},
-		{"osu_reduce", "--format xml", "want one of text, json, csv"},
+		{"osu_reduce", "--format xml", "want one of text, csv, json"},
 		{"osu_reduce", "--buffers gpu", "want one of registered, heap"},
 		{"osu_reduce", "--local 0", "option --local 0"},
 		{"osu_reduce", "--deadline soon", "option --deadline soon"},

@@ -1,6 +1,8 @@
 package omb
 
 import (
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/scaffe/scaffe/collectives"
 )
 
@@ -65,7 +67,7 @@ func (row *Row) rate(c *testCase, slowest []float64) {
 	bytes := c.bytes
 	if c.program.is(bandwidth) {
 		bytes *= c.opts.Window
-		row.Bandwidth = perSecond(bytes, mean(slowest)) * 1e3
+		row.Bandwidth = perSecond(bytes, stat.Mean(slowest, nil)) * 1e3
 	}
 	row.Algbw = perSecond(bytes, row.Time.Median)
 	row.Busbw = row.Algbw * busFactor(c.program, c.size)

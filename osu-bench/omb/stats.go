@@ -38,11 +38,3 @@ func percentile(sorted []float64, p int) float64 {
 	i := int(math.Round(float64(n)*float64(p)/100)) - 1
 	return sorted[min(max(i, 0), n-1)]
 }
-
-func mean(xs []float64) float64 {
-	sum := 0.0
-	for _, x := range xs {
-		sum += x
-	}
-	return sum / float64(len(xs))
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -200,20 +201,22 @@ func TestJSONAndCSV(t *testing.T) {
 	rows[1].Time.Certain = false
 	rows[2].validated = true
 	var b bytes.Buffer
-	(&jsonWriter{json.NewEncoder(&b)}).rows(rows)
+	newStreamWriter(&b, report.JSON, nil).rows(rows)
 	d := json.NewDecoder(&b)
 	for i := range rows {
 		var got map[string]any
 		if err := d.Decode(&got); err != nil {
 			t.Fatal(err)
 		}
-		_, low := got["time_low_us"]
-		_, wrong := got["wrong"]
+		low, wrong := got["time_low_us"] != nil, got["wrong"] != nil
+		if _, is := got["overlap_percent"]; !is {
+			t.Error("a key is left out where its value is missing")
+		}
 		if got["algorithm"] != rows[i].Algorithm || got["verdict"] != string(rows[i].Verdict) || low != rows[i].Time.Certain || wrong != (i == 2) || got["size"] != 4096.0 {
 			t.Errorf("row %d: %v", i, got)
 		}
 	}
-	w := &csvWriter{to: csv.NewWriter(&b)}
+	w := newStreamWriter(&b, report.CSV, nil)
 	w.rows(rows)
 	w.rows(rows)
 	lines, err := csv.NewReader(&b).ReadAll()
