@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -8,7 +9,10 @@ import (
 	"strconv"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -121,8 +125,7 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Resul
 		return nil, err
 	}
 	s := &sweep{Config: c, comm: comm, from: time.Now()}
-	kept, err := s.resume(ctx)
-	if err != nil {
+	if s.kept, err = s.resume(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.buffers(ctx); err != nil {
@@ -137,45 +140,59 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Resul
 	if err != nil {
 		return nil, err
 	}
-	jobs := c.jobs(selector, comm.Layout(), comm.HasLibrary())
-	r := &Result{Config: c, Layout: comm.Layout(), Selector: selector, Jobs: len(jobs)}
-	for i, j := range jobs {
-		if p := find(kept, j); p != nil {
-			r.Points = append(r.Points, *p)
-			r.Resumed++
-			continue
-		}
-		s.tell(i, jobs)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		used, err := s.elapsed(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if used > c.Budget.Seconds() && len(r.Points) > 0 {
-			continue // what is kept of an earlier sweep still counts
-		}
-		p, err := s.point(ctx, j, share(c.Budget.Seconds()-used, jobs[i:]))
-		if err != nil {
-			return nil, err
-		}
-		r.Points = append(r.Points, p)
-		if err := s.keep(ctx, r); err != nil {
+	s.jobs = c.jobs(selector, comm.Layout(), comm.HasLibrary())
+	s.result = &Result{Config: c, Layout: comm.Layout(), Selector: selector, Jobs: len(s.jobs)}
+	for i := range s.jobs {
+		if err := s.next(ctx, i); err != nil {
 			return nil, err
 		}
 	}
-	s.tell(len(jobs), jobs)
-	slices.SortStableFunc(r.Points, func(a, b Point) int {
+	return s.finish(), nil
+}
+
+// next does job i: an earlier sweep has measured it, or this one does, or the
+// budget is spent.
+func (s *sweep) next(ctx context.Context, i int) error {
+	if p := find(s.kept, s.jobs[i]); p != nil {
+		s.result.Points = append(s.result.Points, *p)
+		s.result.Resumed++
+		return nil
+	}
+	s.tell(i)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	used, err := s.elapsed(ctx)
+	if err != nil {
+		return err
+	}
+	left := s.Budget.Seconds() - used
+	if left < 0 && len(s.result.Points) > 0 {
+		return nil // jobs after it may be those of an earlier sweep
+	}
+	return s.measure(ctx, s.jobs[i], share(left, s.jobs[i:]))
+}
+
+// measure measures a job for about that many seconds, and keeps what it came to.
+func (s *sweep) measure(ctx context.Context, j job, seconds float64) error {
+	p, err := s.point(ctx, j, seconds)
+	if err != nil {
+		return err
+	}
+	s.result.Points = append(s.result.Points, p)
+	return s.keep(ctx, s.result)
+}
+
+// finish returns the result, its points in order.
+func (s *sweep) finish() *Result {
+	s.tell(len(s.jobs))
+	slices.SortStableFunc(s.result.Points, func(a, b Point) int {
 		va, _ := collectives.ParseVerb(a.Collective)
 		vb, _ := collectives.ParseVerb(b.Collective)
-		if va != vb {
-			return int(va) - int(vb)
-		}
-		return a.Bytes - b.Bytes
+		return cmp.Or(cmp.Compare(va, vb), cmp.Compare(a.Bytes, b.Bytes))
 	})
-	r.Took = time.Since(s.from)
-	return r, nil
+	s.result.Took = time.Since(s.from)
+	return s.result
 }
 
 func find(kept []Point, j job) *Point {
@@ -204,6 +221,9 @@ type sweep struct {
 	comm    *collectives.Comm
 	from    time.Time
 	in, out mem.Buffer
+	kept    []Point // of an earlier sweep
+	jobs    []job
+	result  *Result
 }
 
 func (s *sweep) buffers(ctx context.Context) error {
@@ -312,15 +332,7 @@ func result(j job, times [][]float64) Point {
 	for i, t := range times {
 		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Median: median(t), Spread: spread(t), Iterations: len(t)})
 	}
-	slices.SortStableFunc(p.Specs, func(a, b Measured) int {
-		switch {
-		case a.Median < b.Median:
-			return -1
-		case a.Median > b.Median:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(p.Specs, func(a, b Measured) int { return cmp.Compare(a.Median, b.Median) })
 	return p
 }
 
@@ -385,40 +397,34 @@ func (s *sweep) calibrate(ctx context.Context) (*collectives.Selector, error) {
 }
 
 // tell reports progress, before job i.
-func (s *sweep) tell(i int, jobs []job) {
+func (s *sweep) tell(i int) {
 	if s.OnProgress == nil || s.comm.Rank() != 0 {
 		return
 	}
-	p := Progress{Done: i, Jobs: len(jobs), Part: 1}
-	if i < len(jobs) {
-		p.Job = fmt.Sprintf("%v of %s", jobs[i].verb, units.FormatBytes(jobs[i].bytes))
+	p := Progress{Done: i, Jobs: len(s.jobs), Part: 1}
+	if i < len(s.jobs) {
+		p.Job = fmt.Sprintf("%v of %s", s.jobs[i].verb, units.FormatBytes(s.jobs[i].bytes))
 		used := time.Since(s.from)
-		p.Part = min(max(float64(i)/float64(len(jobs)), used.Seconds()/s.Budget.Seconds()), 1)
+		p.Part = min(max(float64(i)/float64(len(s.jobs)), used.Seconds()/s.Budget.Seconds()), 1)
 		p.Left = max(s.Budget-used, 0)
 	}
 	s.OnProgress(p)
 }
 
 // median returns the median of some values, infinity of none.
-func median(v []float64) float64 { return quantile(v, 0.5) }
-
-func quantile(v []float64, q float64) float64 {
+func median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.Inf(1)
 	}
-	sorted := slices.Sorted(slices.Values(v))
-	at := q * float64(len(sorted)-1)
-	i := int(at)
-	if i+1 == len(sorted) {
-		return sorted[i]
-	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+	return stats.Median(v).Median
 }
 
 // spread is the distance of the quartiles as a part of the median.
 func spread(v []float64) float64 {
-	if m := median(v); m > 0 && len(v) > 1 {
-		return (quantile(v, 0.75) - quantile(v, 0.25)) / m
+	m := median(v)
+	if m <= 0 || len(v) < 2 {
+		return 0
 	}
-	return 0
+	sorted := slices.Sorted(slices.Values(v))
+	return (stat.Quantile(0.75, stat.LinInterp, sorted, nil) - stat.Quantile(0.25, stat.LinInterp, sorted, nil)) / m
 }

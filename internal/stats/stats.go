@@ -7,7 +7,10 @@ package stats
 import (
 	"math"
 	"slices"
+	"sort"
 	"strconv"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Interval is a median with its confidence interval.
@@ -58,16 +61,7 @@ func Median(xs []float64) Interval {
 // the k-th smallest and the k-th largest, counted from 0, bound the median. ok
 // is false where even the extremes do not.
 func rank(n int) (k int, ok bool) {
-	tail := 0.0 // P(heads ≤ k-1) while k is tried
-	for j := 0; 2*j < n-1; j++ {
-		lg, _ := math.Lgamma(float64(n + 1))
-		la, _ := math.Lgamma(float64(j + 1))
-		lb, _ := math.Lgamma(float64(n - j + 1))
-		tail += math.Exp(lg - la - lb - float64(n)*math.Ln2)
-		if 2*tail > 1-confidence {
-			break
-		}
-		k, ok = j, true
-	}
-	return k, ok
+	coin := distuv.Binomial{N: float64(n), P: 0.5}
+	tooOften := sort.Search((n-1)/2, func(k int) bool { return 2*coin.CDF(float64(k)) > 1-confidence })
+	return max(tooOften-1, 0), tooOften > 0
 }
