@@ -52,7 +52,6 @@ type Comm struct {
 	recent   recent
 	choices  lru[Query, *Choice]
 	instance uint32
-	beside   bool // requests were made that may be under way beside a blocking call
 }
 
 // World returns the communicator of all ranks of the engine's transport. There
@@ -230,9 +229,6 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		o(&k)
 	}
 	instance := c.nextInstance()
-	if !k.blocking {
-		c.setBeside()
-	}
 	fail := func(err error) (*nbc.Request, error) { return nil, fmt.Errorf("%v#%d: %w", k.verb, instance, err) }
 	count, err := k.count(c.Size())
 	if err != nil {
@@ -340,36 +336,11 @@ func (c *Comm) nextInstance() uint32 {
 	return c.instance
 }
 
-// setBeside notes that from now on the engine must not be held up: a blocking
-// collective of the library would keep everything else of this rank from moving,
-// also what it waits for on another rank. All ranks make the same requests, so
-// all note it at the same call.
-func (c *Comm) setBeside() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.beside {
-		c.beside = true
-		if c.recent.request != nil {
-			c.recent.request.Close()
-			c.recent.request = nil
-		}
-	}
-}
-
-// holdsUp reports whether a blocking call may hold the engine up.
-func (c *Comm) holdsUp() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.beside
-}
-
-// library prepares a call of the MPI library's own collective. One that must not
-// hold up the engine is the library's non-blocking one, waited for.
+// library prepares a call of the MPI library's own collective.
 func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
 	return c.engine.PrepareLibrary(nbc.LibraryCall{
 		Collective: map[Verb]nbc.LibraryCollective{Reduce: nbc.LibraryReduce, Bcast: nbc.LibraryBcast, Allreduce: nbc.LibraryAllreduce}[k.verb],
 		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
-		Blocking: k.blocking && c.holdsUp(),
 	}, b)
 }
 

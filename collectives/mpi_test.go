@@ -140,7 +140,7 @@ func libraryBeside(ctx context.Context, c *collectives.Comm) error {
 	}
 	one, large := mem.Of(make([]float64, 1)), mem.Alloc(1<<20)
 	sum := func() error { return c.Allreduce(ctx, one, one, mem.Float64, mem.Sum, collectives.With(s)) }
-	if err := sum(); err != nil { // nothing is beside it: it may hold up what it likes
+	if err := sum(); err != nil { // alone, where it held up what it liked once
 		return err
 	}
 	bcast, err := c.BcastInit(large, mem.Float32, 0)

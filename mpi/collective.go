@@ -42,9 +42,16 @@ const (
 
 // check says what MPI's collectives cannot do.
 func (c *Comm) check(v verb, nonblocking bool, count int, dt mem.Datatype, op mem.Op, root int) error {
+	return c.Supports(v.name(nonblocking), count, dt, op, root)
+}
+
+// Supports returns what MPI's collectives cannot do with such a call, before
+// it is made: f16 and bf16, more than 2³¹-1 elements, a root that there is not.
+// call names it in the error, such as MPI_Ireduce. Any goroutine may call it.
+func (c *Comm) Supports(call string, count int, dt mem.Datatype, op mem.Op, root int) error {
 	refuse := func(class, format string, args ...any) error {
 		return &Error{
-			Op:    fmt.Sprintf("%s of %d elements of %s", v.name(nonblocking), count, dt),
+			Op:    fmt.Sprintf("%s of %d elements of %s", call, count, dt),
 			Class: class, Text: fmt.Sprintf(format, args...),
 		}
 	}

@@ -95,9 +95,9 @@
 //     differences are missed by the tag one time in 64; then a message of another
 //     length than expected (ErrLength) makes its receiver ask, with the same end.
 //     Where the lengths are equal too, the mismatch is not noticed.
-//   - The MPI library's own collectives have no fingerprint. A mismatch among them
-//     is found where it stalls and the library's calls do not block, and else is
-//     the library's affair.
+//   - The MPI library's own collectives have no fingerprint in their messages. A
+//     mismatch among them is found where it stalls; where it does not, the library
+//     mixes the data or reports an error of its own.
 //   - Ranks that exchange no message in either call do not notice each other.
 //   - Without a Notifier, messages do not meet either, and the end is a
 //     *DeadlineError.

@@ -359,7 +359,7 @@ func (e *Engine) ended(r *Request) {
 func (e *Engine) progress() bool {
 	moved := false
 	for _, r := range e.active {
-		if r != nil && r.head < len(r.queue) && !e.holds(r) {
+		if r != nil && r.head < len(r.queue) {
 			moved = true
 			e.post(r)
 		}
@@ -385,12 +385,6 @@ func (e *Engine) progress() bool {
 		e.combined(c)
 	}
 	return moved || n+m > 0
-}
-
-// holds reports whether r has to wait: a blocking collective of the library
-// begins when nothing else is under way.
-func (e *Engine) holds(r *Request) bool {
-	return r.library != nil && r.library.Blocking && e.inUse > 1
 }
 
 // post begins the ready ops of r.
@@ -422,7 +416,7 @@ func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
 	op := &r.plan.schedule.Ops[i]
 	tok := r.token(i)
 	if r.library != nil {
-		return e.transport.(Library).Begin(tok, *r.library)
+		return false, e.transport.(Library).Begin(tok, *r.library)
 	}
 	switch op.Kind {
 	case schedule.Copy:

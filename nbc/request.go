@@ -117,8 +117,12 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 // library. Of b, Name, Call, Comm, Instance and Deadline count; the identity
 // serves diagnosis alone.
 func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
-	if _, ok := e.transport.(Library); !ok {
+	l, ok := e.transport.(Library)
+	if !ok {
 		return nil, fmt.Errorf("nbc: %s: there is no library with collectives of its own here", b.Name)
+	}
+	if err := l.Supports(c); err != nil { // once begun it would be every rank's failure
+		return nil, fmt.Errorf("nbc: %s: %w", b.name(), err)
 	}
 	if b.Deadline == 0 {
 		b.Deadline = e.opts.Deadline
@@ -192,11 +196,6 @@ func (r *Request) Test() (bool, error) {
 func (r *Request) Wait(ctx context.Context) error {
 	if ended, err := r.Test(); ended {
 		return err
-	}
-	if r.library != nil && r.library.Blocking { // the loop itself is inside of it, and sees no deadline
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.bind.Deadline, fmt.Errorf("it did not end within %v", r.bind.Deadline))
-		defer cancel()
 	}
 	select {
 	case <-r.done:

@@ -133,7 +133,9 @@ type Notifier interface {
 	NextNotice(buf []byte) (from, n int)
 }
 
-// LibraryCall is a collective of the MPI library's own, over all ranks.
+// LibraryCall is a collective of the MPI library's own, over all ranks, in its
+// non-blocking form: a thread inside a blocking one would hear of no deadline,
+// no other rank's failure and no question.
 type LibraryCall struct {
 	Collective LibraryCollective
 	Send, Recv mem.Buffer // as in package collectives; Send is Recv in place
@@ -141,13 +143,6 @@ type LibraryCall struct {
 	Datatype   mem.Datatype
 	Op         mem.Op
 	Root       int
-	// Blocking asks for the library's blocking collective, which is a good
-	// deal quicker for few bytes and may be another algorithm. Begin returns
-	// when it has ended: nothing else progresses on this rank meanwhile, no
-	// deadline bounds it, and it does not meet a non-blocking one. So all ranks
-	// must ask for the same, and only with nothing else under way on any of
-	// them that another must have finished before it comes here.
-	Blocking bool
 }
 
 // LibraryCollective names a collective of the library.
@@ -164,10 +159,12 @@ const (
 // of its own. The library's rule holds for them: all ranks begin them in the
 // same order.
 type Library interface {
-	// Begin begins a collective. Where it reports done it has ended already;
-	// otherwise Poll reports tok. What the library cannot do (a datatype that
-	// it lacks, device memory) is an error.
-	Begin(tok Token, c LibraryCall) (done bool, err error)
+	// Supports returns what the library cannot do with c: a datatype that it
+	// lacks, too many elements, device memory. Any goroutine may call it.
+	Supports(c LibraryCall) error
+	// Begin begins a collective that Supports has nothing against; Poll reports
+	// tok.
+	Begin(tok Token, c LibraryCall) error
 }
 
 // Device combines buffers. All methods are called by the engine's goroutine.

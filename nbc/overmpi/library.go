@@ -23,22 +23,22 @@ type libraryCall struct {
 
 var _ nbc.Library = (*Transport)(nil)
 
-// Begin begins a collective of the MPI library's own on all ranks; a blocking
-// one has ended when it returns. Buffers in the Go heap are pinned meanwhile.
-func (t *Transport) Begin(tok nbc.Token, c nbc.LibraryCall) (done bool, err error) {
-	if err := t.usableByLibrary(c); err != nil {
-		return false, err
+// Begin begins a collective of the MPI library's own on all ranks. Buffers in
+// the Go heap are pinned until it ends.
+func (t *Transport) Begin(tok nbc.Token, c nbc.LibraryCall) error {
+	if t.fault != nil {
+		return t.fault
 	}
-	if c.Blocking {
-		return true, wrapLibrary(t.block(c))
+	if t.over.Load() {
+		return ErrClosed
 	}
 	i := t.addLibrary(tok, c)
 	if err := t.beginLibrary(idLibrary+i, c); err != nil {
 		t.dropLibrary(i)
-		return false, wrapLibrary(err)
+		return wrapLibrary(err)
 	}
 	t.rest.stir()
-	return false, nil
+	return nil
 }
 
 func wrapLibrary(err error) error {
@@ -48,14 +48,15 @@ func wrapLibrary(err error) error {
 	return fmt.Errorf("overmpi: %w", err)
 }
 
-// usableByLibrary says whether the library can do c. Device memory it never
+// Supports returns what the library cannot do with c. Device memory it never
 // gets: reductions of it crash or crawl, whatever the library says of itself.
-func (t *Transport) usableByLibrary(c nbc.LibraryCall) error {
-	if t.fault != nil {
-		return t.fault
+func (t *Transport) Supports(c nbc.LibraryCall) error {
+	names := [...]string{nbc.LibraryReduce: "MPI_Ireduce", nbc.LibraryBcast: "MPI_Ibcast", nbc.LibraryAllreduce: "MPI_Iallreduce"}
+	if int(c.Collective) >= len(names) {
+		return fmt.Errorf("overmpi: unknown collective %d of the library", c.Collective)
 	}
-	if t.over.Load() {
-		return ErrClosed
+	if err := t.data.Supports(names[c.Collective], c.Count, c.Datatype, c.Op, c.Root); err != nil {
+		return wrapLibrary(err)
 	}
 	need := c.Datatype.Bytes(c.Count)
 	for _, b := range []struct {
@@ -74,19 +75,6 @@ func (t *Transport) usableByLibrary(c nbc.LibraryCall) error {
 		}
 	}
 	return nil
-}
-
-func (t *Transport) block(c nbc.LibraryCall) error {
-	send, recv := c.Send.Pointer(), c.Recv.Pointer()
-	switch c.Collective {
-	case nbc.LibraryReduce:
-		return t.data.Reduce(send, recv, c.Count, c.Datatype, c.Op, c.Root)
-	case nbc.LibraryBcast:
-		return t.data.Bcast(recv, c.Count, c.Datatype, c.Root)
-	case nbc.LibraryAllreduce:
-		return t.data.Allreduce(send, recv, c.Count, c.Datatype, c.Op)
-	}
-	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }
 
 func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall) error {

@@ -230,16 +230,15 @@ type library struct {
 	inner nbc.Library
 }
 
+// Supports returns what the inner transport's library cannot do with c.
+func (l library) Supports(c nbc.LibraryCall) error { return l.inner.Supports(c) }
+
 // Begin begins a collective of the inner transport's library.
-func (l library) Begin(tok nbc.Token, c nbc.LibraryCall) (bool, error) {
+func (l library) Begin(tok nbc.Token, c nbc.LibraryCall) error {
 	if l.t.fault != nil {
-		return false, l.t.fault
+		return l.t.fault
 	}
-	over, err := l.inner.Begin(tok, c)
-	if err == nil && !over {
-		l.t.innerActive++
-	}
-	return over, err
+	return l.t.innerBegan(l.inner.Begin(tok, c))
 }
 
 type notifier struct {
