@@ -105,3 +105,26 @@ func TestDocsEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// The Go of README.md stands in an example that is compiled and run.
+func TestDocsReadmeProgram(t *testing.T) {
+	example, err := os.ReadFile("../../launch/readme_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(pages(t)["README.md"], -1)
+	if len(blocks) == 0 {
+		t.Fatal("README.md shows no Go")
+	}
+	options := regexp.MustCompile(`launch\.Options\{[^}]*\}`)
+	in := options.ReplaceAllString(string(example), "launch.Options{}")
+	for line := range strings.Lines(blocks[0][1]) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "//") {
+			continue
+		}
+		line = strings.TrimPrefix(line, "return ") // the example also prints
+		if !strings.Contains(in, line) {
+			t.Errorf("README.md's %q is not in launch/readme_test.go", line)
+		}
+	}
+}
