@@ -29,6 +29,7 @@ func (w *Worker) attach() {
 		OnSnapshot:       w.snapshot,
 		Sum:              w.sum,
 		Requested:        w.requested,
+		Interrupted:      w.interrupts.stop,
 	}
 	told := w.events.Solver
 	w.solver.Events = solver.Events{
@@ -88,10 +89,8 @@ func (w *Worker) beforeBackward() error {
 func (w *Worker) lossKnown(_ int, part float64) error {
 	v := w.loss.buf
 	v[sumLoss], v[sumStop], v[sumSnapshot] = part, 0, 0
-	if w.requests != nil {
-		snapshot, stop := w.requests()
-		v[sumStop], v[sumSnapshot] = one(stop), one(snapshot)
-	}
+	snapshot, stop := w.interrupts.take()
+	v[sumStop], v[sumSnapshot] = one(stop), one(snapshot)
 	err := w.loss.sum.Start()
 	w.time.backwardBegins()
 	return err

@@ -65,8 +65,11 @@ type Config struct {
 	// Options are handed to the solver, its Data.Part, TestShare, Alloc and
 	// NoSnapshots excepted, which New sets.
 	Options solver.Options
-	// Requests, unless nil, is asked in every iteration whether somebody wants a
-	// snapshot or an end (a signal); what one rank is asked, all do.
+	// Requests, unless nil, returns whether somebody has asked for a snapshot or a
+	// stop (a signal) since the last call; what one rank is asked, all do. It is
+	// called in every iteration, between the batches of a test, and between the
+	// passes of an iteration with iter_size above 1. A stop leaves a test or such
+	// an iteration unfinished. It is nil on all ranks or on none.
 	Requests func() (snapshot, stop bool)
 	// Events are what the root reports; the other ranks report nothing.
 	Events Events
@@ -76,20 +79,20 @@ type Config struct {
 
 // Worker is this rank's part in training.
 type Worker struct {
-	comm     *collectives.Comm
-	solver   *solver.Solver
-	events   Events
-	requests func() (snapshot, stop bool)
-	exchange *exchange.Exchange
-	scheme   exchange.Scheme
-	params   []span // by bucket: which of the net's learnable parameters
-	setups   []*Setup
-	rec      *trace.Recorder
-	time     timeline
-	done     int // iterations of this run
-	skipped  int // of them without an update
-	asked    solver.Action
-	loss     struct {
+	comm       *collectives.Comm
+	solver     *solver.Solver
+	events     Events
+	exchange   *exchange.Exchange
+	scheme     exchange.Scheme
+	params     []span // by bucket: which of the net's learnable parameters
+	setups     []*Setup
+	rec        *trace.Recorder
+	time       timeline
+	done       int // iterations of this run
+	skipped    int // of them without an update
+	asked      solver.Action
+	interrupts interrupts
+	loss       struct {
 		buf []float64 // by sumLoss and so on
 		sum *nbc.Request
 	}
@@ -111,7 +114,7 @@ type span struct{ from, to int }
 // collective: where it fails on one rank, it fails on all, with the same
 // error.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error) {
-	w := &Worker{comm: comm, requests: c.Requests, scheme: c.Scheme, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, scheme: c.Scheme, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)
 	if err = comm.Agree(ctx, err); err == nil {
 		err = w.join(ctx, c)
@@ -178,6 +181,12 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	w.loss.buf = make([]float64, sums)
 	if w.loss.sum, err = w.comm.AllreduceInit(mem.Of(w.loss.buf), mem.Of(w.loss.buf), mem.Float64, mem.Sum); err != nil {
 		return err
+	}
+	p := w.solver.Param()
+	if c.Requests != nil && (p.GetIterSize() > 1 || p.GetTestInterval() > 0) {
+		if err := w.interrupts.init(ctx, w.comm); err != nil {
+			return err
+		}
 	}
 	w.attach()
 	return nil
@@ -276,11 +285,14 @@ func (w *Worker) Exchange() *exchange.Exchange { return w.exchange }
 // Where it fails on one rank, that rank returns the error and must tell the
 // others (package launch does). It is a collective.
 func (w *Worker) Run(ctx context.Context) (Summary, error) {
-	w.ctx = ctx
+	w.ctx, w.interrupts.ctx = ctx, ctx
 	w.time.began = time.Now()
 	err := w.solver.Solve(ctx)
 	if err == nil {
 		err = w.exchange.Current() // nothing is left under way
+	}
+	if err == nil {
+		err = w.interrupts.settle()
 	}
 	s := w.summary()
 	if err == nil {
@@ -309,6 +321,7 @@ func (w *Worker) Close() error {
 	if w.loss.sum != nil {
 		w.loss.sum.Close()
 	}
+	w.interrupts.close()
 	var err error
 	if w.solver != nil {
 		err = w.solver.Close()

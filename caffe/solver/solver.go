@@ -41,7 +41,16 @@ type Callbacks struct {
 	// Requested is asked after every iteration; all workers must get the same
 	// answer.
 	Requested func(iter int) (Action, error)
+	// Interrupted is asked between the batches of a test and between the passes
+	// of an iteration with iter_size above 1; all workers must get the same
+	// answer. True leaves the test or the iteration unfinished and ends training,
+	// with a snapshot of the last iteration that was finished.
+	Interrupted func() (bool, error)
 }
+
+// ErrInterrupted says that a test was left unfinished, as Callbacks.Interrupted
+// said.
+var ErrInterrupted = errors.New("interrupted, as asked")
 
 // Hooks are called in every pass of every training iteration. Any may be nil.
 type Hooks struct {
@@ -121,7 +130,7 @@ type Solver struct {
 	pass     int // of the iteration's iter_size
 	written  int // the iteration of the last snapshot, -1: none
 	smooth   smoother
-	finished bool // stopped by Requested
+	finished bool // stopped by Requested or Interrupted
 }
 
 // New reads the nets that f names and builds them, for iteration 0. It fails
@@ -289,7 +298,9 @@ func (s *Solver) Solve(ctx context.Context) error {
 		}
 	}
 	if due(s.iter, s.param.GetTestInterval()) {
-		return s.TestAll()
+		if err := s.TestAll(); !errors.Is(err, ErrInterrupted) {
+			return err
+		}
 	}
 	return nil
 }
@@ -298,18 +309,45 @@ func (s *Solver) Solve(ctx context.Context) error {
 // at iter; never for 0.
 func due(iter int, every int32) bool { return every > 0 && iter%int(every) == 0 }
 
-// Step runs n iterations, or fewer if Requested says stop or ctx ends, the
-// latter with ctx's error.
+// Step runs n iterations, or fewer if Requested or Interrupted says stop or ctx
+// ends, the latter with ctx's error.
 func (s *Solver) Step(ctx context.Context, n int) error {
 	for stop := s.iter + n; s.iter < stop && !s.finished; {
 		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("stopped before iteration %d: %w", s.iter, err)
 		}
-		if err := s.iterate(); err != nil {
+		err := s.iterate()
+		if errors.Is(err, ErrInterrupted) {
+			return s.leave()
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// leave ends training in an iteration that is left unfinished: a run that is
+// resumed from the snapshot does it again from the start.
+func (s *Solver) leave() error {
+	s.finished = true
+	if s.written == s.iter {
+		return nil
+	}
+	return s.Snapshot()
+}
+
+// interrupted returns ErrInterrupted where the test or iteration under way is to
+// be left unfinished.
+func (s *Solver) interrupted() error {
+	if s.Callbacks.Interrupted == nil {
+		return nil
+	}
+	stop, err := s.Callbacks.Interrupted()
+	if err == nil && stop {
+		err = ErrInterrupted
+	}
+	return err
 }
 
 // iterate runs one iteration; see the package comment.
@@ -389,6 +427,12 @@ func (s *Solver) forwardBackward() (float64, error) {
 		return net.Loss{Mean: sum.Mean / n, Sum: sum.Sum / n}.Of(s.net.BatchShare)
 	}
 	for s.pass = range size {
+		if s.pass > 0 {
+			if err := s.interrupted(); err != nil {
+				s.ClearGradients(0, len(s.net.Learnable()))
+				return 0, err
+			}
+		}
 		_, err := s.net.Forward()
 		loss := s.net.Loss()
 		sum.Mean, sum.Sum = sum.Mean+loss.Mean, sum.Sum+loss.Sum

@@ -79,15 +79,24 @@ func (s *Solver) TestAll() error {
 }
 
 // Test runs test net i over test_iter batches, this worker's share of them,
-// and returns the mean scores over all workers' batches.
+// and returns the mean scores over all workers' batches. The error is
+// ErrInterrupted where Callbacks.Interrupted says so, on all workers between
+// the same batches.
 func (s *Solver) Test(i int) (Test, error) {
 	t := s.tests[i]
 	if err := call(s.Callbacks.OnParams, s.iter); err != nil {
 		return Test{}, err
 	}
 	out := scores(t.net)
-	sums := make([]float64, len(out)+1) // the last is the loss
-	for k := t.share.Index; k < t.iters; k += t.share.Of {
+	sums := make([]float64, len(out)+1)                    // the last is the loss
+	for first := 0; first < t.iters; first += t.share.Of { // all workers go round equally often
+		if err := s.interrupted(); err != nil {
+			return Test{}, err
+		}
+		k := first + t.share.Index
+		if k >= t.iters {
+			continue
+		}
 		if err := t.seek(s.testNumber(), k); err != nil {
 			return Test{}, fmt.Errorf("test of iteration %d: %w", s.iter, err)
 		}

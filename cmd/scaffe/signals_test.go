@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // longSolver is for runs that do not end by themselves.
@@ -147,5 +148,46 @@ func TestAskedForSnapshot(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAskedToStopInTheMidst: a signal ends training between two passes of an
+// iteration, or two batches of a test, that would take for ever, with a snapshot
+// of the last iteration that was finished.
+func TestAskedToStopInTheMidst(t *testing.T) {
+	for name, way := range launches(t) {
+		for what, more := range map[string]string{
+			"an iteration": "iter_size: 2000000000",
+			"a test":       "test_iter: 100000000 test_interval: 1000",
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				dir := workplace(t, 10)
+				write(t, dir, "endless.prototxt", fmt.Sprintf(longSolver, 1_000_000, "s")+" "+more)
+				r := begin(t, dir, way[0], append(way[1:], "--solver", "endless.prototxt")...)
+				r.until("^design ") // it begins
+				r.signal(syscall.SIGINT, "mpirun")
+				got := r.end()
+				if at := snapshots(got.stderr); got.code != 0 || len(at) != 1 || at[0] != 0 || !strings.Contains(got.stderr, "iteration 0: stopped") {
+					t.Errorf("it ended with status %d and snapshots of %v\n%s", got.code, at, got.stderr)
+				}
+			})
+		}
+	}
+}
+
+// TestAskedTwice: a second signal ends the run at once, with the reason, although
+// a rank does not run and the ranks can agree on nothing.
+func TestAskedTwice(t *testing.T) {
+	run := mpirun(t)
+	dir := endless(t)
+	r := begin(t, dir, run, "-np", "2", scaffe, "train", "--solver", "endless.prototxt", "--deadline", "1h")
+	r.until("^iteration 20:")
+	r.signal(syscall.SIGSTOP, "1")
+	r.signal(syscall.SIGINT, "0")
+	r.until("received interrupt: stopping after this iteration")
+	time.Sleep(2 * time.Second) // closer together they count as one
+	r.signal(syscall.SIGINT, "0")
+	if got := r.end(); got.code == 0 || strings.Count(got.stderr, "stopped by interrupt") != 1 {
+		t.Errorf("it ended with status %d\n%s", got.code, last(got.stderr))
 	}
 }
