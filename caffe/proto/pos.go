@@ -33,12 +33,13 @@ type Error struct {
 	Err error
 }
 
-// Error gives "file:line:column: message".
+// Error gives "file:line:column: message", with escapes for characters that
+// cannot be printed.
 func (e *Error) Error() string {
 	if p := e.Pos.String(); p != "" {
-		return p + ": " + e.Err.Error()
+		return visible(p + ": " + e.Err.Error())
 	}
-	return e.Err.Error()
+	return visible(e.Err.Error())
 }
 
 // Unwrap returns what is wrong, without the place.
@@ -83,15 +84,10 @@ type node struct {
 // maxNesting bounds what the recursive parsers see. Caffe's messages nest six deep.
 const maxNesting = 200
 
-// errNesting is what is wrong with a file that nests deeper.
-var errNesting = fmt.Errorf("braces nest more than %d deep", maxNesting)
-
-// parseTree reads the places of all fields of a file. It checks no names.
+// parseTree reads the places of all fields of a text from clean. It checks no
+// names.
 func parseTree(file string, text []byte) (root *node, err error) {
 	root = &node{pos: Pos{File: file}}
-	if nesting(text) > maxNesting {
-		return root, errNesting
-	}
 	// The parser is a formatter's, not built for hostile input.
 	defer func() {
 		if r := recover(); r != nil {
@@ -109,21 +105,6 @@ func parseTree(file string, text []byte) (root *node, err error) {
 	return root, nil
 }
 
-// nesting returns a bound on how deep the braces of a text nest.
-func nesting(text []byte) int {
-	depth, deepest := 0, 0
-	for _, c := range text {
-		switch c {
-		case '{', '<', '[':
-			depth++
-			deepest = max(deepest, depth)
-		case '}', '>', ']':
-			depth = max(depth-1, 0)
-		}
-	}
-	return deepest
-}
-
 // builder makes nodes from the formatter's tree.
 type builder struct {
 	file string
@@ -139,37 +120,6 @@ func newBuilder(file string, text []byte) *builder {
 		}
 	}
 	return b
-}
-
-// openBrace finds the innermost brace that is still open where a text ends.
-// The Pos has no line if there is none.
-func openBrace(file string, text []byte) Pos {
-	var open []int
-	var quote byte
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quote != 0:
-			if c == '\\' {
-				i++
-			} else if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '\'':
-			quote = c
-		case c == '#':
-			for i+1 < len(text) && text[i+1] != '\n' {
-				i++
-			}
-		case c == '{' || c == '<' || c == '[':
-			open = append(open, i)
-		case (c == '}' || c == '>' || c == ']') && len(open) > 0:
-			open = open[:len(open)-1]
-		}
-	}
-	if len(open) == 0 {
-		return Pos{File: file}
-	}
-	return newBuilder(file, text).at(open[len(open)-1])
 }
 
 // build makes nodes; elements of a list have no name of their own and take that given.

@@ -52,6 +52,8 @@ func TestSolverErrors(t *testing.T) {
 			"inline test net", "test_iter: [1, 1] test_interval: 1 net: 'n' lr_policy: 'fixed'\ntest_net_param { }\ntest_net_param {\n  debug_info: true\n  layer { name: 'a' }\n}",
 			"s:4:3: debug_info: there is no debug output of that kind: remove it\ns:5:3: layer \"a\": has no type",
 		},
+		{"base_lr nan", good + "base_lr: nan", "s:1:29: base_lr: must be a finite number (got nan)"},
+		{"base_lr inf", good + "\nbase_lr: 1\nmomentum: inf", "s:3:1: momentum: must be a finite number (got +inf)"},
 		{"inline old form", "lr_policy: 'fixed' net_param { layers { name: 'a' type: BNLL } }", `s:1:51: layer "a": type "BNLL" is not supported: supported are ` + strings.Join(LayerTypes(), ", ")},
 	} {
 		if got := validatedSolver(c.text); got != c.want {

@@ -1,7 +1,6 @@
 package proto
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -138,10 +137,11 @@ func (f *SolverFile) FieldPos(path ...string) Pos { return f.root.find(path...).
 // parseText reads a message and the tree of its places, and explains what is
 // wrong with more than the parser's words.
 func parseText(file string, text []byte, m pb.Message) (*node, error) {
-	root, treeErr := parseTree(file, text)
-	if errors.Is(treeErr, errNesting) {
-		return nil, errorAt(Pos{File: file}, "%v", treeErr)
+	text, err := clean(file, text)
+	if err != nil {
+		return nil, err
 	}
+	root, treeErr := parseTree(file, text)
 	if treeErr == nil {
 		if errs := checkNames(root, m.ProtoReflect().Descriptor(), ""); len(errs) > 0 {
 			return nil, byLine(errs)
@@ -211,10 +211,16 @@ func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []err
 			errs = append(errs, checkNames(k, fd.Message(), inside(k, fd, context))...)
 		case fd.Enum() != nil && len(k.kids) == 0:
 			errs = append(errs, checkEnum(k, fd, context)...)
+		case fd.Kind() == protoreflect.FloatKind && octal.MatchString(k.value):
+			errs = append(errs, errorAt(k.pos, "%s cannot be %s%s: a number with a fraction is decimal and does not begin with 0", fd.Name(), k.value, context))
 		}
 	}
 	return errs
 }
+
+// octal numbers are for fields of whole numbers: protoc refuses them elsewhere,
+// and the parser takes them for decimal.
+var octal = regexp.MustCompile(`^-?0[0-9]+$`)
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 

@@ -122,7 +122,19 @@ func TestNetErrors(t *testing.T) {
 		{"no name", "layer { 'a' }", `n:1:9: syntax error: invalid field name: ' in layer ""`},
 		{"extension", "[a.b]: 1", `n:1:1: unknown field: [a.b]`},
 		{"very many errors", strings.Repeat("zz: 1\n", 25), strings.Join(manyErrors(20), "\n") + "\nn:21:1: and 5 more errors"},
-		{"deep", strings.Repeat("a{", 300), "n: braces nest more than 200 deep"},
+		{"deep", strings.Repeat("a{\n", 300), "n:201:2: braces nest more than 200 deep"},
+		{"NUL", "name: 'x'\n \x00", `n:2:2: syntax error: invalid character '\x00': this is not a text file, or it is damaged`},
+		{"escape", "\x1b[31mname: 1", `n:1:1: syntax error: invalid character '\x1b': this is not a text file, or it is damaged`},
+		{"NUL in a string", "name: 'x\x00'", `n:1:7: syntax error: invalid character '\x00' in string`},
+		{"byte order mark in the middle", "name: 'x'\n\uFEFFname: 'x'", `n:2:1: syntax error: invalid field name: \ufeff`},
+		{"bytes", "layer { name: 'x' \xff\xfe: 1 }", `n:1:19: syntax error: invalid field name: \xff in layer "x"`},
+		{"octal", "layer { name: 'x' param { lr_mult: 010 } }", `n:1:27: lr_mult cannot be 010 in param of layer "x": a number with a fraction is decimal and does not begin with 0`},
+		{"negative octal", "layer { name: 'x' loss_weight: [1, -00] }", `n:1:19: loss_weight cannot be -00 in layer "x": a number with a fraction is decimal and does not begin with 0`},
+		{"hexadecimal", "layer { name: 'x' param { lr_mult: 0x10 } }", `n:1:36: invalid value for float type: 0x10 in layer "x"`},
+		{"lr_mult nan", "layer { name: 's' type: 'Split' param {\n lr_mult: nan } }", `n:2:2: layer "s": lr_mult: must be a finite number (got nan)`},
+		{"loss_weight inf", "layer { name: 's' type: 'Silence' loss_weight: 1\n loss_weight: -inf }", `n:2:2: layer "s": loss_weight: must be a finite number (got -inf)`},
+		{"too large for float32", "layer { name: 's' type: 'Split' param {\n decay_mult: 1e39 } }", `n:2:2: layer "s": decay_mult: must be a finite number (got +inf)`},
+		{"old form nan", "layers { name: 's' type: SPLIT blobs_lr: 1\n blobs_lr: nan }", `n:2:2: layer "s": lr_mult: must be a finite number (got nan)`},
 	} {
 		if got := validated(c.text); got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
@@ -139,6 +151,12 @@ func TestNetAccepts(t *testing.T) {
 		"layer { name: 'd' type: 'Data' data_param { backend: 1 prefetch: 3 rand_skip: 0 } }",
 		"layer { name: 'd' type: 'Data' data_param { backend: LMDB } };\r\nlayer < name: 's', type: \"Sil\" 'ence' >\r\n",
 		"debug_info: false",
+		"\uFEFFname: 'a'",
+		"name:\f'a'\v",
+		"# a \x00 in a comment\nname: 'a\tb' # {{",
+		"layer { name: 's' type: 'Silence' loss_weight: [0, 0.10, 1e3, 1.5F, -0] }",
+		"layer { name: 'c' type: 'Convolution' convolution_param { num_output: 010 kernel_size: 0x3 } }",
+		"name: '" + strings.Repeat("{", 300) + "'",
 	} {
 		if got := validated(text); got != "" {
 			t.Errorf("%s\n%s", text, got)

@@ -90,6 +90,8 @@ func checkMessage(m protoreflect.Message, path []string, report reporter) []erro
 				}
 			}
 			switch {
+			case fd.Kind() == protoreflect.FloatKind && !finite(v.Float()):
+				errs = append(errs, report(at, "%s: must be a finite number (got %s)", fd.Name(), strings.ToLower(fmt.Sprint(v.Float()))))
 			case fd.Message() == nil:
 			case fd.Message().FullName() == "caffe.BlobShape":
 				errs = append(errs, checkTextShape(v.Message().Interface().(*BlobShape), fd, at, report)...)
@@ -100,6 +102,8 @@ func checkMessage(m protoreflect.Message, path []string, report reporter) []erro
 	}
 	return errs
 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // each calls do with every value of a field and its step in a path.
 func each(fd protoreflect.FieldDescriptor, v protoreflect.Value, do func(step string, v protoreflect.Value)) {
