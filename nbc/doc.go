@@ -87,14 +87,10 @@
 // What is guaranteed where ranks call different collectives under one number, by
 // Binding.Call, type or op:
 //
-//   - Over a transport that compares all of Tag.Fingerprint (inproc, shm), messages of
-//     different calls do not meet. Nothing is added up or overwritten; the request
-//     stalls, asks, and ends on both ranks with a *MismatchError that prints both
-//     calls, about half a second later.
-//   - Over MPI the same holds for calls that differ in type or op alone. Other
-//     differences are missed by the tag one time in 64; then a message of another
-//     length than expected (ErrLength) makes its receiver ask, with the same end.
-//     Where the lengths are equal too, the mismatch is not noticed.
+//   - Messages of different calls do not meet: transports compare all of
+//     Tag.Fingerprint. Nothing is added up or overwritten; the request stalls,
+//     asks, and ends on both ranks with a *MismatchError that prints both calls,
+//     about half a second later.
 //   - The MPI library's own collectives have no fingerprint in their messages. A
 //     mismatch among them is found where it stalls; where it does not, the library
 //     mixes the data or reports an error of its own.

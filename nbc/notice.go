@@ -65,8 +65,7 @@ func decode(b []byte) (notice, bool) {
 }
 
 // fingerprint is Tag.Fingerprint: equal on all ranks that call alike. The type and op
-// are added as they are, six bits, so that calls that differ in them alone
-// differ in those bits whatever the rest is.
+// are added as they are, so that calls that differ in them alone always differ.
 func (b *Binding) fingerprint() uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(b.Call))

@@ -7,24 +7,6 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// Tag is the identity of a message: what is sent, not when. Both ends derive
-// it from the collective, so that requests may be started in different orders
-// on different ranks. Together with the pair of ranks it is unique among the
-// messages in flight; messages with equal tags between one pair of ranks (the
-// same collective started again) arrive in the order they were sent.
-type Tag struct {
-	Comm     uint64 // the communicator
-	Instance uint32 // the collective on it
-	Message  uint32 // the message of its schedule
-	// Fingerprint is a digest of how the rank called the collective (type, op,
-	// verb, root, count, spec), a part of the identity like the others: ranks
-	// that call different collectives under one Instance must not add each
-	// other's bytes, so their messages do not match. A transport with little
-	// room in its messages may compare fewer of its bits; the lowest six tell
-	// calls apart that differ in type or op alone.
-	Fingerprint uint32
-}
-
 // Token names one operation to whoever began it. The transport hands it back
 // and does not look into it.
 type Token uint64

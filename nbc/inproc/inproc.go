@@ -20,6 +20,7 @@ import (
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/internal/match"
 )
 
 // Options of a world; the zero value delivers everything at once.
@@ -37,8 +38,7 @@ func NewWorld(n int, opts Options) *World {
 	for r := range n {
 		e := &endpoint{
 			world: w, rank: r,
-			expected: map[identity]queue{}, arrived: map[identity]queue{}, lent: map[nbc.Token]*message{},
-			wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
+			lent: map[nbc.Token]sent{}, wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
 		}
 		if opts.Seed != 0 {
 			e.random = rand.New(rand.NewPCG(opts.Seed, uint64(r)))
@@ -54,25 +54,27 @@ func (w *World) Open(rank int) func() (nbc.Transport, error) {
 	return func() (nbc.Transport, error) { return w.ranks[rank], nil }
 }
 
-// identity is what a message and its receive have in common.
-type identity struct {
-	from int
-	tag  nbc.Tag
+// sent is a message that its receiver has not taken yet.
+type sent struct {
+	tok    nbc.Token
+	sender *endpoint
+	src    mem.Buffer
+	tag    nbc.Tag
 }
 
-// message is a send, a receive, or both once they have met.
-type message struct {
-	identity
-	sender           *endpoint
-	sendTok, recvTok nbc.Token
-	src, dst         mem.Buffer
-	want             int // bytes the receiver asked for
-	borrow           bool
-	next             *message // in a queue
+// receive is what waits for a message.
+type receive struct {
+	tok    nbc.Token
+	dst    mem.Buffer
+	want   int // bytes
+	borrow bool
 }
 
-// queue holds messages of equal identity, oldest first.
-type queue struct{ head, tail *message }
+// pair is a message and its receive.
+type pair struct {
+	sent
+	receive
+}
 
 // notice is one that has arrived.
 type notice struct {
@@ -87,19 +89,17 @@ type endpoint struct {
 	wake  chan struct{}
 	timer *time.Timer
 
-	mu       sync.Mutex
-	expected map[identity]queue // receives without a message yet
-	arrived  map[identity]queue // messages without a receive yet
-	met      []*message         // to be delivered by this rank's Poll
-	ended    []nbc.Completion   // sends that were taken
-	unused   *message
-	notices  []notice
-	aborted  *nbc.AbortError
-	told     bool // this rank has aborted
+	mu      sync.Mutex
+	waiting match.Table[receive, sent]
+	met     []pair           // to be delivered by this rank's Poll
+	ended   []nbc.Completion // sends that were taken
+	notices []notice
+	aborted *nbc.AbortError
+	told    bool // this rank has aborted
 
 	// What follows belongs to the goroutine of this rank.
-	lent   map[nbc.Token]*message
-	taken  []*message
+	lent   map[nbc.Token]sent
+	taken  []pair
 	random *rand.Rand // nil: in order
 }
 
@@ -116,18 +116,15 @@ func (e *endpoint) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) erro
 		return fmt.Errorf("inproc: send to rank %d of %d", to, len(e.world.ranks))
 	}
 	p := e.world.ranks[to]
-	id := identity{e.rank, tag}
+	m := sent{tok, e, src, tag}
+	id := match.Identity{Peer: e.rank, Tag: tag}
 	p.mu.Lock()
-	m := p.take(p.expected, id)
-	matched := m != nil
-	if !matched {
-		m = p.fresh()
-		m.identity = id
-		p.put(p.arrived, m)
+	r, matched := p.waiting.TakeReceive(id)
+	if matched {
+		p.met = append(p.met, pair{m, r})
 	} else {
-		p.met = append(p.met, m)
+		p.waiting.KeepMessage(id, m)
 	}
-	m.sender, m.sendTok, m.src = e, tok, src
 	p.mu.Unlock()
 	if matched {
 		p.Wake()
@@ -136,30 +133,25 @@ func (e *endpoint) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) erro
 }
 
 func (e *endpoint) Recv(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
-	return e.receive(from, tag, func(m *message) { m.recvTok, m.dst, m.want, m.borrow = tok, dst, dst.Len(), false })
+	return e.receive(from, tag, receive{tok: tok, dst: dst, want: dst.Len()})
 }
 
 func (e *endpoint) RecvBorrow(tok nbc.Token, from int, tag nbc.Tag, n int) error {
-	return e.receive(from, tag, func(m *message) { m.recvTok, m.want, m.borrow = tok, n, true })
+	return e.receive(from, tag, receive{tok: tok, want: n, borrow: true})
 }
 
-func (e *endpoint) receive(from int, tag nbc.Tag, set func(*message)) error {
+func (e *endpoint) receive(from int, tag nbc.Tag, r receive) error {
 	if from < 0 || from >= len(e.world.ranks) {
 		return fmt.Errorf("inproc: receive from rank %d of %d", from, len(e.world.ranks))
 	}
-	id := identity{from, tag}
+	id := match.Identity{Peer: from, Tag: tag}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m := e.take(e.arrived, id)
-	if m == nil {
-		m = e.fresh()
-		m.identity = id
-		set(m)
-		e.put(e.expected, m)
-		return nil
+	if m, matched := e.waiting.TakeMessage(id); matched {
+		e.met = append(e.met, pair{m, r})
+	} else {
+		e.waiting.KeepReceive(id, r)
 	}
-	set(m)
-	e.met = append(e.met, m)
 	return nil
 }
 
@@ -183,47 +175,43 @@ func (e *endpoint) Poll(done []nbc.Completion) (int, error) {
 		e.Wake()
 	}
 	e.mu.Unlock()
-	for _, m := range e.taken {
-		done[n] = e.deliver(m)
+	for i := range e.taken {
+		done[n] = e.deliver(&e.taken[i])
 		n++
 	}
 	return n, nil
 }
 
 // deliver hands the message to the receiver, this rank.
-func (e *endpoint) deliver(m *message) nbc.Completion {
-	c := nbc.Completion{Token: m.recvTok}
+func (e *endpoint) deliver(p *pair) nbc.Completion {
+	c := nbc.Completion{Token: p.receive.tok}
 	switch {
-	case m.src.Len() != m.want:
-		c.Err = fmt.Errorf("inproc: %w: rank %d sent %d bytes where rank %d expects %d (tag %+v)", nbc.ErrLength, m.from, m.src.Len(), e.rank, m.want, m.tag)
-	case m.borrow:
-		c.Data = m.src
-		e.lent[m.recvTok] = m
+	case p.src.Len() != p.want:
+		c.Err = fmt.Errorf("inproc: %w: rank %d sent %d bytes where rank %d expects %d as %v", nbc.ErrLength, p.sender.rank, p.src.Len(), e.rank, p.want, p.tag)
+	case p.borrow:
+		c.Data = p.src
+		e.lent[p.receive.tok] = p.sent
 		return c
 	default:
-		copy(mem.Bytes(m.dst), mem.Bytes(m.src))
+		copy(mem.Bytes(p.dst), mem.Bytes(p.src))
 	}
-	e.finish(m)
+	p.sent.finish()
 	return c
 }
 
 // finish tells the sender that its memory is its own again.
-func (e *endpoint) finish(m *message) {
-	s, tok := m.sender, m.sendTok
-	e.mu.Lock()
-	*m = message{next: e.unused}
-	e.unused = m
-	e.mu.Unlock()
+func (m *sent) finish() {
+	s := m.sender
 	s.mu.Lock()
-	s.ended = append(s.ended, nbc.Completion{Token: tok})
+	s.ended = append(s.ended, nbc.Completion{Token: m.tok})
 	s.mu.Unlock()
 	s.Wake()
 }
 
 func (e *endpoint) Release(tok nbc.Token) {
-	if m := e.lent[tok]; m != nil {
+	if m, ok := e.lent[tok]; ok {
 		delete(e.lent, tok)
-		e.finish(m)
+		m.finish()
 	}
 }
 
@@ -302,41 +290,4 @@ func (e *endpoint) NextNotice(buf []byte) (from, n int) {
 func (e *endpoint) Close() error {
 	e.timer.Stop()
 	return nil
-}
-
-// take removes the oldest message of identity id from q; nil if there is none.
-func (e *endpoint) take(q map[identity]queue, id identity) *message {
-	at, ok := q[id]
-	if !ok {
-		return nil
-	}
-	m := at.head
-	if at.head = m.next; at.head == nil {
-		delete(q, id)
-	} else {
-		q[id] = at
-	}
-	m.next = nil
-	return m
-}
-
-func (e *endpoint) put(q map[identity]queue, m *message) {
-	at, ok := q[m.identity]
-	if ok {
-		at.tail.next = m
-	} else {
-		at.head = m
-	}
-	at.tail = m
-	q[m.identity] = at
-}
-
-// fresh returns an empty message.
-func (e *endpoint) fresh() *message {
-	m := e.unused
-	if m == nil {
-		return &message{}
-	}
-	e.unused, m.next = m.next, nil
-	return m
 }

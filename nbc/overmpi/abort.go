@@ -48,7 +48,7 @@ func (a *abort) under() bool { return a.pending.Load() || a.left > 0 }
 
 // listen posts the standing receive.
 func (t *Transport) listen() error {
-	return t.control.Irecv(t.reqs, idNotice, t.abort.in.Pointer(), noticeRoom, mpi.AnySource, noticeTag)
+	return t.control.Irecv(t.reqs, forAbort, t.abort.in.Pointer(), noticeRoom, mpi.AnySource, noticeTag)
 }
 
 // noticed takes the end of the standing receive. The first notice counts; the
@@ -118,7 +118,7 @@ func (a *abort) tell(t *Transport) {
 			continue
 		}
 		// An error means that r cannot be reached; there is nobody to tell.
-		if t.control.Issend(t.reqs, idTell+uint64(r), a.out.Pointer(), n, r, noticeTag) != nil {
+		if t.control.Issend(t.reqs, forTell|uint64(r), a.out.Pointer(), n, r, noticeTag) != nil {
 			a.told(1)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/nbc/internal/match"
 )
 
 // grace is how long Close waits for the others after a failure.
@@ -52,24 +53,36 @@ func (t *Transport) Close() error {
 
 // drop ends what is under way. Receives can be cancelled, sends cannot.
 func (t *Transport) drop(ctx context.Context) error {
-	if t.active == 0 && len(t.notices.sending) == 0 {
-		return nil
-	}
-	for i, o := range t.ops {
-		if !o.way.sending {
-			_ = t.reqs.Cancel(uint64(i)) // no such receive: it ended before
+	for _, o := range t.ops {
+		switch {
+		case !o.live:
+		case o.parts == 0: // MPI does not know of it
+			t.finish(o)
+		case !o.sending:
+			_ = t.reqs.Cancel(forData | o.index) // no such receive: it ended before
 		}
+	}
+	t.waiting = match.Table[*op, *arrival]{}
+	for _, a := range t.arrivals.all {
+		if a.receiving {
+			a.receiver, a.unwanted = nil, true
+			_ = t.reqs.Cancel(forAhead | a.index)
+		}
+	}
+	left := func() int { return t.active + len(t.notices.sending) }
+	if left() == 0 {
+		return nil
 	}
 	limit, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	return t.until(limit, func() bool { return t.active == 0 && len(t.notices.sending) == 0 },
+	return t.until(limit, func() bool { return left() == 0 },
 		func() error { return fmt.Errorf("overmpi: closed with %d operations under way", t.active) })
 }
 
 // meet waits until all ranks are here.
 func (t *Transport) meet(ctx context.Context) error {
 	t.reached = false
-	if err := t.control.Ibarrier(t.reqs, idMeet); err != nil {
+	if err := t.control.Ibarrier(t.reqs, forMeeting); err != nil {
 		return err
 	}
 	return t.until(ctx, func() bool { return t.reached },
@@ -97,12 +110,13 @@ func (t *Transport) until(ctx context.Context, done func() bool, late func() err
 
 // dismantle gives everything back, with nothing under way anywhere.
 func (t *Transport) dismantle() error {
-	t.reached = false
-	err := t.reqs.Cancel(idNotice)
+	t.reached, t.closing = false, true
+	err := t.reqs.Cancel(forAbort)
 	if !t.notices.over {
-		err = errors.Join(err, t.reqs.Cancel(idNote))
+		err = errors.Join(err, t.reqs.Cancel(forNote))
 	}
-	for i := 0; err == nil && !(t.reached && t.notices.over); i++ {
+	err = errors.Join(err, t.cancelEnvelopes())
+	for i := 0; err == nil && !(t.reached && t.notices.over && !t.standing.any()); i++ {
 		_ = t.advance()
 		if i > 1e6 {
 			err = errors.New("overmpi: the library does not cancel a receive")
@@ -114,6 +128,7 @@ func (t *Transport) dismantle() error {
 		t.Release(tok)
 	}
 	t.staging.free()
+	t.standing.room.Free()
 	t.abort.in.Free()
 	t.notices.free()
 	t.rest.close()

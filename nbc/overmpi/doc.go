@@ -3,42 +3,48 @@
 //
 //	e, err := nbc.Start(overmpi.Open(overmpi.Options{}), device, nbc.Options{})
 //
-// It owns how a message's identity becomes an MPI tag, the staging memory of
-// borrowed receives, how the progress thread rests, and how one rank's giving
-// up reaches the others. It must not know what is sent, nor any MPI handle
-// (package mpi hides them).
+// It owns how a message's identity travels, the staging memory of borrowed
+// receives, how the progress thread rests, and how one rank's giving up reaches
+// the others. It must not know what is sent, nor any MPI handle (package mpi
+// hides them).
 //
 // # Threads
 //
-// The thread that runs what Open returned makes all MPI calls; Wake and Abort
-// hand over to it.
+// The thread that runs what Open returned, or that has called Move since, makes
+// all MPI calls. Wake and Abort make none: what Abort has to tell leaves when that
+// thread polls.
 //
-// # Tags
+// # Identity of messages
 //
 // MPI has one tag of few bits (31 in Open MPI, 28 in MPICH 4, 15 promised)
-// where nbc.Tag has four numbers. The bits are split: a quarter, six at most,
-// for the fingerprint of the call, two fifths of the rest for the message within
-// a schedule, seven tenths of what is left for the instance, what remains for the
-// communicator; of each number the low bits go in. So with Open MPI 1024
-// messages from one rank to another in one schedule, 1024 instances in a row on
-// one communicator and 32 communicators have tags of their own; with MPICH 512,
-// 512 and 16. (The engine has no more than nbc.Window messages of a schedule
-// under way between two ranks and posts them in order, so a schedule may have
-// any number.)
+// where nbc.Tag has four numbers. So MPI does not match the messages: this
+// package does, by the whole nbc.Tag, with the table of nbc/internal/match.
+// Whatever the number of requests and communicators that live together, and in
+// whatever order the ranks start them, no two messages are taken for each other.
 //
-// Calls that differ in type or op alone differ in the six bits. Of other
-// differences the bits miss one in 64, and what they miss is found by the length
-// of a message, or, where that is equal too, not at all.
+// Every message begins with an envelope under MPI tag 0: the nbc.Tag and the
+// length, 32 bytes. Small messages, up to 3936 bytes, lie behind it, so that
+// envelope and message together are within what the libraries send without
+// asking the receiver. The data of larger ones follow directly from the user's
+// memory, under the MPI tag that the envelope names; the receiver asks for them
+// when it has read the envelope and has a receive to put them into. That is no
+// extra round trip: the library's own request to send is there already.
 //
-// Messages whose tags are equal after that are matched in the order in which
-// they are sent and received, as MPI's rules say. That is right where both ends
-// post them in one order, and wrong where priorities reorder them. Therefore
-// two operations with one peer whose identities differ but whose tags do not
-// may not be under way together: the later one is an error, which says so. The
-// limit of this guard: it sees one rank's operations at a time. A rank more
-// than an instance window ahead of its peer whose earlier sends have all ended
-// already is not seen; a collective that needs an answer from the peer cannot
-// get that far ahead.
+// A ring of receives from any rank waits for envelopes. They are handled in the
+// order in which MPI filled them, so the envelopes of a rank keep their order, and
+// messages with equal nbc.Tags meet their receives in order. Small messages
+// that nobody expects yet are copied; the data of large ones stay where they are.
+//
+// The MPI tags of data are counted from 1 to the library's bound and over again,
+// for each ordered pair of ranks. MPI matches equal tags of a pair in order, so
+// when an envelope names a tag whose last message has not been asked for yet, that
+// message is received first, into memory of the transport, until its receive
+// comes. This takes as many large messages between one pair as there are tags,
+// sent while an older one finds no receive; with a bound of 32767 memory for
+// it is hardly ever needed, and with any bound no rank waits for another's answer.
+//
+// A send completes when MPI has taken the envelope, and the data where they travel
+// by themselves, as MPI_Isend means it.
 //
 // # Resting
 //

@@ -33,7 +33,7 @@ func (t *Transport) Begin(tok nbc.Token, c nbc.LibraryCall) error {
 		return ErrClosed
 	}
 	i := t.addLibrary(tok, c)
-	if err := t.beginLibrary(idLibrary+i, c); err != nil {
+	if err := t.beginLibrary(forLibrary|i, c); err != nil {
 		t.dropLibrary(i)
 		return wrapLibrary(err)
 	}
@@ -120,8 +120,7 @@ func (t *Transport) dropLibrary(i uint64) {
 }
 
 // settleLibrary takes a finished call.
-func (t *Transport) settleLibrary(d mpi.Done) {
-	i := d.ID - idLibrary
+func (t *Transport) settleLibrary(i uint64, d mpi.Done) {
 	t.ended = append(t.ended, nbc.Completion{Token: t.library.calls[i].tok, Err: wrapLibrary(d.Err)})
 	t.dropLibrary(i)
 }

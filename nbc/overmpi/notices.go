@@ -36,7 +36,7 @@ func (t *Transport) hark() error {
 		n.in = mem.Alloc(nbc.NoticeRoom)
 		n.out, n.sending = map[int]mem.Buffer{}, map[int]bool{}
 	}
-	return t.control.Irecv(t.reqs, idNote, n.in.Pointer(), nbc.NoticeRoom, mpi.AnySource, noteTag)
+	return t.control.Irecv(t.reqs, forNote, n.in.Pointer(), nbc.NoticeRoom, mpi.AnySource, noteTag)
 }
 
 // Notify begins to send a notice to rank to. It is lost where the last one has
@@ -57,7 +57,7 @@ func (t *Transport) Notify(to int, notice []byte) error {
 		n.out[to] = room
 	}
 	copy(mem.Bytes(room), notice)
-	if err := t.control.Issend(t.reqs, idNoteTo+uint64(to), room.Pointer(), len(notice), to, noteTag); err != nil {
+	if err := t.control.Issend(t.reqs, forNoteTo|uint64(to), room.Pointer(), len(notice), to, noteTag); err != nil {
 		return fmt.Errorf("overmpi: %w", err)
 	}
 	n.sending[to] = true

@@ -7,10 +7,12 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/internal/match"
 )
 
 // Options of a transport; the zero value is good.
@@ -18,6 +20,10 @@ type Options struct {
 	// CloseWait bounds how long Close waits for the other ranks to come to
 	// their end; 0 means a minute.
 	CloseWait time.Duration
+	// TagBound is the largest MPI tag to use, the same on all ranks; 0 means
+	// the library's. Messages are told apart whatever it is: tests use small
+	// ones.
+	TagBound int
 }
 
 // Transport is nbc.Transport over MPI.
@@ -29,15 +35,17 @@ type Transport struct {
 	control *mpi.Comm // notices and the meeting at the end
 	reqs    *mpi.Requests
 
-	bits    tagBits
-	guard   guard
-	staging staging
-	ops     []*op
-	unused  []uint64 // indexes into ops
-	active  int      // operations begun and not yet settled
-	lent    map[nbc.Token]mem.Buffer
-	self    loop
-	library library
+	staging  staging
+	ops      []*op
+	unused   []*op
+	active   int // operations begun and not yet settled
+	lent     map[nbc.Token]mem.Buffer
+	wires    wires
+	peers    []peer // by rank
+	standing standing
+	waiting  match.Table[*op, *arrival]
+	arrivals arrivals
+	library  library
 
 	batch [64]mpi.Done
 	ended []nbc.Completion // settled, not yet reported
@@ -50,6 +58,7 @@ type Transport struct {
 	over    atomic.Bool
 
 	reached bool // what Close waits for has come
+	closing bool // nothing is expected any more
 }
 
 var _ nbc.Transport = (*Transport)(nil)
@@ -59,25 +68,36 @@ var ErrClosed = errors.New("overmpi: the transport is closed")
 
 // op is an operation under way.
 type op struct {
-	tok     nbc.Token
-	way     way
-	tag     nbc.Tag
-	want    int // bytes
-	staged  mem.Buffer
-	borrows bool
-	pin     runtime.Pinner
-	pinned  bool
+	index    uint64 // in ops
+	live     bool
+	tok      nbc.Token
+	peer     int
+	tag      nbc.Tag
+	n        int        // bytes
+	buf      mem.Buffer // where they are; a borrowing receive gets that with them
+	envelope mem.Buffer // of a send
+	sending  bool
+	borrows  bool
+	parts    int // requests of MPI under way
+	err      error
+	pin      runtime.Pinner
+	pinned   bool
 }
 
-// Identifiers of requests: an index into ops, or one of these.
+// A request of MPI is identified by what it is for, one of these, and an index.
 const (
-	idNotice uint64 = 1<<32 + iota // the standing receive of notices
-	idMeet                         // the barrier at the end
-	idTell                         // and above, by rank: telling it that this one gives up
+	forData     uint64 = iota << 32 // the data of an operation: its index in ops
+	forEnvelope                     // the envelope of a send: likewise
+	forStanding                     // a receive for envelopes: its place in the ring
+	forAhead                        // data received ahead: their arrival's index
+	forLibrary                      // a collective of the library: its index in library.calls
+	forAbort                        // the receive for the notice that a rank gives up
+	forTell                         // such a notice to a rank
+	forNote                         // the receive for nbc.Notifier's notices
+	forNoteTo                       // such a notice to a rank
+	forMeeting                      // the barrier at the end
 
-	idLibrary uint64 = 1 << 33   // and above: an index into library.calls
-	idNote    uint64 = 1 << 34   // the standing receive of nbc.Notifier's notices
-	idNoteTo  uint64 = 1<<34 + 1 // and above, by rank: such a notice to it
+	forMask uint64 = 1<<32 - 1 // of the index
 )
 
 // Open returns what starts MPI and opens the transport over all ranks, for
@@ -98,15 +118,12 @@ func Open(opts Options) func() (nbc.Transport, error) {
 }
 
 // New opens a transport in a world that was started on the calling thread and
-// that outlives it. All ranks call it together.
+// that outlives it. All ranks call it together: where one fails, all do.
 func New(w *mpi.World, opts Options) (*Transport, error) {
 	if opts.CloseWait == 0 {
 		opts.CloseWait = time.Minute
 	}
-	t := &Transport{
-		opts: opts, world: w, bits: splitBits(w.TagUB()), guard: guard{},
-		lent: map[nbc.Token]mem.Buffer{},
-	}
+	t := &Transport{opts: opts, world: w, lent: map[nbc.Token]mem.Buffer{}, peers: make([]peer, w.Size()), rest: rest{event: -1}}
 	var err error
 	if t.data, err = w.Comm().Dup(); err != nil {
 		return nil, err
@@ -115,11 +132,46 @@ func New(w *mpi.World, opts Options) (*Transport, error) {
 		return nil, err
 	}
 	t.reqs = w.NewRequests()
-	if err := t.rest.open(w.Nodes().LocalSize); err != nil {
-		return nil, err
+	if err := t.agree(t.prepare()); err != nil {
+		t.reqs.Free()
+		t.rest.close()
+		return nil, errors.Join(err, t.control.Free(), t.data.Free())
+	}
+	return t, nil
+}
+
+// prepare does what can fail on one rank alone.
+func (t *Transport) prepare() error {
+	bound := t.opts.TagBound
+	if bound == 0 {
+		bound = t.world.TagUB()
+	}
+	if bound < 1 || bound > t.world.TagUB() {
+		return fmt.Errorf("overmpi: invalid tag bound %d: want 1 to %d, the largest tag of %s", bound, t.world.TagUB(), t.world.Library())
+	}
+	t.wires = wires{uint64(bound)}
+	if err := t.rest.open(t.world.Nodes().LocalSize); err != nil {
+		return err
 	}
 	t.abort.open()
-	return t, errors.Join(t.listen(), t.hark())
+	return errors.Join(t.listen(), t.hark(), t.expectEnvelopes())
+}
+
+// agree returns nil where err is nil on all ranks, and an error on all where it
+// is not: otherwise the others would wait for the rank that has left.
+func (t *Transport) agree(err error) error {
+	first := []int32{int32(t.Size())}
+	if err != nil {
+		first[0] = int32(t.Rank())
+	}
+	p := unsafe.Pointer(&first[0])
+	if e := t.control.Allreduce(p, p, 1, mem.Int32, mem.Min); e != nil {
+		return errors.Join(err, e)
+	}
+	if err == nil && int(first[0]) < t.Size() {
+		err = fmt.Errorf("overmpi: rank %d could not open its transport and says why", first[0])
+	}
+	return err
 }
 
 // World returns the world below, for what is asked of MPI itself. Its methods
@@ -134,36 +186,59 @@ func (t *Transport) Size() int { return t.world.Size() }
 
 // Send begins to send src to rank to.
 func (t *Transport) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
-	if err := t.usable(src); err != nil {
-		return err
-	}
-	if to == t.Rank() {
-		return t.self.send(t, tok, tag, src)
-	}
-	i, o, err := t.begin(op{tok: tok, tag: tag, want: src.Len(), way: t.way(to, tag, true)}, src)
+	o, err := t.begin(op{tok: tok, peer: to, tag: tag, n: src.Len(), buf: src, sending: true})
 	if err != nil {
 		return err
 	}
-	if err := t.data.Isend(t.reqs, i, src.Pointer(), src.Len(), to, int(o.way.wire)); err != nil {
-		t.finish(i)
+	if to == t.Rank() {
+		t.sendToSelf(o)
+		return nil
+	}
+	if o.n <= inlineRoom && src.Space() == mem.Host {
+		err = t.sendEnvelope(o, 0)
+	} else {
+		err = t.sendData(o)
+	}
+	if err != nil {
+		t.finish(o)
 		return fmt.Errorf("overmpi: %w", err)
 	}
 	return nil
 }
 
+// sendData begins to send a message that travels by itself, after its envelope.
+func (t *Transport) sendData(o *op) error {
+	p := &t.peers[o.peer]
+	wire := t.wires.tag(p.sent)
+	t.pin(o)
+	if err := t.sendEnvelope(o, wire); err != nil {
+		return err
+	}
+	p.sent++
+	if err := t.data.Isend(t.reqs, forData|o.index, o.buf.Pointer(), o.n, o.peer, wire); err != nil {
+		t.fail(fmt.Errorf("overmpi: %w", err)) // it was announced
+		return nil
+	}
+	o.parts++
+	return nil
+}
+
+// sendToSelf hands a message to this rank.
+func (t *Transport) sendToSelf(o *op) {
+	t.pin(o)
+	id := identity(t.Rank(), o.tag)
+	a := t.arrivals.get()
+	a.from, a.length, a.sender = t.Rank(), o.n, o
+	if r, waits := t.waiting.TakeReceive(id); waits {
+		t.loopback(r, a)
+	} else {
+		t.waiting.KeepMessage(id, a)
+	}
+}
+
 // Recv begins to receive exactly dst.Len() bytes from rank from.
 func (t *Transport) Recv(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
-	if err := t.usable(dst); err != nil {
-		return err
-	}
-	if from == t.Rank() {
-		return t.self.recv(t, tok, tag, dst, false)
-	}
-	i, o, err := t.begin(op{tok: tok, tag: tag, want: dst.Len(), way: t.way(from, tag, false)}, dst)
-	if err != nil {
-		return err
-	}
-	return t.irecv(i, o, from, dst)
+	return t.receive(op{tok: tok, peer: from, tag: tag, n: dst.Len(), buf: dst})
 }
 
 // RecvBorrow begins to receive n bytes from rank from into staging memory.
@@ -171,26 +246,20 @@ func (t *Transport) RecvBorrow(tok nbc.Token, from int, tag nbc.Tag, n int) erro
 	if n < 0 {
 		return fmt.Errorf("overmpi: receive of %d bytes", n)
 	}
-	if err := t.usable(mem.Buffer{}); err != nil {
-		return err
-	}
-	staged := t.staging.get(n)
-	if from == t.Rank() {
-		return t.self.recv(t, tok, tag, staged, true)
-	}
-	i, o, err := t.begin(op{tok: tok, tag: tag, want: n, way: t.way(from, tag, false), staged: staged, borrows: true}, staged)
-	if err != nil {
-		t.staging.put(staged)
-		return err
-	}
-	return t.irecv(i, o, from, staged)
+	return t.receive(op{tok: tok, peer: from, tag: tag, n: n, borrows: true})
 }
 
-func (t *Transport) irecv(i uint64, o *op, from int, dst mem.Buffer) error {
-	if err := t.data.Irecv(t.reqs, i, dst.Pointer(), dst.Len(), from, int(o.way.wire)); err != nil {
-		t.staging.put(o.staged)
-		t.finish(i)
-		return fmt.Errorf("overmpi: %w", err)
+func (t *Transport) receive(what op) error {
+	o, err := t.begin(what)
+	if err != nil {
+		return err
+	}
+	t.pin(o)
+	id := identity(o.peer, o.tag)
+	if a, arrived := t.waiting.TakeMessage(id); arrived {
+		t.claim(o, a)
+	} else {
+		t.waiting.KeepReceive(id, o)
 	}
 	return nil
 }
@@ -218,46 +287,66 @@ func (t *Transport) usable(b mem.Buffer) error {
 	return nil
 }
 
-func (t *Transport) way(peer int, tag nbc.Tag, sending bool) way {
-	return way{peer: int32(peer), wire: int32(t.bits.wire(tag)), sending: sending}
-}
-
-// begin notes an operation on b and returns its index.
-func (t *Transport) begin(o op, b mem.Buffer) (uint64, *op, error) {
-	if int(o.way.peer) < 0 || int(o.way.peer) >= t.Size() {
-		return 0, nil, fmt.Errorf("overmpi: there is no rank %d among %d", o.way.peer, t.Size())
+// begin notes an operation.
+func (t *Transport) begin(what op) (*op, error) {
+	if err := t.usable(what.buf); err != nil {
+		return nil, err
 	}
-	if err := t.guard.enter(o.way, o.tag, t.bits); err != nil {
-		return 0, nil, err
+	if what.peer < 0 || what.peer >= t.Size() {
+		return nil, fmt.Errorf("overmpi: there is no rank %d among %d", what.peer, t.Size())
 	}
-	var i uint64
+	var o *op
 	if n := len(t.unused); n > 0 {
-		i, t.unused = t.unused[n-1], t.unused[:n-1]
+		o, t.unused = t.unused[n-1], t.unused[:n-1]
 	} else {
-		i = uint64(len(t.ops))
-		t.ops = append(t.ops, &op{})
+		o = &op{index: uint64(len(t.ops))}
+		t.ops = append(t.ops, o)
 	}
-	p := t.ops[i]
-	o.pin = p.pin
-	*p = o
-	if b.OnGoHeap() && b.Len() > 0 {
-		p.pin.Pin(b.Pointer())
-		p.pinned = true
-	}
+	what.index, what.live, what.pin = o.index, true, o.pin
+	*o = what
 	t.active++
 	t.rest.stir()
-	return i, p, nil
+	return o, nil
 }
 
-// finish forgets operation i.
-func (t *Transport) finish(i uint64) {
-	o := t.ops[i]
+// pin keeps the memory of o where it is.
+func (t *Transport) pin(o *op) {
+	if o.buf.OnGoHeap() && o.n > 0 {
+		o.pin.Pin(o.buf.Pointer())
+		o.pinned = true
+	}
+}
+
+// end reports o and forgets it.
+func (t *Transport) end(o *op, err error) {
+	c := nbc.Completion{Token: o.tok, Err: err}
+	switch {
+	case !o.borrows:
+	case err == nil:
+		c.Data = o.buf
+		t.lent[o.tok] = o.buf
+	default:
+		t.staging.put(o.buf)
+	}
+	t.finish(o)
+	t.ended = append(t.ended, c)
+}
+
+// finish forgets o.
+func (t *Transport) finish(o *op) {
 	if o.pinned {
 		o.pin.Unpin()
 	}
-	t.guard.leave(o.way)
-	t.unused = append(t.unused, i)
+	*o = op{index: o.index, pin: o.pin}
+	t.unused = append(t.unused, o)
 	t.active--
+}
+
+// fail notes why nothing works any more.
+func (t *Transport) fail(err error) {
+	if t.fault == nil {
+		t.fault = err
+	}
 }
 
 // Poll advances everything and stores what ended in done.
@@ -298,55 +387,61 @@ func (t *Transport) advance() error {
 
 // settle takes one finished request.
 func (t *Transport) settle(d mpi.Done) {
-	switch {
-	case d.ID == idNotice:
+	i := d.ID & forMask
+	switch d.ID &^ forMask {
+	case forData:
+		t.dataEnded(t.ops[i], d)
+	case forEnvelope:
+		o := t.ops[i]
+		t.staging.put(o.envelope)
+		t.partEnded(o, d.Err)
+	case forStanding:
+		t.envelopeEnded(i, d)
+	case forAhead:
+		t.aheadEnded(i, d)
+	case forLibrary:
+		t.settleLibrary(i, d)
+	case forAbort:
 		t.noticed(d)
-		return
-	case d.ID == idMeet:
-		t.reached = true
-		return
-	case d.ID == idNote:
-		t.noted(d)
-		return
-	case d.ID >= idNoteTo:
-		delete(t.notices.sending, int(d.ID-idNoteTo))
-		return
-	case d.ID >= idLibrary:
-		t.settleLibrary(d)
-		return
-	case d.ID >= idTell:
+	case forTell:
 		t.abort.told(1)
-		return
+	case forNote:
+		t.noted(d)
+	case forNoteTo:
+		delete(t.notices.sending, int(i))
+	case forMeeting:
+		t.reached = true
 	}
-	o := t.ops[d.ID]
-	c := nbc.Completion{Token: o.tok, Err: t.judge(o, d)}
-	if o.borrows {
-		if c.Err == nil {
-			c.Data = o.staged
-			t.lent[o.tok] = o.staged
-		} else {
-			t.staging.put(o.staged)
-		}
-	}
-	t.finish(d.ID)
-	t.ended = append(t.ended, c)
 }
 
-// judge says what was wrong with a finished operation.
-func (t *Transport) judge(o *op, d mpi.Done) error {
+// dataEnded takes the end of a message's data at either end.
+func (t *Transport) dataEnded(o *op, d mpi.Done) {
+	err := d.Err
 	switch {
-	case mpi.Truncated(d.Err):
-		return fmt.Errorf("overmpi: %w: rank %d sent more than the %d bytes that rank %d expects as message %s: the ranks run different collectives or counts",
-			nbc.ErrLength, o.way.peer, o.want, t.Rank(), describe(o.tag))
-	case d.Err != nil && o.way.sending:
-		return fmt.Errorf("overmpi: sending message %s to rank %d: %w", describe(o.tag), o.way.peer, d.Err)
-	case d.Err != nil:
-		return fmt.Errorf("overmpi: receiving message %s from rank %d: %w", describe(o.tag), o.way.peer, d.Err)
-	case !o.way.sending && d.Bytes != o.want:
-		return fmt.Errorf("overmpi: %w: rank %d sent %d bytes where rank %d expects %d as message %s: the ranks run different collectives or counts",
-			nbc.ErrLength, o.way.peer, d.Bytes, t.Rank(), o.want, describe(o.tag))
+	case mpi.Truncated(err):
+		err = fmt.Errorf("overmpi: rank %d sent more than the %d bytes that it announced as %v", o.peer, o.n, o.tag)
+	case err == nil && !o.sending && d.Bytes != o.n:
+		err = fmt.Errorf("overmpi: rank %d sent %d bytes and announced %d as %v", o.peer, d.Bytes, o.n, o.tag)
 	}
-	return nil
+	t.partEnded(o, err)
+}
+
+// partEnded takes the end of one of the requests that o is made of.
+func (t *Transport) partEnded(o *op, err error) {
+	if o.err == nil {
+		o.err = err
+	}
+	if o.parts--; o.parts > 0 {
+		return
+	}
+	if err = o.err; err != nil {
+		doing := "receiving %v from rank %d"
+		if o.sending {
+			doing = "sending %v to rank %d"
+		}
+		err = fmt.Errorf("overmpi: "+doing+": %w", o.tag, o.peer, err)
+	}
+	t.end(o, err)
 }
 
 // Move makes the calling thread the one that calls MPI.

@@ -1,6 +1,7 @@
 package overmpi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,18 +80,24 @@ func with(f func(*Transport) error) func() error {
 	}
 }
 
+// bounds are of tags: the library's, MPI's least, and so small that tags are
+// always used again.
+var bounds = []int{0, 32767, 3, 1}
+
 func TestConformance(t *testing.T) {
-	var tr *Transport
-	on(t, func() (err error) {
-		tr, err = New(world, Options{CloseWait: within})
-		return err
-	})
-	for _, c := range transporttest.Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			on(t, func() error { return c.Run(tr) })
+	for _, bound := range bounds {
+		var tr *Transport
+		on(t, func() (err error) {
+			tr, err = New(world, Options{CloseWait: within, TagBound: bound})
+			return err
 		})
+		for _, c := range transporttest.Cases() {
+			t.Run(fmt.Sprintf("tags to %d/%s", bound, c.Name), func(t *testing.T) {
+				on(t, func() error { return c.Run(tr) })
+			})
+		}
+		on(t, func() error { return tr.Close() })
 	}
-	on(t, func() error { return tr.Close() })
 }
 
 func TestAbortReachesEveryRankAndCloseStillMeets(t *testing.T) {
@@ -125,6 +132,69 @@ func TestAbortTellsOnce(t *testing.T) {
 		}
 		return ctx.Err()
 	}))
+}
+
+// TestAbortLeavesTheLibraryAlone: Abort may be called while another thread is in
+// the library, also by the thread that was there last. So it must not poll:
+// without anybody who does, nobody is told.
+func TestAbortLeavesTheLibraryAlone(t *testing.T) {
+	if world.Size() == 1 {
+		t.Skip("needs someone to tell: run under mpirun")
+	}
+	on(t, with(func(t *Transport) error {
+		if t.Rank() == 0 {
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := t.Abort(ended, "the disk is full"); !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("the others were told without a poll: %v", err)
+			}
+			if t.abort.begun {
+				return errors.New("Abort itself has sent notices")
+			}
+		}
+		for until := time.Now().Add(within); time.Now().Before(until); t.Park(time.Millisecond) {
+			_, err := t.Poll(nil)
+			var abort *nbc.AbortError
+			if errors.As(err, &abort) || t.Rank() == 0 && t.abort.begun && t.abort.left == 0 {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return errors.New("not told")
+	}))
+}
+
+// TestARankThatCannotOpenTakesTheOthersAlong: none waits for it.
+func TestARankThatCannotOpenTakesTheOthersAlong(t *testing.T) {
+	on(t, func() error {
+		odd := world.Size() - 1
+		if world.Rank() == odd {
+			defer func(f func(uint, int) (int, error)) { eventfd = f }(eventfd)
+			eventfd = func(uint, int) (int, error) { return -1, unix.EMFILE }
+		}
+		_, err := New(world, Options{})
+		switch {
+		case world.Rank() == odd && !errors.Is(err, unix.EMFILE):
+			return fmt.Errorf("the failing rank returned %v", err)
+		case world.Rank() != odd && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("rank %d could not open", odd))):
+			return fmt.Errorf("another rank returned %v", err)
+		}
+		return nil
+	})
+	on(t, with(func(*Transport) error { return nil })) // the world is as it was
+}
+
+func TestTagBounds(t *testing.T) {
+	on(t, func() error {
+		for _, bound := range []int{-1, world.TagUB() + 1} {
+			if _, err := New(world, Options{TagBound: bound}); err == nil || !strings.Contains(err.Error(), fmt.Sprint("invalid tag bound ", bound)) {
+				return fmt.Errorf("a tag bound of %d: %v", bound, err)
+			}
+		}
+		return nil
+	})
 }
 
 func TestReceivesUnderWayAreDropped(t *testing.T) {
@@ -211,29 +281,119 @@ func drain(t *Transport, n int) error {
 
 func TestMessagesAllocateNothing(t *testing.T) {
 	if world.Size() == 1 {
-		t.Skip("messages to oneself are kept in slices; run under mpirun")
+		t.Skip("needs a peer: run under mpirun")
 	}
-	on(t, with(func(t *Transport) error {
-		to, from := (t.Rank()+1)%t.Size(), (t.Rank()+t.Size()-1)%t.Size()
-		src := mem.Alloc(100_000)
-		defer src.Free()
-		var failed error
-		var tag nbc.Tag
-		exchange := func() {
-			tag.Instance++
-			err := errors.Join(t.RecvBorrow(1, from, tag, src.Len()), t.Send(2, to, tag, src), drain(t, 2))
-			if err != nil && failed == nil {
-				failed = err
+	for _, bound := range bounds {
+		for _, n := range []int{8, inlineRoom, inlineRoom + 1, 100_000} {
+			for _, unexpected := range []bool{false, true} {
+				on(t, func() error { return allocations(n, bound, unexpected) })
 			}
 		}
-		for range 10 {
-			exchange()
+	}
+}
+
+// allocations sends messages of n bytes in a ring. An unexpected one has arrived
+// before its receive is posted.
+func allocations(n, bound int, unexpected bool) error {
+	t, err := New(world, Options{CloseWait: within, TagBound: bound})
+	if err != nil {
+		return err
+	}
+	to, from := (t.Rank()+1)%t.Size(), (t.Rank()+t.Size()-1)%t.Size()
+	src := mem.Alloc(n)
+	defer src.Free()
+	var failed error
+	var tag nbc.Tag
+	exchange := func() {
+		tag.Instance++
+		var err error
+		if unexpected {
+			err = t.Send(2, to, tag, src)
+			for until := time.Now().Add(within); err == nil && t.waiting.Len() == 0; {
+				if err = t.advance(); time.Now().After(until) {
+					err = errors.New("the message never came")
+				}
+			}
+			err = errors.Join(err, t.RecvBorrow(1, from, tag, n), drain(t, 2))
+		} else {
+			err = errors.Join(t.RecvBorrow(1, from, tag, n), t.Send(2, to, tag, src), drain(t, 2))
 		}
-		if n := testing.AllocsPerRun(100, exchange); n != 0 {
-			return errors.Join(failed, fmt.Errorf("%v allocations for a send and a receive", n))
+		if err != nil && failed == nil {
+			failed = err
 		}
-		return failed
-	}))
+	}
+	for range 10 {
+		exchange()
+	}
+	if got := testing.AllocsPerRun(100, exchange); got != 0 && failed == nil {
+		failed = fmt.Errorf("%v allocations for a send and a receive of %d bytes, tags to %d, unexpected: %v", got, n, bound, unexpected)
+	}
+	return errors.Join(failed, t.Close())
+}
+
+// TestTagsInUse: messages that nobody receives yet hold their tags, more of
+// them than there are tags. They are received at last, the last one first.
+func TestTagsInUse(t *testing.T) {
+	for _, bound := range bounds {
+		on(t, func() error {
+			t, err := New(world, Options{CloseWait: within, TagBound: bound})
+			if err != nil {
+				return err
+			}
+			return errors.Join(tagsInUse(t), t.Close())
+		})
+	}
+}
+
+func tagsInUse(t *Transport) error {
+	const messages, n = 20, 10_000
+	to, from := (t.Rank()+1)%t.Size(), (t.Rank()+t.Size()-1)%t.Size()
+	got := make([][]byte, messages)
+	tag := func(i int) nbc.Tag { return nbc.Tag{Comm: 7<<32 | 9, Instance: uint32(i) << 20} }
+	for i := range messages {
+		if err := t.Send(nbc.Token(100+i), to, tag(i), mem.Of(bytes.Repeat([]byte{byte(i)}, n))); err != nil {
+			return err
+		}
+	}
+	for until := time.Now().Add(within); t.waiting.Len() < messages; { // all are here
+		if err := t.advance(); err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%d of %d envelopes came", t.waiting.Len(), messages)
+		}
+	}
+	for i := messages - 1; i >= 0; i-- {
+		want := n
+		if i == 4 {
+			want = n + 1 // its message is dropped
+		}
+		got[i] = make([]byte, want)
+		if err := t.Recv(nbc.Token(i), from, tag(i), mem.Of(got[i])); err != nil {
+			return err
+		}
+	}
+	var done [8]nbc.Completion
+	for left, until := 2*messages, time.Now().Add(within); left > 0; {
+		k, err := t.Poll(done[:])
+		if err != nil {
+			return err
+		}
+		for _, c := range done[:k] {
+			if short := c.Token == 4; short != errors.Is(c.Err, nbc.ErrLength) || !short && c.Err != nil {
+				return fmt.Errorf("operation %d ended with %v", c.Token, c.Err)
+			}
+		}
+		if left -= k; time.Now().After(until) {
+			return fmt.Errorf("%d operations never ended", left)
+		}
+	}
+	for i, b := range got {
+		if want := bytes.Repeat([]byte{byte(i)}, n); i != 4 && !bytes.Equal(b, want) {
+			return fmt.Errorf("message %d has the data of message %d", i, b[0])
+		}
+	}
+	return nil
 }
 
 // TestAPeerThatDiedHoldsNothingUp needs an mpirun that does not end the other

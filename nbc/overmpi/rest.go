@@ -15,7 +15,7 @@ import (
 type rest struct {
 	spins, vain int
 	nap         time.Duration
-	event       int // eventfd
+	event       int // eventfd; -1 while there is none
 	fds         [1]unix.PollFd
 	woken       atomic.Bool
 	asleep      atomic.Bool
@@ -31,8 +31,11 @@ const (
 	longestIdle  = 5 * time.Millisecond  // with none: for notices only
 )
 
+// eventfd is a variable so that a test can let it fail.
+var eventfd = unix.Eventfd
+
 func (r *rest) open(localSize int) error {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	fd, err := eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return fmt.Errorf("overmpi: eventfd: %w", err)
 	}
@@ -123,6 +126,8 @@ func (r *rest) wake() {
 func (r *rest) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = unix.Close(r.event)
-	r.event = -1
+	if r.event >= 0 {
+		_ = unix.Close(r.event)
+		r.event = -1
+	}
 }

@@ -272,9 +272,8 @@ func (t *Transport) refuse(o *op, d *descriptor) {
 }
 
 func (t *Transport) mismatch(o *op, sent int) error {
-	tag := o.e.tag
-	return fmt.Errorf("shm: %w: rank %d sent %d bytes where rank %d expects %d as message %d of instance %d on communicator %d: the ranks run different collectives or counts",
-		nbc.ErrLength, o.peer.rank, sent, t.Rank(), o.n, tag.Message, tag.Instance, tag.Comm)
+	return fmt.Errorf("shm: %w: rank %d sent %d bytes where rank %d expects %d as %v: the ranks run different collectives or counts",
+		nbc.ErrLength, o.peer.rank, sent, t.Rank(), o.n, o.e.tag)
 }
 
 // broken notes that a peer does not follow the protocol.

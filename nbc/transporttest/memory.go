@@ -45,12 +45,12 @@ func zero(b []byte) bool { return len(b) == 0 || b[0] == 0 && bytes.Equal(b[1:],
 // guarded is how many bytes around a message must stay as they are.
 const guarded = 64
 
-// ownMemory exchanges messages between neighbours out of and into the
+// ownMemory exchanges messages between neighbors out of and into the
 // transport's own memory, freed and allocated again for every one; where mixed
 // is set, only every second buffer is.
 func ownMemory(t nbc.Transport, mixed bool) error {
 	d, m := drive(t), memoryOf(t, mixed)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	for turn := range 12 {
 		for i, n := range sizes {
 			tag := nbc.Tag{Instance: 9, Message: uint32(i)}

@@ -37,6 +37,7 @@ func Cases() []Case {
 		{"any order of receives", anyOrder},
 		{"equal tags keep their order", equalTags},
 		{"the whole tag counts", wholeTag},
+		{"many identities in any order", identities},
 		{"borrow and release", borrow},
 		{"many in flight", many},
 		{"memory of the Go heap", goHeap},
@@ -239,14 +240,14 @@ func exchange(t nbc.Transport) error {
 	return d.barrier()
 }
 
-// neighbours returns the ranks after and before t's own in a ring.
-func neighbours(t nbc.Transport) (to, from int) {
+// neighbors returns the ranks after and before t's own in a ring.
+func neighbors(t nbc.Transport) (to, from int) {
 	return (t.Rank() + 1) % t.Size(), (t.Rank() + t.Size() - 1) % t.Size()
 }
 
 func ordered(t nbc.Transport, recvFirst bool) error {
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	for i, n := range sizes {
 		tag := nbc.Tag{Instance: 2, Message: uint32(i)}
 		var r, s nbc.Token
@@ -270,7 +271,7 @@ func ordered(t nbc.Transport, recvFirst bool) error {
 func anyOrder(t nbc.Transport) error {
 	const messages = 40
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	var toks []nbc.Token
 	for i := range messages {
 		s, err := d.send(to, nbc.Tag{Instance: 3, Message: uint32(i)}, content(t.Rank(), i, 100+i))
@@ -303,7 +304,7 @@ func anyOrder(t nbc.Transport) error {
 func equalTags(t nbc.Transport) error {
 	const messages = 20
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	tag := nbc.Tag{Instance: 4}
 	var toks []nbc.Token
 	var got []mem.Buffer
@@ -331,7 +332,7 @@ func equalTags(t nbc.Transport) error {
 
 func wholeTag(t nbc.Transport) error {
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	tags := []nbc.Tag{
 		{Comm: 1, Instance: 1, Message: 1},
 		{Comm: 2, Instance: 1, Message: 1},
@@ -369,7 +370,7 @@ func wholeTag(t nbc.Transport) error {
 
 func borrow(t nbc.Transport) error {
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	const messages = 10
 	for _, n := range sizes {
 		var sends, recvs []nbc.Token
@@ -409,7 +410,7 @@ func borrow(t nbc.Transport) error {
 
 func many(t nbc.Transport) error {
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	const messages = 500
 	var toks []nbc.Token
 	var got []mem.Buffer
@@ -438,7 +439,7 @@ func many(t nbc.Transport) error {
 
 func goHeap(t nbc.Transport) error {
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	src, dst := content(t.Rank(), 0, 300_000), make([]byte, 300_000)
 	tag := nbc.Tag{Instance: 7}
 	s, r := d.token(), d.token()
@@ -450,7 +451,7 @@ func goHeap(t nbc.Transport) error {
 
 func mismatch(t nbc.Transport) error {
 	d := drive(t)
-	to, from := neighbours(t)
+	to, from := neighbors(t)
 	for i, want := range []int{10, 1000} { // rank sends 100: too long, too short
 		tag := nbc.Tag{Instance: 8, Message: uint32(i)}
 		r, _, err := d.recv(from, tag, want)

@@ -1,0 +1,210 @@
+package overmpi
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// Every message begins with an envelope. See the package comment.
+const (
+	envelopeTag = 0 // the tags from 1 on are for data
+
+	// envelopeRoom is how large an envelope is at most, with the message in it.
+	// The libraries send so many bytes at once, without asking the receiver;
+	// the smallest such limit in use is 4096 with the library's own header.
+	envelopeRoom = 4096 - 128
+	headerLen    = 32
+	inlineRoom   = envelopeRoom - headerLen
+
+	// envelopesPosted is how many receives wait for envelopes.
+	envelopesPosted = 8
+)
+
+// header is what an envelope says.
+type header struct {
+	tag    nbc.Tag
+	wire   int // the MPI tag of the data; 0: it follows in the envelope
+	length int // bytes of the message
+}
+
+// put writes h to b, which has headerLen bytes.
+func (h header) put(b []byte) {
+	binary.LittleEndian.PutUint64(b[0:], h.tag.Comm)
+	binary.LittleEndian.PutUint32(b[8:], h.tag.Instance)
+	binary.LittleEndian.PutUint32(b[12:], h.tag.Message)
+	binary.LittleEndian.PutUint32(b[16:], h.tag.Fingerprint)
+	binary.LittleEndian.PutUint32(b[20:], uint32(h.wire))
+	binary.LittleEndian.PutUint64(b[24:], uint64(h.length))
+}
+
+// parseHeader reads the header of an envelope; false where it is none.
+func parseHeader(b []byte) (header, bool) {
+	if len(b) < headerLen {
+		return header{}, false
+	}
+	h := header{
+		tag: nbc.Tag{
+			Comm:        binary.LittleEndian.Uint64(b[0:]),
+			Instance:    binary.LittleEndian.Uint32(b[8:]),
+			Message:     binary.LittleEndian.Uint32(b[12:]),
+			Fingerprint: binary.LittleEndian.Uint32(b[16:]),
+		},
+		wire:   int(binary.LittleEndian.Uint32(b[20:])),
+		length: int(binary.LittleEndian.Uint64(b[24:])),
+	}
+	inline := len(b) - headerLen
+	return h, h.length >= 0 && (h.wire > 0 && inline == 0 || h.wire == 0 && inline == h.length)
+}
+
+// wires counts the messages of a pair of ranks whose data have an MPI tag. Both
+// ends count alike, since envelopes arrive in order.
+type wires struct{ bound uint64 }
+
+// tag returns the MPI tag of the data of message number n.
+func (w wires) tag(n uint64) int { return int(n%w.bound) + 1 }
+
+// reused reports whether message n has the tag of message older, or a later one
+// before it had.
+func (w wires) reused(older, n uint64) bool { return n-older >= w.bound }
+
+// standing is the ring of receives that wait for envelopes. The library fills
+// them in the order in which they were posted, but may report them in another;
+// they are handled and posted again in that order, so that the envelopes of a
+// rank keep theirs.
+type standing struct {
+	room  mem.Buffer
+	slots [envelopesPosted]standingSlot
+	next  int // to be handled
+}
+
+type standingSlot struct {
+	posted, arrived bool
+	from, bytes     int
+}
+
+func (s *standing) memory(i int) mem.Buffer { return s.room.Slice(i*envelopeRoom, envelopeRoom) }
+
+// expectEnvelopes posts all receives for envelopes.
+func (t *Transport) expectEnvelopes() error {
+	t.standing.room = mem.Alloc(envelopesPosted * envelopeRoom)
+	for i := range envelopesPosted {
+		if err := t.expectEnvelope(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Transport) expectEnvelope(i int) error {
+	if err := t.data.Irecv(t.reqs, forStanding|uint64(i), t.standing.memory(i).Pointer(), envelopeRoom, mpi.AnySource, envelopeTag); err != nil {
+		return err
+	}
+	t.standing.slots[i] = standingSlot{posted: true}
+	return nil
+}
+
+// envelopeEnded takes the end of the receive i of the ring, and handles what is
+// next in order.
+func (t *Transport) envelopeEnded(i uint64, d mpi.Done) {
+	s := &t.standing.slots[i]
+	s.posted = false
+	if t.closing { // cancelled, or an envelope that is of no interest any more
+		return
+	}
+	if d.Err != nil {
+		t.fail(fmt.Errorf("overmpi: receiving envelopes: %w", d.Err))
+		return
+	}
+	s.arrived, s.from, s.bytes = true, d.Source, d.Bytes
+	for t.fault == nil {
+		i := t.standing.next
+		if s = &t.standing.slots[i]; !s.arrived {
+			return
+		}
+		t.open(s.from, mem.Bytes(t.standing.memory(i))[:s.bytes])
+		if err := t.expectEnvelope(i); err != nil {
+			t.fail(fmt.Errorf("overmpi: %w", err))
+			return
+		}
+		t.standing.next = (i + 1) % envelopesPosted
+	}
+}
+
+// cancelEnvelopes ends the receives for envelopes.
+func (t *Transport) cancelEnvelopes() error {
+	for i, s := range t.standing.slots {
+		if !s.posted {
+			continue
+		}
+		if err := t.reqs.Cancel(forStanding | uint64(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// any reports whether a receive is posted.
+func (s *standing) any() bool {
+	return slices.ContainsFunc(s.slots[:], func(s standingSlot) bool { return s.posted })
+}
+
+// open handles an envelope. b is valid until it returns.
+func (t *Transport) open(from int, b []byte) {
+	h, ok := parseHeader(b)
+	peer := &t.peers[from]
+	if ok && h.wire > 0 {
+		ok = h.wire == t.wires.tag(peer.announced)
+		peer.announced++
+	}
+	if !ok {
+		t.fail(fmt.Errorf("overmpi: rank %d sent an envelope that this one cannot read: all ranks must run one program with one SCAFFE_TAG_BOUND", from))
+		return
+	}
+	if h.wire > 0 {
+		t.makeRoom(peer, peer.announced-1)
+	}
+	id := identity(from, h.tag)
+	switch o, waits := t.waiting.TakeReceive(id); {
+	case waits && h.wire == 0:
+		t.deliver(o, b[headerLen:])
+	case waits:
+		t.fetch(o, from, h.wire, h.length)
+	default:
+		a := t.arrivals.get()
+		a.from, a.length, a.wire = from, h.length, h.wire
+		if h.wire > 0 {
+			a.number = peer.announced - 1
+			peer.push(a)
+		} else if h.length > 0 {
+			a.data = t.staging.get(h.length)
+			copy(mem.Bytes(a.data), b[headerLen:])
+		}
+		t.waiting.KeepMessage(id, a)
+	}
+}
+
+// sendEnvelope begins to send operation o's envelope, with the message in it
+// where wire is 0.
+func (t *Transport) sendEnvelope(o *op, wire int) error {
+	n := headerLen
+	if wire == 0 {
+		n += o.n
+	}
+	o.envelope = t.staging.get(n)
+	b := mem.Bytes(o.envelope)
+	header{o.tag, wire, o.n}.put(b)
+	if wire == 0 && o.n > 0 {
+		copy(b[headerLen:], mem.Bytes(o.buf))
+	}
+	if err := t.data.Isend(t.reqs, forEnvelope|o.index, o.envelope.Pointer(), n, o.peer, envelopeTag); err != nil {
+		t.staging.put(o.envelope)
+		return err
+	}
+	o.parts++
+	return nil
+}
