@@ -69,16 +69,19 @@ func columns() []report.Column[Row] {
 		{Name: "iteration_low_ms", Hidden: true, Value: func(r Row) any { return low(r.Iteration) }},
 		{Name: "iteration_high_ms", Hidden: true, Value: func(r Row) any { return high(r.Iteration) }},
 		{Name: "exposed_ms", Digits: 2, Value: func(r Row) any { return r.Exposed }},
-		{Name: "hidden", Hidden: true, Value: func(r Row) any { return r.Hidden }},
-		{Title: "hidden %", Value: func(r Row) any { return 100 * r.Hidden }},
+		{Name: "hidden", Title: "hidden %", Value: func(r Row) any {
+			return report.Shown{Value: r.Hidden, Text: fmt.Sprintf("%.0f", 100*r.Hidden)}
+		}},
 		{Name: "wait_push_ms", Title: "wait push", Digits: 2, Value: func(r Row) any { return r.WaitPush }},
 		{Name: "wait_pull_ms", Title: "wait pull", Digits: 2, Value: func(r Row) any { return r.WaitPull }},
 		{Name: "over_max", Title: "× max", Digits: 3, Value: func(r Row) any { return r.OverMax }},
 		{Name: "over_basic", Title: "× SC-B", Digits: 3, Value: func(r Row) any { return report.Optional(r.OverBasic, r.OverBasic > 0) }},
-		{Name: "target_met", Hidden: true, Value: func(r Row) any { return r.Met }},
-		{Title: "target", Value: func(r Row) any { return map[bool]string{true: "met", false: "missed"}[r.Met] }},
-		{Name: "images_per_second", Hidden: true, Value: func(r Row) any { return r.Rate }},
-		{Title: "images/s", Value: func(r Row) any { return fmt.Sprintf("%.4g", r.Rate) }},
+		{Name: "target_met", Title: "target", Value: func(r Row) any {
+			return report.Shown{Value: r.Met, Text: map[bool]string{true: "met", false: "missed"}[r.Met]}
+		}},
+		{Name: "images_per_second", Title: "images/s", Value: func(r Row) any {
+			return report.Shown{Value: r.Rate, Text: fmt.Sprintf("%.4g", r.Rate)}
+		}},
 	}
 }
 

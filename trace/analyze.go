@@ -27,11 +27,11 @@ func (t Times) Compute() time.Duration { return t[InForward] + t[InBackward] }
 // over the iterations, those of layers and buckets over the ranks too. The
 // warm-up is left out unless it was asked for.
 type Report struct {
-	Meta       map[string]string `json:"meta"`
-	Ranks      []RankReport      `json:"ranks"`
-	Iterations []IterationReport `json:"iterations"`
+	Meta       map[string]string
+	Ranks      []RankReport
+	Iterations []IterationReport
 	// ClockBound is Trace.ClockBound.
-	ClockBound time.Duration `json:"clock_bound_ns"`
+	ClockBound time.Duration
 	// Path is what the critical path of an iteration was made of: what the
 	// ranks did that the iteration's end waited for. Its total is the
 	// iteration's time.
@@ -40,72 +40,72 @@ type Report struct {
 	// waited for a collective that not all had begun, the path goes on at the
 	// rank that began last. What a rank on the path computes while others
 	// already wait for it is skew, by the share of the others that do.
-	Path Times `json:"critical_path"`
+	Path Times
 	// PathSkew is how much of Path's skew was on each rank.
-	PathSkew []time.Duration `json:"path_skew_by_rank_ns"`
-	Layers   []LayerReport   `json:"layers"`
-	Buckets  []BucketReport  `json:"buckets"`
+	PathSkew []time.Duration
+	Layers   []LayerReport
+	Buckets  []BucketReport
 	// Slowest is the rank that computes longest.
-	Slowest int `json:"slowest_rank"`
+	Slowest int
 	// Notes say what a reader should know: what was not recorded.
-	Notes []string `json:"notes"`
+	Notes []string
 }
 
 // RankReport says where a rank's time went.
 type RankReport struct {
-	Rank  int    `json:"rank"`
-	Host  string `json:"host"`
-	Times Times  `json:"times"`
+	Rank  int
+	Host  string
+	Times Times
 	// HeldUp is how long all other ranks together waited for this one to begin
 	// a collective: their skew on its account.
-	HeldUp time.Duration `json:"held_up_ns"`
+	HeldUp time.Duration
 }
 
 // IterationReport is one iteration's critical path.
 type IterationReport struct {
-	Iter int   `json:"iteration"`
-	Path Times `json:"critical_path"`
+	Iter int
+	Path Times
 }
 
 // LayerReport says what a layer computes.
 type LayerReport struct {
-	Layer    int           `json:"layer"`
-	Name     string        `json:"name"`
-	Forward  time.Duration `json:"forward_ns"`
-	Backward time.Duration `json:"backward_ns"`
+	Layer    int
+	Name     string
+	Forward  time.Duration
+	Backward time.Duration
 	// Slowest is the rank that computes the layer longest, SlowestTime its
 	// time forward and backward.
-	Slowest     int           `json:"slowest_rank"`
-	SlowestTime time.Duration `json:"slowest_ns"`
+	Slowest     int
+	SlowestTime time.Duration
 	// Bucket is that of the layer's parameters, an index of Report.Buckets;
 	// -1 where there is none, or nobody said which.
-	Bucket int `json:"bucket_index"`
+	Bucket int
 }
 
 // BucketReport says what a bucket's communication costs.
 type BucketReport struct {
-	Bucket int           `json:"bucket"`
-	Name   string        `json:"name"`
-	Layers []string      `json:"layers"`
-	Bytes  int64         `json:"bytes"`
-	Push   Communication `json:"push"`
-	Pull   Communication `json:"pull"`
+	Bucket int
+	Name   string
+	Layers []string
+	Bytes  int64
+	Push   Communication
+	Pull   Communication
 }
 
 // Communication is one direction of a bucket's communication.
 type Communication struct {
 	// Flight is how long it was in flight on a rank, from its start until its
 	// end there.
-	Flight time.Duration `json:"flight_ns"`
+	Flight time.Duration
 	// Hidden is how much of Flight the computing goroutine did not wait for
 	// another rank at all; Behind, how much it waited, but for something else.
 	// The rest of Flight it waited for this bucket.
-	Hidden time.Duration `json:"hidden_ns"`
-	Behind time.Duration `json:"behind_ns"`
+	Hidden time.Duration
+	Behind time.Duration
 	// Exposed and Skew are the wait for this bucket, after and before the last
 	// rank began the collective.
-	Exposed time.Duration `json:"exposed_ns"`
-	Skew    time.Duration `json:"skew_ns"`
+	Exposed time.Duration
+	Skew    time.Duration
 }
 
 // Rate returns MB/s in flight.

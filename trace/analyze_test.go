@@ -313,15 +313,26 @@ func TestAnalyzeDroppedEvents(t *testing.T) {
 
 func TestReportForMachines(t *testing.T) {
 	r := trace.Analyze(handTrace())
-	b, err := json.Marshal(r)
-	if err != nil {
+	var b bytes.Buffer
+	if err := r.JSON(&b); err != nil {
 		t.Fatal(err)
 	}
 	var back struct {
-		Path map[string]int64 `json:"critical_path"`
+		Path  map[string]float64 `json:"critical_path"`
+		Ranks []struct {
+			Host   string
+			HeldUp float64 `json:"held_up_ms"`
+		}
+		Buckets []struct {
+			Way    string
+			Layers []string
+		}
 	}
-	if err := json.Unmarshal(b, &back); err != nil || back.Path["exposed_ns"] != 26e6 || back.Path["total_ns"] != 100e6 {
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back.Path["exposed_ms"] != 26 || back.Path["total_ms"] != 100 {
 		t.Errorf("the path is %v, %v", back.Path, err)
+	}
+	if len(back.Ranks) != 2 || back.Ranks[1].HeldUp != 5 || len(back.Buckets) != 4 || back.Buckets[1].Way != "pull" || !slices.Equal(back.Buckets[3].Layers, []string{"fc"}) {
+		t.Errorf("%+v", back)
 	}
 	var all strings.Builder
 	for _, name := range []string{"ranks", "layers", "buckets", "iterations"} {

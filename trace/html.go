@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/scaffe/scaffe/internal/report"
 )
 
 //go:embed page.html
@@ -228,8 +230,8 @@ func pageView(r *Report, data template.JS) pageTexts {
 		}
 	}
 	for _, name := range []string{"ranks", "layers", "buckets"} {
-		if t := r.table(name); len(t.rows) > 0 {
-			v.Tables = append(v.Tables, t.page(name))
+		if g := r.table(name).Grid(); len(g.Cells) > 0 {
+			v.Tables = append(v.Tables, newPageTable(name, g))
 		}
 	}
 	return v
@@ -241,16 +243,16 @@ var tableTexts = map[string]string{
 	"buckets": "In flight = hidden + behind (the rank waited, but for something else) + exposed + skew, ms an iteration, mean over the ranks.",
 }
 
-func (t table) page(name string) pageTable {
+func newPageTable(name string, g report.Grid) pageTable {
 	out := pageTable{ID: name, Title: map[string]string{"ranks": "Ranks", "layers": "Layers", "buckets": "Buckets"}[name], Text: tableTexts[name]}
 	cells := func(texts []string) (row []pageCell) {
 		for i, text := range texts {
-			row = append(row, pageCell{text, i >= t.left && t.names[i] != "layers"})
+			row = append(row, pageCell{text, !g.Left[i]})
 		}
 		return row
 	}
-	out.Names = cells(t.names)
-	for _, row := range t.rows {
+	out.Names = cells(g.Headings)
+	for _, row := range g.Cells {
 		out.Rows = append(out.Rows, cells(row))
 	}
 	return out

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -25,7 +25,7 @@ func traceCommand() *cli.Command {
 			ArgsUsage: "FILE",
 			Flags: []cli.Flag{
 				iterations,
-				&cli.StringFlag{Name: "format", Value: "text", Usage: "text, json or csv"},
+				formatFlag("format of the report"),
 				&cli.StringFlag{Name: "table", Value: "layers", Usage: "of csv: ranks, layers, buckets or iterations"},
 			},
 			Action: traceReport,
@@ -63,23 +63,22 @@ func traceFile(c *cli.Context) (*trace.Trace, trace.Span, error) {
 }
 
 func traceReport(c *cli.Context) error {
+	format, err := report.ParseFormat(c.String("format"))
+	if err != nil {
+		return err
+	}
 	t, span, err := traceFile(c)
 	if err != nil {
 		return err
 	}
 	r := trace.AnalyzeIterations(t, span)
-	switch f := c.String("format"); f {
-	case "text":
-		_, err = io.WriteString(os.Stdout, r.Text())
-	case "json":
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", " ")
-		err = e.Encode(r)
-	case "csv":
-		err = r.CSV(os.Stdout, c.String("table"))
-	default:
-		err = fmt.Errorf("--format %s is none of text, json and csv", f)
+	switch format {
+	case report.CSV:
+		return r.CSV(os.Stdout, c.String("table"))
+	case report.JSON:
+		return r.JSON(os.Stdout)
 	}
+	_, err = io.WriteString(os.Stdout, r.Text())
 	return err
 }
 

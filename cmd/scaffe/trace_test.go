@@ -45,15 +45,15 @@ func TestTraceCommands(t *testing.T) {
 	}{
 		{args: []string{"report", file}, want: "An iteration takes 20.000 ms"},
 		{args: []string{"report", file, "--iterations", "11"}, want: "iteration 11"},
-		{args: []string{"report", file, "--format", "csv", "--table", "ranks"}, want: "0,north,20.000,12.000,8.000,0"},
-		{args: []string{"report", "--format", "json", file}, want: `"exposed_ns": 8000000`},
+		{args: []string{"report", file, "--format", "csv", "--table", "ranks"}, want: "0,north,20,12,8,0"},
+		{args: []string{"report", "--format", "json", file}, want: `"exposed_ms":8`},
 		{args: []string{"html", file, "--out", filepath.Join(dir, "a.html")}, file: "a.html"},
 		{args: []string{"html", file}, file: "out.html"},
 		{args: []string{"svg", file, "--iterations", "10:12", "--out", filepath.Join(dir, "a.svg")}, file: "a.svg"},
 		{args: []string{"svg", file}, want: "--iterations FIRST:END", fail: true},
 		{args: []string{"svg", file, "--iterations", "90:95"}, want: "it has 10 to 11", fail: true},
 		{args: []string{"report"}, want: "takes one FILE", fail: true},
-		{args: []string{"report", file, "--format", "xml"}, want: "none of text, json and csv", fail: true},
+		{args: []string{"report", file, "--format", "xml"}, want: `invalid --format "xml": want text, csv or json`, fail: true},
 		{args: []string{"report", file, "--iterations", "9:3"}, want: "after the first", fail: true},
 		{args: []string{"report", scaffe}, want: "not a trace of scaffe", fail: true},
 	} {

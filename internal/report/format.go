@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Format is how a table is written.
@@ -26,6 +25,3 @@ func ParseFormat(s string) (Format, error) {
 	}
 	return "", fmt.Errorf("invalid --format %q: want %s", s, Usage)
 }
-
-// heading returns a column's name in words: exposed_ms is "exposed ms".
-func heading(name string) string { return strings.ReplaceAll(name, "_", " ") }

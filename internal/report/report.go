@@ -21,6 +21,7 @@ type Column[R any] struct {
 	Left   bool   // aligned to the left, as words are
 	Digits int    // after the point, of floating-point numbers and durations
 	Hidden bool   // not in text
+	Dash   bool   // a dash instead of zero
 }
 
 // Field is a value that all rows have in common.
@@ -49,7 +50,7 @@ func (t *Table[R]) Write(w io.Writer, f Format) error {
 			return err
 		}
 	case JSON:
-		if err := t.json(b); err != nil {
+		if err := document(b, t.Head, Named{"rows", t}); err != nil {
 			return err
 		}
 	default:
@@ -66,34 +67,46 @@ func (t *Table[R]) text(w *bufio.Writer) {
 	for _, l := range t.Above {
 		fmt.Fprintln(w, l)
 	}
-	var shown []Column[R]
-	var lines [][]string
-	var headings []string
-	for _, c := range t.Columns {
-		if c.Hidden {
-			continue
-		}
-		if c.Title == "" {
-			c.Title = heading(c.Name)
-		}
-		shown, headings = append(shown, c), append(headings, c.Title)
-	}
-	lines = append(lines, headings)
-	for _, r := range t.Rows {
-		var cells []string
-		for _, c := range shown {
-			cells = append(cells, text(c.Value(r), c.Digits))
-		}
-		lines = append(lines, cells)
-	}
-	align(w, lines, func(i int) bool { return shown[i].Left })
+	g := t.Grid()
+	align(w, append([][]string{g.Headings}, g.Cells...), g.Left)
 	for _, l := range t.Below {
 		fmt.Fprintln(w, l)
 	}
 }
 
+// Grid is a table as people see it.
+type Grid struct {
+	Headings []string
+	Left     []bool     // which columns are aligned to the left
+	Cells    [][]string // by row and column
+}
+
+// Grid returns the headings and the cells of the table's text.
+func (t *Table[R]) Grid() Grid {
+	var g Grid
+	var shown []Column[R]
+	for _, c := range t.Columns {
+		if c.Hidden {
+			continue
+		}
+		if c.Title == "" {
+			c.Title = strings.ReplaceAll(c.Name, "_", " ")
+		}
+		shown = append(shown, c)
+		g.Headings, g.Left = append(g.Headings, c.Title), append(g.Left, c.Left)
+	}
+	for _, r := range t.Rows {
+		var cells []string
+		for _, c := range shown {
+			cells = append(cells, text(c.Value(r), c.Digits, c.Dash))
+		}
+		g.Cells = append(g.Cells, cells)
+	}
+	return g
+}
+
 // align writes lines of cells below each other.
-func align(w io.Writer, lines [][]string, left func(column int) bool) {
+func align(w io.Writer, lines [][]string, left []bool) {
 	widths := make([]int, len(lines[0]))
 	for _, cells := range lines {
 		for i, cell := range cells {
@@ -107,7 +120,7 @@ func align(w io.Writer, lines [][]string, left func(column int) bool) {
 				line.WriteString(gap)
 			}
 			pad := strings.Repeat(" ", widths[i]-len([]rune(cell)))
-			if left(i) {
+			if left[i] {
 				line.WriteString(cell + pad)
 			} else {
 				line.WriteString(pad + cell)
@@ -137,26 +150,4 @@ func (t *Table[R]) columns() []Column[R] {
 		all = append(all, Column[R]{Name: f.Name, Value: func(R) any { return f.Value }})
 	}
 	return append(all, t.Columns...)
-}
-
-func (t *Table[R]) json(w *bufio.Writer) error {
-	fmt.Fprint(w, "{")
-	for _, f := range t.Head {
-		if err := member(w, f.Name, f.Value); err != nil {
-			return err
-		}
-		fmt.Fprint(w, ",")
-	}
-	fmt.Fprint(w, "\"rows\":[")
-	for i, r := range t.Rows {
-		if i > 0 {
-			fmt.Fprint(w, ",")
-		}
-		fmt.Fprint(w, "\n")
-		if err := object(w, t.Columns, r); err != nil {
-			return err
-		}
-	}
-	fmt.Fprint(w, "]}\n")
-	return nil
 }

@@ -33,6 +33,11 @@ func table() report.Table[row] {
 			{Name: "took_ms", Digits: 2, Value: func(r row) any { return r.took }},
 			{Name: "ratio", Title: "× first", Digits: 3, Value: func(r row) any { return r.ratio }},
 			{Name: "ok", Hidden: true, Value: func(r row) any { return r.ok }},
+			{Name: "idle_ms", Title: "idle", Digits: 1, Dash: true, Value: func(r row) any { return time.Duration(0) }},
+			{Name: "verdict", Value: func(r row) any {
+				return report.Shown{Value: r.ok, Text: map[bool]string{true: "met", false: "missed"}[r.ok]}
+			}},
+			{Name: "tags", Value: func(row) any { return []string{"a", "b"} }},
 			{Name: "best", Value: func(r row) any { return r.best }},
 			{Title: "note", Left: true, Value: func(r row) any { return strings.ToUpper(r.name) }},
 		},
@@ -46,18 +51,18 @@ func table() report.Table[row] {
 func TestFormats(t *testing.T) {
 	for format, want := range map[report.Format]string{
 		report.Text: `# above
-layer     count  took ms  × first  best  note
-conv         12     1.23    1.000     7  CONV
-größe, x      3     0.00        -     -  GRÖSSE, X
+layer     count  took ms  × first  idle  verdict  tags  best  note
+conv         12     1.23    1.000     -      met   a b     7  CONV
+größe, x      3     0.00        -     -   missed   a b     -  GRÖSSE, X
 below
 `,
-		report.CSV: `net,total_ms,seed,layer,count,took_ms,ratio,ok,best
-"a ""b""",1.5,,conv,12,1.234567,1,true,7
-"a ""b""",1.5,,"größe, x",3,0,,false,
+		report.CSV: `net,total_ms,seed,layer,count,took_ms,ratio,ok,idle_ms,verdict,tags,best
+"a ""b""",1.5,,conv,12,1.234567,1,true,0,true,a b,7
+"a ""b""",1.5,,"größe, x",3,0,,false,0,false,a b,
 `,
 		report.JSON: `{"net":"a \"b\"","total_ms":1.5,"seed":null,"rows":[
-{"layer":"conv","count":12,"took_ms":1.234567,"ratio":1,"ok":true,"best":7},
-{"layer":"größe, x","count":3,"took_ms":0,"ratio":null,"ok":false,"best":null}]}
+{"layer":"conv","count":12,"took_ms":1.234567,"ratio":1,"ok":true,"idle_ms":0,"verdict":true,"tags":["a","b"],"best":7},
+{"layer":"größe, x","count":3,"took_ms":0,"ratio":null,"ok":false,"idle_ms":0,"verdict":false,"tags":["a","b"],"best":null}]}
 `,
 	} {
 		var b bytes.Buffer
@@ -81,7 +86,7 @@ func TestEmpty(t *testing.T) {
 	tab := table()
 	tab.Rows = nil
 	for format, want := range map[report.Format]string{
-		report.CSV:  "net,total_ms,seed,layer,count,took_ms,ratio,ok,best\n",
+		report.CSV:  "net,total_ms,seed,layer,count,took_ms,ratio,ok,idle_ms,verdict,tags,best\n",
 		report.JSON: `{"net":"a \"b\"","total_ms":1.5,"seed":null,"rows":[]}` + "\n",
 	} {
 		var b bytes.Buffer
@@ -94,8 +99,8 @@ func TestEmpty(t *testing.T) {
 func TestStream(t *testing.T) {
 	tab := table()
 	for format, want := range map[report.Format]string{
-		report.CSV:  "layer,count,took_ms,ratio,ok,best\nconv,12,1.234567,1,true,7\n\"größe, x\",3,0,,false,\n",
-		report.JSON: `{"layer":"conv","count":12,"took_ms":1.234567,"ratio":1,"ok":true,"best":7}` + "\n" + `{"layer":"größe, x","count":3,"took_ms":0,"ratio":null,"ok":false,"best":null}` + "\n",
+		report.CSV:  "layer,count,took_ms,ratio,ok,idle_ms,verdict,tags,best\nconv,12,1.234567,1,true,0,true,a b,7\n\"größe, x\",3,0,,false,0,false,a b,\n",
+		report.JSON: `{"layer":"conv","count":12,"took_ms":1.234567,"ratio":1,"ok":true,"idle_ms":0,"verdict":true,"tags":["a","b"],"best":7}` + "\n" + `{"layer":"größe, x","count":3,"took_ms":0,"ratio":null,"ok":false,"idle_ms":0,"verdict":false,"tags":["a","b"],"best":null}` + "\n",
 	} {
 		var b bytes.Buffer
 		s := report.NewStream(&b, format, tab.Columns)
@@ -107,6 +112,25 @@ func TestStream(t *testing.T) {
 		if b.String() != want {
 			t.Errorf("%s:\n%swant\n%s", format, &b, want)
 		}
+	}
+}
+
+func TestDocument(t *testing.T) {
+	tab := table()
+	tab.Rows, tab.Columns = tab.Rows[:1], tab.Columns[:2]
+	empty := table()
+	empty.Rows = nil
+	var b bytes.Buffer
+	err := report.WriteDocument(&b, []report.Field{{"path", map[string]float64{"a_ms": 1}}}, report.Named{"layers", &tab}, report.Named{"ranks", &empty})
+	want := `{"path":{"a_ms":1},"layers":[
+{"layer":"conv","count":12}],
+"ranks":[]}
+`
+	if err != nil || b.String() != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, &b, want)
+	}
+	if err := report.WriteDocument(full{}, nil, report.Named{"x", &tab}); err == nil {
+		t.Error("a full disk is no error")
 	}
 }
 

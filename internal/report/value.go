@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -13,6 +14,12 @@ func Optional[T any](v T, there bool) any {
 		return nil
 	}
 	return v
+}
+
+// Shown is a value that people see as Text.
+type Shown struct {
+	Value any
+	Text  string
 }
 
 // Milliseconds returns a duration in milliseconds.
@@ -26,6 +33,8 @@ const precision = 1e6
 // milliseconds for a duration, rounded numbers.
 func machine(v any) any {
 	switch x := v.(type) {
+	case Shown:
+		return machine(x.Value)
 	case time.Duration:
 		return machine(Milliseconds(x))
 	case float32:
@@ -51,25 +60,31 @@ func cell(v any) string {
 		return ""
 	case float64:
 		return strconv.FormatFloat(x, 'f', -1, 64)
+	case []string:
+		return strings.Join(x, " ")
 	default:
 		return fmt.Sprint(x)
 	}
 }
 
 // text returns a value as people see it.
-func text(v any, digits int) string {
+func text(v any, digits int, dash bool) string {
 	switch x := v.(type) {
+	case nil:
+		return "-"
+	case Shown:
+		return x.Text
 	case time.Duration:
-		return text(Milliseconds(x), digits)
+		return text(Milliseconds(x), digits, dash)
 	case float32:
-		return text(float64(x), digits)
+		return text(float64(x), digits, dash)
 	case float64:
-		if math.IsNaN(x) || math.IsInf(x, 0) {
+		if math.IsNaN(x) || math.IsInf(x, 0) || dash && x == 0 {
 			return "-"
 		}
 		return strconv.FormatFloat(x, 'f', digits, 64)
-	case nil:
-		return "-"
+	case []string:
+		return strings.Join(x, " ")
 	}
 	return fmt.Sprint(v)
 }
