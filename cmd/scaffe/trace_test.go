@@ -45,7 +45,7 @@ func TestTraceCommands(t *testing.T) {
 	}{
 		{args: []string{"report", file}, want: "An iteration takes 20.000 ms"},
 		{args: []string{"report", file, "--iterations", "11"}, want: "iteration 11"},
-		{args: []string{"report", file, "--format", "csv", "--table", "ranks"}, want: "0,north,20,12,8,0"},
+		{args: []string{"report", file, "--format", "csv", "--table", "ranks"}, want: "0,north,20,12,0,0,8,0"},
 		{args: []string{"report", "--format", "json", file}, want: `"exposed_ms":8`},
 		{args: []string{"html", file, "--out", filepath.Join(dir, "a.html")}, file: "a.html"},
 		{args: []string{"html", file}, file: "out.html"},
