@@ -45,21 +45,31 @@ type Buffer struct {
 // hence more than any cache line or vector register asks for.
 const Alignment = 4096
 
-// Alloc returns n zeroed bytes of host memory outside the Go heap. It must be
-// given back with Free. It panics only where the system is out of memory, as
-// make does.
-func Alloc(n int) Buffer {
+// TryAlloc returns n zeroed bytes of host memory outside the Go heap. They must
+// be given back with Free.
+func TryAlloc(n int) (Buffer, error) {
 	if n == 0 {
-		return Buffer{}
+		return Buffer{}, nil
 	}
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		panic(fmt.Sprintf("mem: cannot allocate %d bytes: %v", n, err))
+		return Buffer{}, fmt.Errorf("mem: cannot allocate %d bytes: %w", n, err)
 	}
 	if n >= 2<<20 {
-		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // an optimisation; refusal is harmless
+		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // an optimization; refusal is harmless
 	}
-	return Buffer{base: unsafe.Pointer(unsafe.SliceData(b)), bytes: n}
+	return Buffer{base: unsafe.Pointer(unsafe.SliceData(b)), bytes: n}, nil
+}
+
+// Alloc is TryAlloc for a few bytes, or for tests: it panics where the system is
+// out of memory, as make does. What a user may ask for in any size is allocated
+// by TryAlloc.
+func Alloc(n int) Buffer {
+	b, err := TryAlloc(n)
+	if err != nil {
+		panic(err.Error())
+	}
+	return b
 }
 
 // Free gives the memory of a Buffer made by Alloc back. Every Slice of it is

@@ -5,7 +5,8 @@
 // transport of package nbc moves them. A Buffer is a small value; copying it
 // copies the name, not the bytes.
 //
-//	grad := mem.Alloc(mem.Float32.Bytes(1 << 20)) // 4 MiB on the host, zeroed
+//	grad, err := mem.TryAlloc(mem.Float32.Bytes(1 << 20)) // 4 MiB on the host, zeroed
+//	...
 //	defer grad.Free()
 //	chunk := grad.Slice(mem.Float32.Bytes(256), mem.Float32.Bytes(128))
 //	mem.Float32s(chunk)[0] = 1

@@ -144,7 +144,7 @@ func (e *Engine) Alloc(n int) (mem.Buffer, error) {
 	if a, ok := e.transport.(Allocator); ok && n > 0 {
 		return a.Alloc(n)
 	}
-	return mem.Alloc(n), nil
+	return mem.TryAlloc(n)
 }
 
 // Free gives back what Alloc returned.

@@ -139,7 +139,10 @@ func receive(ctx context.Context, pair *collectives.Comm) (*part, error) {
 
 // move brings n bytes from the pair's rank 1 to its rank 0, and returns them.
 func move(ctx context.Context, pair *collectives.Comm, b []byte, n int) ([]byte, error) {
-	buf := mem.Alloc(n)
+	buf, err := mem.TryAlloc(n)
+	if err != nil {
+		return nil, err
+	}
 	copy(mem.Bytes(buf), b)
 	if err := pair.Bcast(ctx, buf, mem.Uint8, 1, plain); err != nil {
 		return nil, err // the collective may still use the buffer

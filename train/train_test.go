@@ -653,6 +653,37 @@ func TestBadInputEndsAllRanks(t *testing.T) {
 	}
 }
 
+// TestNetsBeyondMemory: a net that does not fit is one error for all ranks, with
+// the layer and the bytes, before anything of that size is allocated.
+func TestNetsBeyondMemory(t *testing.T) {
+	for _, c := range []struct {
+		outputs string
+		memory  int64
+		want    []string
+	}{
+		{"2000000000", 0, []string{`layer "ip1"`, "parameter 0", "bytes", "at most 2147483647"}},
+		{"4294967295", 0, []string{`layer "ip1"`, "parameter 0", "bytes", "at most 2147483647"}},
+		{"100000", 1 << 24, []string{`layer "ip1"`, "its parameters need", "bytes", "16.0 MiB available"}},
+	} {
+		path, dir := files(t, 30)
+		text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "net.prototxt"), strings.Replace(string(text), "num_output: 10", "num_output: "+c.outputs, 1))
+		_, err = run(t, 3, path, func(rank int, cfg *train.Config) {
+			if rank > 0 { // one rank's node may have less than the others
+				cfg.Options.Memory = c.memory
+			}
+		})
+		for _, w := range c.want {
+			if err == nil || !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s outputs: %v does not say %q in a line", c.outputs, err, w)
+			}
+		}
+	}
+}
+
 // TestAnotherNetsSnapshot is refused, by layer and shapes.
 func TestAnotherNetsSnapshot(t *testing.T) {
 	path, dir := files(t, 30)

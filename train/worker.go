@@ -63,7 +63,8 @@ type Config struct {
 	// Spec, unless it has no levels, says which collectives move them.
 	Spec collectives.Spec
 	// Options are handed to the solver, its Data.Part, TestShare, Alloc and
-	// NoSnapshots excepted, which New sets.
+	// NoSnapshots excepted, which New sets. A Memory of 0 is this rank's share of
+	// what is available on its node.
 	Options solver.Options
 	// Requests, unless nil, returns whether somebody has asked for a snapshot or a
 	// stop (a signal) since the last call; what one rank is asked, all do. It is
@@ -114,6 +115,13 @@ type span struct{ from, to int }
 // collective: where it fails on one rank, it fails on all, with the same
 // error.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error) {
+	// All ranks look before any of them allocates.
+	if available, err := mem.Available(); err == nil && c.Options.Memory == 0 {
+		c.Options.Memory = max(1, available/int64(max(1, comm.Layout().PPN)))
+	}
+	if err := comm.Barrier(ctx); err != nil {
+		return nil, err
+	}
 	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, scheme: c.Scheme, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)
 	if err = comm.Agree(ctx, err); err == nil {

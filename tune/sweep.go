@@ -229,7 +229,7 @@ type sweep struct {
 func (s *sweep) buffers(ctx context.Context) error {
 	alloc := s.comm.Alloc
 	if s.Buffers == collectives.Heap {
-		alloc = func(n int) (mem.Buffer, error) { return mem.Alloc(n), nil }
+		alloc = mem.TryAlloc
 	}
 	var err error
 	if s.in, err = alloc(s.Most); err == nil {

@@ -9,6 +9,8 @@ package blob
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,31 +25,58 @@ type Blob struct {
 	data, diff mem.Buffer // capacity, at least count elements once used
 }
 
-// New returns a blob of the given shape. A blob without axes is a scalar of
-// one element, as in Caffe (the shape of a loss).
+// MaxCount is how many elements a blob has at most, as in Caffe.
+const MaxCount = math.MaxInt32
+
+// New returns a blob of a shape that is known to be good: it panics where
+// Reshape fails. A blob without axes is a scalar of one element, as in Caffe
+// (the shape of a loss).
 func New(shape ...int) *Blob {
 	b := &Blob{}
-	b.Reshape(shape...)
+	if err := b.Reshape(shape...); err != nil {
+		panic("blob: " + err.Error())
+	}
 	return b
 }
 
-// Reshape gives the blob a new shape. The contents are kept where the element
-// count does not grow past what was allocated, and undefined otherwise. It
-// panics on a negative extent: shapes from users are checked before.
-func (b *Blob) Reshape(shape ...int) {
-	n := 1
-	for _, d := range shape {
-		if d < 0 {
-			panic(fmt.Sprintf("blob: negative extent in shape %v", shape))
-		}
-		n *= d
+// Reshape gives the blob a new shape, and allocates nothing. The contents are
+// kept where the element count does not grow past what was allocated, and
+// undefined otherwise. A negative extent, and more than MaxCount elements, are
+// an error, and then nothing has changed.
+func (b *Blob) Reshape(shape ...int) error {
+	n, err := count(shape)
+	if err != nil {
+		return err
 	}
 	b.shape = append(b.shape[:0], shape...)
 	b.count = n
+	return nil
+}
+
+// count returns how many elements a shape has.
+func count(shape []int) (int, error) {
+	n := 1
+	for _, d := range shape {
+		if d < 0 {
+			return 0, fmt.Errorf("shape %v has a negative extent", shape)
+		}
+		if d > 0 && n > MaxCount/d && !slices.Contains(shape, 0) {
+			bytes := float64(mem.Float32.Size())
+			for _, d := range shape {
+				bytes *= float64(d)
+			}
+			return 0, fmt.Errorf("shape %v takes %.4g bytes: a blob has at most %d elements", shape, bytes, MaxCount)
+		}
+		n *= d
+	}
+	return n, nil
 }
 
 // ReshapeLike gives b the shape of o.
-func (b *Blob) ReshapeLike(o *Blob) { b.Reshape(o.shape...) }
+func (b *Blob) ReshapeLike(o *Blob) {
+	b.shape = append(b.shape[:0], o.shape...)
+	b.count = o.count
+}
 
 // Shape returns the extents, outermost first. The caller must not change it.
 func (b *Blob) Shape() []int { return b.shape }
@@ -112,7 +141,11 @@ func grow(buf *mem.Buffer, n int) mem.Buffer {
 func (b *Blob) Bind(data, diff mem.Buffer) {
 	n := mem.Float32.Bytes(b.count)
 	copy(mem.Bytes(data.Slice(0, n)), mem.Bytes(b.DataBuffer()))
-	copy(mem.Bytes(diff.Slice(0, n)), mem.Bytes(b.DiffBuffer()))
+	if b.diff.Len() < n { // never used
+		clear(mem.Bytes(diff.Slice(0, n)))
+	} else {
+		copy(mem.Bytes(diff.Slice(0, n)), mem.Bytes(b.DiffBuffer()))
+	}
 	b.data, b.diff = data.Slice(0, n), diff.Slice(0, n)
 }
 

@@ -225,6 +225,12 @@ func (l *Loader) closeSources() error {
 	return errors.Join(errs...)
 }
 
+// Buffered returns how many bytes the batches take that are decoded ahead.
+func (l *Loader) Buffered() int64 {
+	const float32Bytes = 4
+	return int64(l.depth()) * int64(l.n) * int64(l.Shape().Count()+1) * float32Bytes
+}
+
 func (l *Loader) depth() int {
 	switch {
 	case l.c.Options.Prefetch > 0:

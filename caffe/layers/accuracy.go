@@ -52,12 +52,13 @@ func (l *accuracy) Reshape(bottom, top []*blob.Blob) error {
 		return l.errorf("%d labels (shape %v) for %d predictions (shape %v along axis %d): there must be one for each",
 			bottom[1].Count(), bottom[1].Shape(), l.outer*l.inner, b.Shape(), a)
 	}
-	top[0].Reshape()
 	if len(top) > 1 {
-		top[1].Reshape(l.classes)
+		if err := l.reshape(1, top[1], l.classes); err != nil {
+			return err
+		}
 		l.seen = make([]int, l.classes)
 	}
-	return nil
+	return l.reshape(0, top[0])
 }
 
 func (l *accuracy) Forward(bottom, top []*blob.Blob) error {

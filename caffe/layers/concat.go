@@ -90,7 +90,9 @@ func (l *concat) Reshape(bottom, top []*blob.Blob) error {
 		}
 		shape[axis] += b.Shape()[axis]
 	}
-	top[0].Reshape(shape...)
+	if err := l.reshape(0, top[0], shape...); err != nil {
+		return err
+	}
 	l.measure(top[0], axis, bottom)
 	return nil
 }
@@ -171,7 +173,9 @@ func (l *slice) Reshape(bottom, top []*blob.Blob) error {
 	shape := append([]int(nil), bottom[0].Shape()...)
 	for i, t := range top {
 		shape[axis] = extents[i]
-		t.Reshape(shape...)
+		if err := l.reshape(i, t, shape...); err != nil {
+			return err
+		}
 	}
 	l.measure(bottom[0], axis, top)
 	return nil

@@ -181,8 +181,10 @@ func (l *convolution) Reshape(bottom, top []*blob.Blob) error {
 	w.oh = (w.h+2*w.padH-w.reachH())/w.strideH + 1
 	w.ow = (w.w+2*w.padW-w.reachW())/w.strideW + 1
 	shape := append(slices.Clone(b.Shape()[:l.axis]), l.out, w.oh, w.ow)
-	for _, t := range top {
-		t.Reshape(shape...)
+	for i, t := range top {
+		if err := l.reshape(i, t, shape...); err != nil {
+			return err
+		}
 	}
 	return l.prepare(w, b.CountFrom(0, l.axis))
 }

@@ -72,7 +72,9 @@ func (l *shaped) Setup(_, top []*blob.Blob) error {
 
 func (l *shaped) Reshape(_, top []*blob.Blob) error {
 	for i, t := range top {
-		t.Reshape(l.local[i]...)
+		if err := l.reshape(i, t, l.local[i]...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -166,6 +168,11 @@ func (l *dummyData) Setup(bottom, top []*blob.Blob) error {
 	if err := l.shaped.Setup(bottom, top); err != nil {
 		return err
 	}
+	for i, t := range top { // constants are filled now
+		if err := l.fits(t.Count()); err != nil {
+			return l.errorf("top %d of shape %v: %w", i, t.Shape(), err)
+		}
+	}
 	return l.fill(top, true)
 }
 
@@ -198,7 +205,9 @@ func (l *dummyData) fill(top []*blob.Blob, first bool) error {
 		to, offset := t, 0
 		if !constant && t.Count() > 0 && !slices.Equal(l.global[i], l.local[i]) {
 			to = l.scratch
-			to.Reshape(l.global[i]...)
+			if err := to.Reshape(l.global[i]...); err != nil {
+				return l.errorf("top %d of all parts: %w", i, err)
+			}
 			offset = lo * (t.Count() / l.local[i][0])
 		}
 		l.source.Seed(l.seed, uint64(l.next)<<16+uint64(i))

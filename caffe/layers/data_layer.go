@@ -56,9 +56,11 @@ func (l *loaded) Setup(_, top []*blob.Blob) error {
 
 func (l *loaded) Reshape(_, top []*blob.Blob) error {
 	n, s := l.loader.LocalBatch(), l.loader.Shape()
-	top[0].Reshape(n, s.C, s.H, s.W)
+	if err := l.reshape(0, top[0], n, s.C, s.H, s.W); err != nil {
+		return err
+	}
 	if len(top) > 1 {
-		top[1].Reshape(n)
+		return l.reshape(1, top[1], n)
 	}
 	return nil
 }
@@ -86,6 +88,9 @@ func (l *loaded) SeekBatch(k int64) error { return l.loader.SeekBatch(k) }
 
 // Stats says how well the reading kept up with the net.
 func (l *loaded) Stats() data.Stats { return l.loader.Stats() }
+
+// Buffered implements Bufferer.
+func (l *loaded) Buffered() int64 { return l.loader.Buffered() }
 
 // Close ends the reading and closes the data set.
 func (l *loaded) Close() error {

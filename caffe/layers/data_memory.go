@@ -79,9 +79,10 @@ func (l *MemoryData) Setup(bottom, top []*blob.Blob) error { return l.Reshape(bo
 // Reshape gives the tops their shapes.
 func (l *MemoryData) Reshape(_, top []*blob.Blob) error {
 	n := l.LocalBatch()
-	top[0].Reshape(n, l.shape.C, l.shape.H, l.shape.W)
-	top[1].Reshape(n)
-	return nil
+	if err := l.reshape(0, top[0], n, l.shape.C, l.shape.H, l.shape.W); err != nil {
+		return err
+	}
+	return l.reshape(1, top[1], n)
 }
 
 var errNotSet = errors.New("MemoryData has no samples: call Set before Forward")

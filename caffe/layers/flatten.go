@@ -16,6 +16,9 @@ type view struct{ base }
 func (l *view) Bottoms() Bounds { return Bounds{1, 1} }
 func (l *view) Tops() Bounds    { return Bounds{1, 1} }
 
+// SharesMemory says that the top is the bottom's memory.
+func (l *view) SharesMemory() (data, diff bool) { return true, true }
+
 func (l *view) Forward(bottom, top []*blob.Blob) error {
 	top[0].ShareData(bottom[0])
 	return nil
@@ -59,8 +62,7 @@ func (l *flatten) Reshape(bottom, top []*blob.Blob) error {
 	}
 	shape := append([]int(nil), b.Shape()[:first]...)
 	shape = append(shape, b.CountFrom(first, last+1))
-	top[0].Reshape(append(shape, b.Shape()[last+1:]...)...)
-	return nil
+	return l.base.reshape(0, top[0], append(shape, b.Shape()[last+1:]...)...)
 }
 
 // reshape replaces num_axes axes from axis on by the given ones, among which 0
@@ -122,8 +124,7 @@ func (l *reshape) Reshape(bottom, top []*blob.Blob) error {
 	} else if known != b.Count() {
 		return l.errorf("shape %v has %d values, but the bottom has %d (shape %v)", append(shape, b.Shape()[end:]...), known, b.Count(), b.Shape())
 	}
-	top[0].Reshape(append(shape, b.Shape()[end:]...)...)
-	return nil
+	return l.base.reshape(0, top[0], append(shape, b.Shape()[end:]...)...)
 }
 
 // replaced returns the range of the bottom's axes that the new ones replace.

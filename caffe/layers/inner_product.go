@@ -70,6 +70,9 @@ func (l *innerProduct) Reshape(bottom, top []*blob.Blob) error {
 	if b.NumAxes() <= l.axis || b.CountFrom(l.axis, b.NumAxes()) != l.k {
 		return l.errorf("bottom shape %v does not have the %d elements from axis %d on that the weights of shape %v need", b.Shape(), l.k, l.axis, l.params[0].Shape())
 	}
+	if err := l.reshape(0, top[0], append(slices.Clone(b.Shape()[:l.axis]), l.n)...); err != nil {
+		return err
+	}
 	l.m = b.CountFrom(0, l.axis)
 	l.ones = ensure(l.ones, l.m)
 	set(l.ones, 1)
@@ -78,7 +81,6 @@ func (l *innerProduct) Reshape(bottom, top []*blob.Blob) error {
 	if l.flipped {
 		l.work = ensure(l.work, l.m*(l.k+l.n))
 	}
-	top[0].Reshape(append(slices.Clone(b.Shape()[:l.axis]), l.n)...)
 	return nil
 }
 

@@ -51,6 +51,14 @@ type Loss interface{ IsLoss() bool }
 // is a sum: the parts' add up as they are.
 type BatchMean interface{ BatchMean(top int) bool }
 
+// Sharer is implemented by layers whose tops take no memory of their own: data
+// says that a top's values are a bottom's, diff that its gradients are.
+type Sharer interface{ SharesMemory() (data, diff bool) }
+
+// Bufferer is implemented by data layers that read ahead: how many bytes of
+// batches they hold besides their tops, known after Setup.
+type Bufferer interface{ Buffered() int64 }
+
 // Bounds is how many bottoms or tops a layer takes: at least Min, at most Max
 // (no bound where Max < 0).
 type Bounds struct{ Min, Max int }
@@ -75,6 +83,18 @@ type Env struct {
 	Rand *rand.Rand
 	// Data opens the data sources of data layers. See caffe/data.
 	Data DataOptions
+	// Memory, unless nil, is asked before Setup allocates, since a prototxt may
+	// make parameters and batches as large as it likes.
+	Memory Memory
+}
+
+// Memory says whether there is enough of it.
+type Memory interface {
+	// Params takes what parameters of so many bytes need, or says that there is
+	// not enough.
+	Params(bytes int64) error
+	// Fits says whether so many bytes are left, and takes nothing.
+	Fits(bytes int64) error
 }
 
 // Maker makes a layer from its message. It checks nothing that needs shapes.

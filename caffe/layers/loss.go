@@ -28,8 +28,7 @@ func (l *lossBase) shapeLoss(bottom, top []*blob.Blob) error {
 	if bottom[0].Dim(0) != bottom[1].Dim(0) {
 		return l.errorf("the bottoms have %d and %d items (shapes %v and %v)", bottom[0].Dim(0), bottom[1].Dim(0), bottom[0].Shape(), bottom[1].Shape())
 	}
-	top[0].Reshape()
-	return nil
+	return l.reshape(0, top[0])
 }
 
 // noLabelGradient refuses a gradient for bottom 1.

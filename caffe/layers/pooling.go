@@ -112,8 +112,10 @@ func (l *pooling) Reshape(bottom, top []*blob.Blob) error {
 	if w.oh == 0 || w.ow == 0 {
 		return l.errorf("kernel %d×%d exceeds the padded input %d×%d", w.kh, w.kw, w.h+2*w.padH, w.w+2*w.padW)
 	}
-	for _, t := range top {
-		t.Reshape(b.Dim(0), b.Dim(1), w.oh, w.ow)
+	for i, t := range top {
+		if err := l.reshape(i, t, b.Dim(0), b.Dim(1), w.oh, w.ow); err != nil {
+			return err
+		}
 	}
 	if !l.max {
 		l.sums = ensure(l.sums, w.w)

@@ -23,6 +23,9 @@ type split struct{ base }
 func (l *split) Bottoms() Bounds { return Bounds{1, 1} }
 func (l *split) Tops() Bounds    { return Bounds{1, -1} }
 
+// SharesMemory says that the tops' values are the bottom's.
+func (l *split) SharesMemory() (data, diff bool) { return true, false }
+
 func (l *split) Setup(_, _ []*blob.Blob) error { return nil }
 
 func (l *split) Reshape(bottom, top []*blob.Blob) error {

@@ -25,6 +25,8 @@ type Options struct {
 	Data layers.DataOptions
 	// Seed seeds fillers and dropout. Equal seeds give equal weights.
 	Seed uint64
+	// Memory is how much the net may take; nil means AvailableMemory.
+	Memory *Memory
 	// Rewrite, if set, may change a copy of each selected layer's message
 	// before the layer is made. Synthetic makes one that replaces data sources.
 	Rewrite func(*proto.LayerParameter) error
@@ -63,9 +65,12 @@ func Load(path string, o Options) (*Net, error) {
 // layers hold resources until Close.
 func New(f *proto.NetFile, o Options) (*Net, error) {
 	p := f.Net
+	if o.Memory == nil {
+		o.Memory = AvailableMemory()
+	}
 	b := &builder{
 		file:      f,
-		Net:       &Net{name: p.GetName(), blobs: map[string]*blob.Blob{}, BatchShare: 1, worker: o.Data.Part.Index},
+		Net:       &Net{name: p.GetName(), blobs: map[string]*blob.Blob{}, BatchShare: 1, worker: o.Data.Part.Index, memory: o.Memory},
 		opts:      o,
 		available: map[string]bool{},
 		needs:     map[*blob.Blob]bool{},
@@ -98,6 +103,9 @@ func (b *builder) build(p *proto.NetParameter) error {
 	}
 	b.decideBackward(p.GetForceBackward())
 	if err := b.checkNoBackward(); err != nil {
+		return err
+	}
+	if err := b.takeBlobs(); err != nil {
 		return err
 	}
 	b.finishParams()
@@ -136,7 +144,7 @@ func (b *builder) add(i int, nd *node) error {
 	nd.rand = newSource(b.opts.Seed, i)
 	var err error
 	nd.layer, err = layers.New(nd.param, layers.Env{
-		Phase: nd.param.GetPhase(), Rand: rand.New(nd.rand.pcg), Data: b.opts.Data,
+		Phase: nd.param.GetPhase(), Rand: rand.New(nd.rand.pcg), Data: b.opts.Data, Memory: room{b},
 	})
 	if err != nil {
 		return nd.wrap(err)

@@ -42,6 +42,7 @@ type Net struct {
 	packedData, packedDiff  mem.Buffer
 	followers               []func()
 	shared                  []pair // parameters that are another net's
+	memory                  *Memory
 	globalBatch, localBatch int
 
 	warnings []string

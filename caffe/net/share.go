@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // targets finds the layers that parameters are copied to, by name.
@@ -58,6 +59,9 @@ func (n *Net) ShareWith(train *Net) error {
 	follow()
 	train.followers = append(train.followers, follow)
 	n.shared = pairs
+	for _, p := range pairs { // the memory that they had
+		n.memory.give(int64(mem.Float32.Bytes(p.to.Count())))
+	}
 	return nil
 }
 

@@ -96,6 +96,9 @@ type Options struct {
 	// Alloc gives the memory of the packed parameters and gradients; see
 	// net.Pack.
 	Alloc func(bytes int) (mem.Buffer, error)
+	// Memory is how many bytes all nets together may take, as net.Memory counts;
+	// 0 means what is available to the process.
+	Memory int64
 	// Writer writes snapshots.
 	Writer proto.Writer
 	// NoSnapshots is set where another worker writes the snapshots.
@@ -177,8 +180,12 @@ func (s *Solver) build() (err error) {
 	if err != nil {
 		return err
 	}
+	memory := net.AvailableMemory()
+	if s.opts.Memory > 0 {
+		memory = net.NewMemory(s.opts.Memory)
+	}
 	s.net, err = net.New(train, net.Options{
-		Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite,
+		Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, Memory: memory,
 	})
 	if err != nil {
 		return err
@@ -189,7 +196,7 @@ func (s *Solver) build() (err error) {
 	if _, _, err := s.net.Pack(s.opts.Alloc); err != nil {
 		return err
 	}
-	if err := s.buildTests(); err != nil {
+	if err := s.buildTests(memory); err != nil {
 		return err
 	}
 	return s.Weights(splitComma(s.param.GetWeights())...)

@@ -19,7 +19,7 @@ type testNet struct {
 }
 
 // buildTests builds the test nets, which use the training net's parameters.
-func (s *Solver) buildTests() error {
+func (s *Solver) buildTests(memory *net.Memory) error {
 	files, err := s.file.TestNets()
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (s *Solver) buildTests() error {
 		if t.weak = t.iters%t.share.Of == 0; t.weak {
 			d.Part = data.Part{Index: t.share.Index, Of: t.share.Of, Weak: true}
 		}
-		t.net, err = net.New(f, net.Options{Phase: proto.Phase_TEST, Data: d, Seed: s.Seed(), Rewrite: s.opts.Rewrite})
+		t.net, err = net.New(f, net.Options{Phase: proto.Phase_TEST, Data: d, Seed: s.Seed(), Rewrite: s.opts.Rewrite, Memory: memory})
 		if err != nil {
 			return fmt.Errorf("test net %d: %w", i, err)
 		}

@@ -247,7 +247,7 @@ func (t *Transport) Alloc(n int) (mem.Buffer, error) {
 	if a, ok := t.inner.(nbc.Allocator); ok {
 		return a.Alloc(n)
 	}
-	return mem.Alloc(n), nil
+	return mem.TryAlloc(n)
 }
 
 // Free gives it back.

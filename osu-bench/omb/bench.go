@@ -164,7 +164,7 @@ func cores() int {
 func (r *runner) allocate() (err error) {
 	alloc := r.comm.Alloc
 	if r.opts.Buffers == "heap" {
-		alloc = func(n int) (mem.Buffer, error) { return mem.Alloc(n), nil }
+		alloc = mem.TryAlloc
 	}
 	n := max(r.opts.Max, 1)
 	if r.send, err = alloc(n); err != nil {
