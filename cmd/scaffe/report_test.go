@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -350,5 +351,21 @@ func TestTable2(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "s_iter*")); len(left) > 0 {
 		t.Errorf("it has written %v", left)
+	}
+}
+
+// TestSummaryLost: a summary that cannot be written is an error.
+func TestSummaryLost(t *testing.T) {
+	dir := workplace(t, 3)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	cmd := exec.Command(scaffe, "train", "--local", "2", "--solver", "solver.prototxt")
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, full, &stderr
+	if err := cmd.Run(); err == nil || strings.Count(stderr.String(), "the summary is lost: write /dev/stdout: no space left on device") != 1 {
+		t.Errorf("%v\n%s", err, &stderr)
 	}
 }

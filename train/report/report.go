@@ -50,6 +50,7 @@ type Reporter struct {
 	show    bool      // a bar
 	json    *jsonLog
 	metrics *metricsReport
+	err     error // of the summary
 
 	worker *train.Worker
 	bar    *progressbar.ProgressBar // nil: none
@@ -83,10 +84,10 @@ func New(comm *collectives.Comm, cfg train.Config, o Options) (*Reporter, error)
 	return r, nil
 }
 
-// Close gives back what New opened. Its error is what a machine was not told: a
+// Close gives back what New opened. Its error says what could not be written: a
 // program may wait for it.
 func (r *Reporter) Close() error {
-	return errors.Join(r.metrics.close(), r.json.close())
+	return errors.Join(r.err, r.metrics.close(), r.json.close())
 }
 
 // log writes a line to stderr, above the bar.
@@ -192,8 +193,9 @@ func (r *Reporter) Ended(s train.Summary, err error) {
 	if slow, times, ok := s.Straggler(); ok {
 		r.log("slowest rank %d: it computes %.1f times as long as the median rank; the others wait for it", slow.Rank, times)
 	}
-	fmt.Fprintf(r.out, "%d iterations, %d images in %.1f s: %s\n", s.Iterations, s.Images, s.Total.Seconds(), rates(s))
-	writeSummary(r.out, s)
+	if err := writeSummary(r.out, s); err != nil {
+		r.err = fmt.Errorf("the summary is lost: %w", err)
+	}
 }
 
 // rates says how fast it goes and where rank 0's time goes.

@@ -61,8 +61,10 @@ func TestSummary(t *testing.T) {
 	}
 	write := func() []string {
 		var b bytes.Buffer
-		writeSummary(&b, s)
-		return strings.Split(b.String(), "\n")
+		if err := writeSummary(&b, s); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(b.String(), "\n")[1:] // below the line of the whole run
 	}
 	has := func(lines []string, i int, want string) {
 		t.Helper()
@@ -74,7 +76,7 @@ func TestSummary(t *testing.T) {
 	lines := write()
 	has(lines, 2, "0 50.0 49.0 1.00 3.5 of 4 2 of 10 9.00")
 	has(lines, 3, "1 500 49.0 1.00 - 0 of 0 0.00 straggler: 9.8 × the median rank")
-	has(lines, 7, "collectives of rank 0: gradients 3.00 ms, parameters 2.00 ms in flight an iteration; 75 % hidden")
+	has(lines, 7, "collectives of rank 0: gradients 3.00 ms, parameters 2.00 ms in flight per iteration; 75 % hidden")
 	has(lines, 8, "skipped: 3 updates, for numbers that were not finite")
 	s.Ranks = ranks(40, 17)
 	lines = write()

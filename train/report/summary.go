@@ -7,44 +7,56 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/train"
 )
 
 // rowsInFull is how many ranks the summary lists one by one.
 const rowsInFull = 16
 
-// writeSummary writes where the time of the ranks went.
-func writeSummary(out io.Writer, s train.Summary) {
-	if s.Iterations == 0 {
-		return
+// writeSummary writes what a run came to, and where the time of the ranks went.
+func writeSummary(out io.Writer, s train.Summary) error {
+	_, err := fmt.Fprintf(out, "%d iterations, %d images in %.1f s: %s\n", s.Iterations, s.Images, s.Total.Seconds(), rates(s))
+	if err != nil || s.Iterations == 0 {
+		return err
 	}
-	fmt.Fprintln(out)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	// The note after the last tab is not aligned.
-	fmt.Fprintln(w, "rank\tcompute\texposed communication\tinput\tqueue\twaited for\tstarved\t")
-	slow, times, straggles := s.Straggler()
-	for _, x := range summaryRows(s.Ranks) {
-		r := x.RankTimes
-		note := ""
-		if straggles && r.Rank == slow.Rank {
-			note = fmt.Sprintf("  straggler: %.1f × the median rank", times)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", x.name, each(r.Compute, s), each(r.Exposed, s), each(r.Input, s),
-			queue(r), r.Readers.Waits, r.Readers.Batches, milliseconds(r.Readers.Starved), note)
+	t := report.Table[summaryRow]{
+		Above:   []string{""},
+		Columns: summaryColumns(s),
+		Rows:    summaryRows(s.Ranks),
+		Below: []string{
+			"compute, exposed communication, input: ms per iteration; queue: how many batches the net found decoded,",
+			"of how many at most; waited for: batches that were not in time; starved: ms in all",
+		},
 	}
-	_ = w.Flush() // a summary that nobody reads is no failure
-	fmt.Fprintln(out, "compute, exposed communication, input: ms an iteration; queue: how many batches the net found decoded,\n"+
-		"of how many at most; waited for: batches that were not in time; starved: ms in all")
-	m := s.Moves
-	if len(s.Ranks) > 1 {
-		fmt.Fprintf(out, "collectives of rank 0: gradients %s ms, parameters %s ms in flight an iteration; %.0f %% hidden\n",
-			each(m.Push, s), each(m.Pull, s), 100*m.Hidden())
+	if m := s.Moves; len(s.Ranks) > 1 {
+		t.Below = append(t.Below, fmt.Sprintf("collectives of rank 0: gradients %s ms, parameters %s ms in flight per iteration; %.0f %% hidden",
+			each(m.Push, s), each(m.Pull, s), 100*m.Hidden()))
 	}
 	if s.Skipped > 0 {
-		fmt.Fprintf(out, "skipped: %d updates, for numbers that were not finite\n", s.Skipped)
+		t.Below = append(t.Below, fmt.Sprintf("skipped: %d updates, for numbers that were not finite", s.Skipped))
+	}
+	return t.Write(out, report.Text)
+}
+
+func summaryColumns(s train.Summary) []report.Column[summaryRow] {
+	slow, times, straggles := s.Straggler()
+	return []report.Column[summaryRow]{
+		{Title: "rank", Value: func(r summaryRow) any { return r.name }},
+		{Title: "compute", Value: func(r summaryRow) any { return each(r.Compute, s) }},
+		{Title: "exposed communication", Value: func(r summaryRow) any { return each(r.Exposed, s) }},
+		{Title: "input", Value: func(r summaryRow) any { return each(r.Input, s) }},
+		{Title: "queue", Value: func(r summaryRow) any { return queue(r.RankTimes) }},
+		{Title: "waited for", Value: func(r summaryRow) any { return fmt.Sprintf("%d of %d", r.Readers.Waits, r.Readers.Batches) }},
+		{Title: "starved", Value: func(r summaryRow) any { return milliseconds(r.Readers.Starved) }},
+		{Left: true, Value: func(r summaryRow) any {
+			if !straggles || r.Rank != slow.Rank {
+				return ""
+			}
+			return fmt.Sprintf("straggler: %.1f × the median rank", times)
+		}},
 	}
 }
 
