@@ -60,8 +60,8 @@ func (osFS) SyncDir(dir string) error {
 
 // Write puts data into the file at path through fs (nil is OS). On an error
 // the name still stands for what it stood for before, except that a failed
-// sync of the directory, after the rename, leaves the new contents in place
-// though not surely durable; the error then says so.
+// sync of the directory, after the rename, leaves the new contents in place,
+// which may not survive a crash; the error then says so.
 func Write(fs FS, path string, data []byte) error {
 	return Stream(fs, path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -75,21 +75,46 @@ func Stream(fs FS, path string, write func(io.Writer) error) error {
 	if fs == nil {
 		fs = OS
 	}
-	dir, base := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	temp := filepath.Join(dir, fmt.Sprintf(".%s.%016x.tmp", base, rand.Uint64()))
+	temp := temporary(path)
 	if err := fill(fs, temp, write); err != nil {
 		return fmt.Errorf("write %s: %w (what stood there before is untouched)", path, err)
 	}
 	if err := fs.Rename(temp, path); err != nil {
 		return fmt.Errorf("write %s: %w (what stood there before is untouched)", path, errors.Join(err, fs.Remove(temp)))
 	}
-	if err := fs.SyncDir(dir); err != nil {
+	if err := fs.SyncDir(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("write %s: the file is in place, but may not survive a crash: %w", path, err)
 	}
 	return nil
+}
+
+// Check returns the error with which Write to path would fail at once: the
+// directory is missing, or may not be written. A program that writes a file
+// after a long run checks it before.
+func Check(fs FS, path string) error {
+	if fs == nil {
+		fs = OS
+	}
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		return fmt.Errorf("cannot write %s: it is a directory", path)
+	}
+	temp := temporary(path)
+	if err := fill(fs, temp, func(io.Writer) error { return nil }); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	if err := fs.Remove(temp); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+// temporary returns a name in the directory of path.
+func temporary(path string) string {
+	dir, base := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	return filepath.Join(dir, fmt.Sprintf(".%s.%016x.tmp", base, rand.Uint64()))
 }
 
 // fill makes the temporary file, and removes it if that fails.

@@ -126,3 +126,29 @@ func TestMissingDirectory(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Check finds what Write would fail with, and leaves nothing behind.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	if err := os.WriteFile(path, []byte("old"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Check(nil, path); err != nil {
+		t.Error(err)
+	}
+	if err := atomicfile.Check(nil, filepath.Join(dir, "none", "x")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing directory: %v", err)
+	}
+	if err := atomicfile.Check(nil, dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("a directory: %v", err)
+	}
+	for _, fault := range []errorfs.Op{errorfs.Create, errorfs.Sync, errorfs.Close} {
+		if err := atomicfile.Check(&errorfs.FS{Fault: fault}, path); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s fails: %v", fault, err)
+		}
+	}
+	if got, _ := os.ReadFile(path); string(got) != "old" || names(t, dir) != "x" {
+		t.Errorf("the file holds %q in %q", got, names(t, dir))
+	}
+}
