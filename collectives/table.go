@@ -92,10 +92,10 @@ func ParseBufferKind(s string) (BufferKind, error) {
 	switch s {
 	case "registered":
 		return Registered, nil
-	case "heap":
+	case "unregistered", "heap":
 		return Heap, nil
 	}
-	return 0, fmt.Errorf("unknown kind of buffers %q: use registered or heap", s)
+	return 0, fmt.Errorf("unknown kind of buffers %q: want registered or unregistered", s)
 }
 
 // LineError is what is wrong with a line of a table.

@@ -8,26 +8,29 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/caffe/data/dataset"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/progress"
 )
 
 func dataCommand() *cli.Command {
-	force := &cli.BoolFlag{Name: "force", Usage: "replace what is there"}
-	out := &cli.StringFlag{Name: "out", Usage: "make `DIR`/train_lmdb and DIR/test_lmdb", Required: true}
+	force := &cli.BoolFlag{Name: "force", Usage: "replace existing data sets"}
+	out := &cli.StringFlag{Name: "out", Usage: "write `DIR`/train_lmdb and DIR/test_lmdb", Required: true}
 	in := &cli.StringFlag{Name: "in", Usage: "`DIR` with the files of the distribution", Required: true}
-	seed := &cli.Uint64Flag{Name: "seed", Value: 1, Usage: "decides every random choice"}
+	seed := &cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`SEED` of all random choices"}
 	return &cli.Command{
-		Name:  "data",
-		Usage: "make data sets: LMDBs of Datum, as Caffe's own tools make them",
+		Name:        "data",
+		Usage:       "make data sets: LMDBs of Datum, as Caffe's own tools make them",
+		Description: cmdline.Examples("scaffe data glyphs --out examples/glyphs", "scaffe data mean --in train_lmdb --out mean.binaryproto"),
 		Subcommands: []*cli.Command{
 			{
-				Name:   "glyphs",
-				Usage:  "draw digits in varied faces, positions, sizes and colours: 3×32×32, ten classes, no download",
-				Before: noArguments,
+				Name:        "glyphs",
+				Usage:       "draw digits of many shapes and colors: 3×32×32, ten classes, no download",
+				Description: cmdline.Examples("scaffe data glyphs --out examples/glyphs --train 50000"),
+				Before:      cmdline.NoArguments,
 				Flags: []cli.Flag{
 					out, force, seed,
-					&cli.IntFlag{Name: "train", Value: 20000, Usage: "training samples"},
-					&cli.IntFlag{Name: "test", Value: 2000, Usage: "test samples"},
+					cmdline.Int("train", 20000, 1, "`N` training samples"),
+					cmdline.Int("test", 2000, 1, "`N` test samples"),
 				},
 				Action: func(c *cli.Context) error {
 					return dataset.Glyphs(dataset.GlyphsOptions{
@@ -36,39 +39,45 @@ func dataCommand() *cli.Command {
 				},
 			},
 			{
-				Name:   "cifar10",
-				Usage:  "convert the binary version of CIFAR-10",
-				Before: noArguments,
-				Flags:  []cli.Flag{in, out, force},
+				Name:        "cifar10",
+				Usage:       "convert the binary version of CIFAR-10",
+				Description: cmdline.Examples("scaffe data cifar10 --in cifar-10-batches-bin --out cifar10"),
+				Before:      cmdline.NoArguments,
+				Flags:       []cli.Flag{in, out, force},
 				Action: func(c *cli.Context) error {
 					return dataset.CIFAR10(dataset.CIFAR10Options{Out: lmdbs(c), Dir: c.String("in")})
 				},
 			},
 			{
-				Name:   "mnist",
-				Usage:  "convert MNIST's idx files, compressed or not",
-				Before: noArguments,
-				Flags:  []cli.Flag{in, out, force},
+				Name:        "mnist",
+				Usage:       "convert MNIST's idx files, compressed or not",
+				Description: cmdline.Examples("scaffe data mnist --in mnist --out mnist"),
+				Before:      cmdline.NoArguments,
+				Flags:       []cli.Flag{in, out, force},
 				Action: func(c *cli.Context) error {
 					return dataset.MNIST(dataset.MNISTOptions{Out: lmdbs(c), Dir: c.String("in")})
 				},
 			},
 			{
-				Name:   "images",
-				Usage:  "convert a list of image files: lines of a path, a space and a label",
-				Before: noArguments,
+				Name:        "images",
+				Usage:       "convert a list of image files",
+				Description: "Each line of the list holds a path, a space and a label.\n\n" + cmdline.Examples("scaffe data images --list train.txt --root images/ --out train_lmdb --height 256 --width 256"),
+				Before:      cmdline.NoArguments,
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "list", Usage: "the list, `FILE`", Required: true},
-					&cli.StringFlag{Name: "root", Usage: "`PREFIX` of every path, so it ends in a slash"},
-					&cli.StringFlag{Name: "out", Usage: "the LMDB to make, `DIR`", Required: true},
-					&cli.IntFlag{Name: "height", Usage: "resize to this height (with --width)"},
-					&cli.IntFlag{Name: "width", Usage: "resize to this width (with --height)"},
-					&cli.BoolFlag{Name: "gray", Usage: "one channel instead of three"},
-					&cli.BoolFlag{Name: "encoded", Usage: "store images compressed"},
-					&cli.BoolFlag{Name: "shuffle", Usage: "store them in a random order"},
+					&cli.StringFlag{Name: "list", Usage: "read paths and labels from `FILE`", Required: true},
+					&cli.StringFlag{Name: "root", Usage: "put `PREFIX` before every path (end it with a slash)"},
+					&cli.StringFlag{Name: "out", Usage: "write the LMDB `DIR`", Required: true},
+					cmdline.Int("height", 0, 1, "resize to `N` rows (with --width)"),
+					cmdline.Int("width", 0, 1, "resize to `N` columns (with --height)"),
+					&cli.BoolFlag{Name: "gray", Usage: "store one channel instead of three"},
+					&cli.BoolFlag{Name: "encoded", Usage: "store compressed images"},
+					&cli.BoolFlag{Name: "shuffle", Usage: "store the images in random order"},
 					seed, force,
 				},
 				Action: func(c *cli.Context) error {
+					if c.IsSet("height") != c.IsSet("width") {
+						return cmdline.Usagef("--height and --width must be used together")
+					}
 					return dataset.Images(dataset.ImagesOptions{
 						List: c.String("list"), Root: c.String("root"), Path: c.String("out"), Force: c.Bool("force"),
 						Height: c.Int("height"), Width: c.Int("width"), Gray: c.Bool("gray"), Encoded: c.Bool("encoded"),
@@ -77,12 +86,13 @@ func dataCommand() *cli.Command {
 				},
 			},
 			{
-				Name:   "mean",
-				Usage:  "average the samples of an LMDB to a mean file",
-				Before: noArguments,
+				Name:        "mean",
+				Usage:       "average the samples of an LMDB, and print the mean of each channel",
+				Description: cmdline.Examples("scaffe data mean --in train_lmdb --out mean.binaryproto"),
+				Before:      cmdline.NoArguments,
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "in", Usage: "the LMDB, `DIR`", Required: true},
-					&cli.StringFlag{Name: "out", Usage: "the mean, `FILE`.binaryproto"},
+					&cli.StringFlag{Name: "in", Usage: "read the LMDB `DIR`", Required: true},
+					&cli.StringFlag{Name: "out", Usage: "write the mean to `FILE`.binaryproto"},
 				},
 				Action: func(c *cli.Context) error {
 					means, err := dataset.Mean(dataset.MeanOptions{Source: c.String("in"), Path: c.String("out"), Progress: showBar("samples")})
@@ -90,7 +100,7 @@ func dataCommand() *cli.Command {
 						return err
 					}
 					for _, m := range means {
-						fmt.Printf("mean_value: %.6g\n", m)
+						fmt.Fprintf(stdout, "mean_value: %.6g\n", m)
 					}
 					return nil
 				},

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
@@ -16,39 +16,26 @@ import (
 	"github.com/scaffe/scaffe/tune"
 )
 
-// selectionFlags are what decides on specs, for commands that let it.
-func selectionFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "algorithm", Usage: "how collectives are done, a `SPEC` such as chain:8/binomial or direct/ring"},
-		&cli.StringFlag{Name: "table", Usage: "tuning table, a `FILE` made by scaffe tune"},
-	}
-}
-
-// selection reads selectionFlags.
-func selection(c *cli.Context) (o collectives.Options, err error) {
-	o.Table, o.Measure = c.String("table"), true
-	if spec := c.String("algorithm"); spec != "" {
-		o.Spec, err = collectives.ParseSpec(spec)
-	}
-	return o, err
-}
-
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "say which algorithm serves a call, and what decided so",
+		Usage:     "say which algorithm a collective uses, and why",
 		ArgsUsage: "reduce|bcast|allreduce BYTES",
-		Description: "Under mpirun for the ranks that there are, with --nodes and --ppn for ranks that there might be:\n" +
-			"   scaffe explain reduce 64M --nodes 4 --ppn 2",
+		Description: "It answers for the ranks it runs on or, with --nodes and --ppn, for any other layout.\n\n" +
+			cmdline.Examples(
+				"scaffe explain reduce 64M --nodes 4 --ppn 2",
+				"mpirun -np 4 scaffe explain allreduce 1M --table scaffe.table",
+			),
 		Flags: append(selectionFlags(),
-			&cli.IntFlag{Name: "nodes", Usage: "a layout of `N` nodes, instead of the ranks that run"},
-			&cli.IntFlag{Name: "ppn", Usage: "with `N` ranks on each of them"},
-			&cli.IntFlag{Name: "local", Usage: "`N` ranks in this process"},
-			&cli.StringFlag{Name: "type", Value: "f32", Usage: "datatype of the elements"},
-			&cli.StringFlag{Name: "buffers", Value: "registered", Usage: "where buffers lie: registered (Comm.Alloc) or heap"},
-			&cli.BoolFlag{Name: "nonblocking", Usage: "for Ireduce, Ibcast, Iallreduce"},
-			&cli.BoolFlag{Name: "simulate", Usage: "simulate the schedules as well"},
+			cmdline.Int("nodes", 0, 1, "answer for a layout of `N` nodes"),
+			cmdline.Int("ppn", 0, 1, "answer for `N` ranks per node"),
+			localFlag(),
+			typeFlag(),
+			buffersFlag(),
+			&cli.BoolFlag{Name: "nonblocking", Usage: "explain Ireduce, Ibcast or Iallreduce"},
+			&cli.BoolFlag{Name: "simulate", Usage: "also simulate the schedules"},
 		),
+		Before: arguments(2),
 		Action: runExplain,
 	}
 }
@@ -56,35 +43,31 @@ func explainCommand() *cli.Command {
 func runExplain(c *cli.Context) error {
 	q, err := question(c)
 	if err != nil {
-		return err
+		return cmdline.Usage(err)
 	}
 	opts, err := selection(c)
 	if err != nil {
-		return err
+		return cmdline.Usage(err)
 	}
-	nodes, ppn := c.Int("nodes"), c.Int("ppn")
-	if nodes < 0 || ppn < 0 || c.Int("local") < 0 {
-		return fmt.Errorf("--nodes %d, --ppn %d and --local %d must not be negative", nodes, ppn, c.Int("local"))
-	}
-	if nodes+ppn > 0 {
+	if nodes, ppn := c.Int("nodes"), c.Int("ppn"); nodes+ppn > 0 {
 		return explainLayout(c, q, opts, max(nodes, 1), max(ppn, 1))
 	}
 	if c.Int("local") == 0 && mpi.DetectLauncher().Size < 2 {
-		return fmt.Errorf("which ranks? Start it by mpirun, or give --nodes and --ppn, or --local")
+		return cmdline.Usagef("no layout: run under mpirun, or pass --nodes and --ppn, or --local")
 	}
 	return launch.Run(c.Context, launch.Options{Local: c.Int("local"), Collectives: opts}, func(_ context.Context, comm *collectives.Comm) error {
 		if comm.Rank() != 0 {
 			return nil
 		}
 		q.Nodes, q.Query.Library = comm.Nodes(), comm.HasLibrary()
-		return tune.Explain(os.Stdout, comm.Selector(), q)
+		return tune.Explain(stdout, comm.Selector(), q)
 	})
 }
 
 // explainLayout answers for ranks that do not run.
 func explainLayout(c *cli.Context, q tune.Question, opts collectives.Options, nodes, ppn int) error {
 	if nodes > 1<<16 || ppn > 1<<12 {
-		return fmt.Errorf("%d nodes of %d ranks: at most 65536 of 4096", nodes, ppn)
+		return cmdline.Usagef("--nodes must be at most 65536 and --ppn at most 4096 (got %d and %d)", nodes, ppn)
 	}
 	s, err := collectives.NewSelector(opts)
 	if err != nil {
@@ -98,13 +81,10 @@ func explainLayout(c *cli.Context, q tune.Question, opts collectives.Options, no
 			}
 		}
 	}
-	return tune.Explain(os.Stdout, s, q)
+	return tune.Explain(stdout, s, q)
 }
 
 func question(c *cli.Context) (q tune.Question, err error) {
-	if c.NArg() != 2 {
-		return q, fmt.Errorf("explain needs a collective and a size, as in: scaffe explain reduce 64M (it got %q)", strings.Join(c.Args().Slice(), " "))
-	}
 	q.Simulate, q.Query.Blocking = c.Bool("simulate"), !c.Bool("nonblocking")
 	if q.Query.Verb, err = collectives.ParseVerb(c.Args().Get(0)); err != nil {
 		return q, err

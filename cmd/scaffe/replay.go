@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +11,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/replay"
@@ -21,28 +22,32 @@ import (
 func replayCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "replay",
-		Usage: "run the communication of training for real, with waits for computation",
-		Description: "The waits come from a profile: a file that scaffe time wrote, or a built-in one (--list).\n" +
-			"   mpirun -np 4 scaffe replay --profile alexnet-k80 --designs all --ratio 0.9",
+		Usage: "run the communication of training with waits in place of computation",
+		Description: "A profile holds the times to wait: a file written by scaffe time, or a built-in one (--list).\n\n" +
+			cmdline.Examples(
+				"scaffe replay --list",
+				"mpirun -np 4 scaffe replay --profile alexnet-k80 --designs all --ratio 0.9",
+				"scaffe replay --local 4 --profile resnet50-k80 --straggler 2:1.5 --trace run.json",
+			),
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "profile", Usage: "a `FILE`, or the name of a built-in profile"},
-			&cli.BoolFlag{Name: "list", Usage: "list the built-in profiles, and end"},
-			&cli.BoolFlag{Name: "show", Usage: "print the profile as a file, and end"},
-			&cli.StringFlag{Name: "designs", Usage: "compare several designs, comma-separated, or all"},
-			&cli.IntFlag{Name: "iterations", Value: 20, Usage: "measure `N` iterations of each design"},
-			&cli.IntFlag{Name: "warmup", Value: 2, Usage: "after `N` that do not count"},
-			&cli.IntFlag{Name: "turn", Value: replay.DefaultTurn, Usage: "`N` iterations of a design in a row"},
-			&cli.DurationFlag{Name: "budget", Usage: "fewer iterations (yet 6), so that they take about this `TIME`"},
-			&cli.Float64Flag{Name: "compute-scale", Value: 1, Usage: "multiply all times of the profile by `F`"},
-			&cli.Float64Flag{Name: "ratio", Usage: "scale them so that communication alone is `R` times the computation"},
-			&cli.Float64Flag{Name: "size-scale", Value: 1, Usage: "multiply sizes and times of the profile by `F`, at most 1"},
-			&cli.Float64Flag{Name: "jitter", Usage: "computation varies by up to `PART` of it, such as 0.05"},
-			&cli.StringFlag{Name: "straggler", Usage: "one rank computes slower, `RANK:FACTOR`"},
+			&cli.StringFlag{Name: "profile", Usage: "`PROFILE` to replay: a file, or the name of a built-in one"},
+			&cli.BoolFlag{Name: "list", Usage: "list the built-in profiles and exit"},
+			&cli.BoolFlag{Name: "show", Usage: "print the profile and exit"},
+			cmdline.Checked("designs", "", "compare the designs in `LIST`, separated by commas, or all", cmdline.Parsed(parseDesigns, ""), append(designNames(), "all")...),
+			cmdline.Int("iterations", 20, 1, "measure `N` iterations of each design"),
+			cmdline.Int("warmup", 2, 0, "run `N` warm-up iterations first"),
+			cmdline.Int("turn", replay.DefaultTurn, 1, "switch designs after `N` iterations"),
+			cmdline.Duration("budget", 0, "limit measuring to about `TIME` (at least 6 iterations)"),
+			cmdline.Float("compute-scale", 1, true, "multiply all times of the profile by `F`"),
+			cmdline.Float("ratio", 0, true, "scale the times so that communication alone takes `R` times as long as computation"),
+			cmdline.Float("size-scale", 1, false, "multiply sizes and times of the profile by `F`, at most 1"),
+			cmdline.Float("jitter", 0, true, "vary computation randomly by up to a `FRACTION`, such as 0.05"),
+			cmdline.Checked("straggler", "", "slow one rank down, `RANK:FACTOR`", cmdline.Parsed(replay.ParseStraggler, "want RANK:FACTOR, such as 2:10")),
 			&cli.BoolFlag{Name: "check", Usage: "verify every sum and every parameter (distorts the times)"},
-			formatFlag("format of the result"),
+			formatFlag("output format"),
 			&cli.StringFlag{Name: "trace", Usage: "write a timeline of one design to `FILE`.json"},
 		}, moveFlags()),
-		Before: noArguments,
+		Before: cmdline.NoArguments,
 		Action: runReplay,
 	}
 }
@@ -53,14 +58,14 @@ func runReplay(c *cli.Context) error {
 	}
 	m, err := readMoves(c)
 	if err != nil {
-		return err
+		return cmdline.Usage(err)
 	}
 	cfg, err := replayConfig(c, m)
 	if err != nil {
 		return err
 	}
 	if c.Bool("show") {
-		_, err := fmt.Print(cfg.Profile)
+		_, err := fmt.Fprint(stdout, cfg.Profile)
 		return err
 	}
 	return launch.Run(c.Context, m.launch, func(ctx context.Context, comm *collectives.Comm) error {
@@ -68,33 +73,33 @@ func runReplay(c *cli.Context) error {
 	})
 }
 
-// replayConfig reads the flags.
+// replayConfig reads the flags, and the profile that they name.
 func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Iterations, cfg.Warmup, cfg.Turn = c.Int("iterations"), c.Int("warmup"), c.Int("turn")
 	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
 	cfg.Scheme, cfg.Spec, cfg.Bucket = m.scheme, m.spec, m.bucket
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {
-		return cfg, fmt.Errorf("which --profile? A file, or one of %s", strings.Join(workload.Builtins(), ", "))
+		return cfg, cmdline.Usagef("missing --profile: want a file or a built-in profile (scaffe replay --list shows them)")
 	}
-	if cfg.Ratio != 0 && c.IsSet("compute-scale") {
-		return cfg, fmt.Errorf("--ratio and --compute-scale cannot be used together")
-	}
-	if _, err := report.ParseFormat(c.String("format")); err != nil {
+	if err := errors.Join(cmdline.Together(c, "ratio", "compute-scale"), cmdline.Together(c, "design", "designs")); err != nil {
 		return cfg, err
 	}
-	if cfg.Profile, err = scaledProfile(c); err != nil {
-		return cfg, err
-	}
-	if cfg.Designs, err = replayDesigns(c, m.design); err != nil {
-		return cfg, err
+	cfg.Designs = []exchange.Design{m.design}
+	if list := c.String("designs"); list != "" {
+		if cfg.Designs, err = parseDesigns(list); err != nil {
+			return cfg, cmdline.Usage(err)
+		}
 	}
 	if c.String("trace") != "" && len(cfg.Designs) > 1 {
-		return cfg, fmt.Errorf("--trace shows one design: say which by --design, without --designs")
+		return cfg, cmdline.Usagef("--trace needs a single design: choose it with --design")
 	}
 	if s := c.String("straggler"); s != "" {
-		cfg.Straggler, err = replay.ParseStraggler(s)
+		if cfg.Straggler, err = replay.ParseStraggler(s); err != nil {
+			return cfg, cmdline.Usage(err)
+		}
 	}
+	cfg.Profile, err = scaledProfile(c)
 	return cfg, err
 }
 
@@ -105,30 +110,26 @@ func scaledProfile(c *cli.Context) (*workload.Profile, error) {
 	}
 	if f := c.Float64("size-scale"); f != 1 {
 		if p, err = p.Shrink(f); err != nil {
-			return nil, fmt.Errorf("--size-scale: %w", err)
+			return nil, cmdline.Usagef("--size-scale: %w", err)
 		}
 		p.Source = strings.TrimSpace(p.Source + fmt.Sprintf("\nsizes and times × %g (--size-scale)", f))
 	}
 	if f := c.Float64("compute-scale"); f != 1 {
 		if p, err = p.Scale(f); err != nil {
-			return nil, fmt.Errorf("--compute-scale: %w", err)
+			return nil, cmdline.Usagef("--compute-scale: %w", err)
 		}
 		p.Source = strings.TrimSpace(p.Source + fmt.Sprintf("\ntimes × %g (--compute-scale)", f))
 	}
 	return p, nil
 }
 
-func replayDesigns(c *cli.Context, one exchange.Design) (all []exchange.Design, err error) {
-	switch list := c.String("designs"); {
-	case list == "all":
+// parseDesigns reads --designs.
+func parseDesigns(list string) (all []exchange.Design, err error) {
+	if list == "all" {
 		return exchange.All(), nil
-	case list != "" && c.IsSet("design"):
-		return nil, fmt.Errorf("--design and --designs cannot be used together")
-	case list == "":
-		return []exchange.Design{one}, nil
 	}
-	for n := range strings.SplitSeq(c.String("designs"), ",") {
-		d, err := exchange.Parse(strings.TrimSpace(n))
+	for name := range strings.SplitSeq(list, ",") {
+		d, err := exchange.Parse(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
@@ -140,6 +141,9 @@ func replayDesigns(c *cli.Context, one exchange.Design) (all []exchange.Design, 
 // replayRank is one rank's replay.
 func replayRank(ctx context.Context, comm *collectives.Comm, c *cli.Context, cfg replay.Config) error {
 	file := c.String("trace")
+	if err := writable(ctx, comm, file); err != nil {
+		return err
+	}
 	if file != "" {
 		cfg.Trace = trace.New(comm.Rank(), trace.Options{})
 		if err := trace.Align(ctx, comm, cfg.Trace); err != nil {
@@ -162,18 +166,14 @@ func replayRank(ctx context.Context, comm *collectives.Comm, c *cli.Context, cfg
 	if comm.Rank() != 0 {
 		return nil
 	}
-	return res.Write(os.Stdout, report.Format(c.String("format")))
+	return res.Write(stdout, report.Format(c.String("format")))
 }
 
 // listProfiles prints the built-in profiles.
 func listProfiles(c *cli.Context) error {
-	f, err := report.ParseFormat(c.String("format"))
-	if err != nil {
-		return err
-	}
 	t, err := workload.List()
 	if err != nil {
 		return err
 	}
-	return t.Write(os.Stdout, f)
+	return t.Write(stdout, report.Format(c.String("format")))
 }

@@ -52,32 +52,38 @@ func TestReplayProfiles(t *testing.T) {
 	}
 }
 
-// Mistakes are named before ranks start.
+// Mistakes are named before ranks start: those of the command line with
+// status 2, others with status 1.
 func TestReplayMistakes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "bad", "batch 1\nlayer a")
-	for args, want := range map[string]string{
-		"":                                    "which --profile?",
-		"--profile none":                      "neither a file nor one of the built-in ones",
-		"--profile bad":                       "bad:2: the layer's type is missing",
-		"--profile alexnet-k80 more":          `replay takes no argument "more"`,
-		"--profile alexnet-k80 --design SC-X": `design "SC-X" is unknown`,
-		"--profile alexnet-k80 --design SC-B --designs all,SC-B":   "cannot be used together",
-		"--profile alexnet-k80 --aggregate sum":                    `aggregation "sum" is unknown`,
-		"--profile alexnet-k80 --ratio 1 --compute-scale 2":        "cannot be used together",
-		"--profile alexnet-k80 --size-scale 2":                     "--size-scale: sizes cannot be scaled by 2",
-		"--profile alexnet-k80 --compute-scale -1":                 "--compute-scale: times cannot be scaled by -1",
-		"--profile alexnet-k80 --straggler 1":                      `straggler "1"`,
-		"--profile alexnet-k80 --trace x --designs all":            "--trace shows one design",
-		"--profile alexnet-k80 --format xml":                       `invalid --format "xml": want text, csv or json`,
-		"--profile alexnet-k80 --algorithm tree":                   "tree",
-		"--profile alexnet-k80 --bucket 1X":                        "--bucket",
-		"--profile alexnet-k80 --size-scale 0.001 --ratio 1":       "no ratio of communication to computation",
-		"--profile alexnet-k80 --size-scale 0.001 --straggler 3:2": "no rank 3",
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 2, "missing --profile"},
+		{"--profile none", 1, "neither a file nor one of the built-in ones"},
+		{"--profile bad", 1, "bad:2: the layer's type is missing"},
+		{"--profile alexnet-k80 more", 2, `unexpected argument "more"`},
+		{"--profile alexnet-k80 --design SC-X", 2, `invalid --design "SC-X": want SC-B, SC-OB-naive, SC-OB or SC-OBR`},
+		{"--profile alexnet-k80 --design SC-B --designs all,SC-B", 2, "invalid --designs"},
+		{"--profile alexnet-k80 --design SC-B --designs all", 2, "--design and --designs cannot be used together"},
+		{"--profile alexnet-k80 --aggregate sum", 2, `invalid --aggregate "sum": want reduce or allreduce`},
+		{"--profile alexnet-k80 --ratio 1 --compute-scale 2", 2, "--ratio and --compute-scale cannot be used together"},
+		{"--profile alexnet-k80 --size-scale 2", 2, "--size-scale: sizes cannot be scaled by 2"},
+		{"--profile alexnet-k80 --compute-scale -1", 2, "--compute-scale must be at least 0 (got -1)"},
+		{"--profile alexnet-k80 --straggler 1", 2, `invalid --straggler "1": want RANK:FACTOR`},
+		{"--profile alexnet-k80 --trace x --designs all", 2, "--trace needs a single design"},
+		{"--profile alexnet-k80 --format xml", 2, `invalid --format "xml": want text, csv or json`},
+		{"--profile alexnet-k80 --algorithm tree", 2, `invalid --algorithm "tree"`},
+		{"--profile alexnet-k80 --bucket 1X", 2, `invalid --bucket "1X": want a size such as 256K or 4M, or auto`},
+		{"--profile alexnet-k80 --size-scale 0.001 --ratio 1", 1, "no ratio of communication to computation"},
+		{"--profile alexnet-k80 --size-scale 0.001 --straggler 3:2", 1, "no rank 3"},
 	} {
-		r := command(t, dir, scaffe, append([]string{"replay"}, strings.Fields(args)...)...)
-		if r.code != 1 || !strings.Contains(r.stderr, want) {
-			t.Errorf("%s: status %d, %s, want %s", args, r.code, r.stderr, want)
+		r := command(t, dir, scaffe, append([]string{"replay"}, strings.Fields(c.args)...)...)
+		if r.code != c.code || !strings.Contains(r.stderr, c.want) || r.stdout != "" {
+			t.Errorf("%s: status %d, %q, %s; want status %d and %s", c.args, r.code, r.stdout, r.stderr, c.code, c.want)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "x")); err == nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/log_json_keys.txt anew")
+var rewrite = flag.Bool("rewrite", false, "write the golden files in testdata again")
 
 // events reads a JSON log.
 func events(t *testing.T, text string) []map[string]any {
@@ -280,8 +280,8 @@ func TestReportFlags(t *testing.T) {
 		{"no/such/folder", "--log-json no/such/folder/log"},
 		{`"sometimes"`, "--progress sometimes"},
 		{`"table3"`, "--report table3"},
-		{"--specs belongs to --report", "--specs CB-8"},
-		{"no use for --design", "--report table2 --design SC-B"},
+		{"--algorithms needs --report table2", "--specs CB-8"},
+		{"--report and --design cannot be used together", "--report table2 --design SC-B"},
 		{"--report-iterations must be at least 1 (got 0)", "--report table2 --report-iterations 0"},
 		{`"yaml"`, "--report table2 --format yaml"},
 		{`"SC-D"`, "--report table2 --designs SC-B,SC-D"},

@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
@@ -14,44 +15,59 @@ import (
 	"github.com/scaffe/scaffe/schedule/draw"
 )
 
+// maxRanks bounds --ranks: every rank's schedule is in memory, and the proof
+// looks at all of them together.
+const maxRanks = 1 << 14
+
 func scheduleCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "schedule",
-		Usage:     "print what every rank does in a collective, and prove it right",
+		Usage:     "print the schedule of a collective for every rank, and verify it",
 		ArgsUsage: "reduce|bcast|allreduce SPEC",
+		Description: cmdline.Examples(
+			"scaffe schedule reduce chain:4/binomial --ranks 8",
+			"scaffe schedule allreduce ring --svg ring.svg",
+		),
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "ranks", Value: 4, Usage: "number of ranks"},
-			&cli.IntFlag{Name: "root", Usage: "the root's rank"},
-			&cli.StringFlag{Name: "size", Value: "1M", Usage: "`BYTES` of the buffer"},
-			&cli.StringFlag{Name: "type", Value: "f32", Usage: "datatype of its elements"},
-			&cli.StringFlag{Name: "svg", Usage: "draw it to `FILE` instead of printing the ops (- for stdout)"},
+			cmdline.Int("ranks", 4, 1, "number of ranks, `N`"),
+			cmdline.Int("root", 0, 0, "`RANK` of the root"),
+			cmdline.Checked("size", "1M", "`SIZE` of the buffer in bytes", cmdline.Parsed(parseSize, "want a size such as 256K or 4M")),
+			typeFlag(),
+			&cli.StringFlag{Name: "svg", Usage: "draw the schedule to `FILE` instead of printing it (- for stdout)"},
 		},
-		Action: func(c *cli.Context) error {
-			if c.NArg() != 2 {
-				return fmt.Errorf("schedule needs a collective and a spec, as in: scaffe schedule --ranks 8 reduce chain:4/binomial (flags come first)")
-			}
-			return printSchedule(c)
-		},
+		Before: arguments(2),
+		Action: printSchedule,
 	}
 }
 
 func printSchedule(c *cli.Context) error {
 	verb, err := collectives.ParseVerb(c.Args().Get(0))
 	if err != nil {
-		return err
+		return cmdline.Usage(err)
 	}
 	spec, err := collectives.ParseSpec(c.Args().Get(1))
 	if err != nil {
-		return err
+		return cmdline.Usage(err)
+	}
+	if c.Int("ranks") > maxRanks {
+		return cmdline.Usagef("--ranks must be at most %d (got %d)", maxRanks, c.Int("ranks"))
+	}
+	if c.Int("root") >= c.Int("ranks") {
+		return cmdline.Usagef("--root must be less than --ranks (got %d of %d)", c.Int("root"), c.Int("ranks"))
+	}
+	file := c.String("svg")
+	if file != "" && file != "-" {
+		if err := atomicfile.Check(atomicfile.OS, file); err != nil {
+			return err
+		}
 	}
 	all, err := buildAll(c, verb, spec)
 	if err != nil {
 		return err
 	}
-	file := c.String("svg")
 	if file == "" {
 		for _, s := range all {
-			fmt.Println(s)
+			fmt.Fprintln(stdout, s)
 		}
 	}
 	if err := collectives.Check(verb, all, c.Int("root")); err != nil {
@@ -69,7 +85,7 @@ func printSchedule(c *cli.Context) error {
 			return err
 		}
 	}
-	fmt.Printf("%v %v: proved right for %d ranks; %d steps\n", verb, spec, len(all), steps)
+	fmt.Fprintf(stdout, "%v %v: proved correct for %d ranks; %d steps\n", verb, spec, len(all), steps)
 	return nil
 }
 
@@ -82,9 +98,6 @@ func buildAll(c *cli.Context, verb collectives.Verb, spec collectives.Spec) ([]*
 	dt, err := mem.ParseDatatype(c.String("type"))
 	if err != nil {
 		return nil, err
-	}
-	if c.Int("ranks") < 1 {
-		return nil, fmt.Errorf("--ranks %d: a collective has at least one rank", c.Int("ranks"))
 	}
 	var all []*schedule.Schedule
 	for r := range c.Int("ranks") {
@@ -105,8 +118,8 @@ func drawSchedule(file string, all []*schedule.Schedule, o draw.Options) error {
 		return err
 	}
 	if file == "-" {
-		_, err = os.Stdout.Write(svg)
+		_, err = stdout.Write(svg)
 		return err
 	}
-	return os.WriteFile(file, svg, 0o644)
+	return atomicfile.Write(atomicfile.OS, file, svg)
 }

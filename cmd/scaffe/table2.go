@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/train"
@@ -17,66 +17,60 @@ import (
 
 // table2Flags are those of train --report table2.
 func table2Flags() []cli.Flag {
+	algorithms := cmdline.Checked("algorithms", "", "with --report: compare the algorithms in `LIST`, separated by commas (default: mpi where available, CC-8, CB-4, CB-8, tuned)",
+		cmdline.Parsed(table2.List, ""))
+	algorithms.Aliases = []string{"specs"}
 	return []cli.Flag{
-		&cli.StringFlag{Name: "report", Usage: "instead of training to the end, compare: table2, designs and algorithms as in S-Caffe's Table 2"},
-		&cli.StringFlag{Name: "designs", Usage: "with --report: these, `LIST` with commas (default: SC-B, and as tuned SC-OB and SC-OBR)"},
-		&cli.StringFlag{Name: "specs", Usage: "with --report: these algorithms, `LIST` with commas (default: mpi where there is one, CC-8, CB-4, CB-8, tuned)"},
-		&cli.IntFlag{Name: "report-iterations", Value: 20, Usage: "with --report: measure `N` iterations of each"},
-		formatFlag("with --report"),
+		cmdline.Choice("report", "", "instead of training, compare designs and algorithms as Table 2 of the S-Caffe paper does", "table2"),
+		cmdline.Checked("designs", "", "with --report: compare the designs in `LIST`, separated by commas (default: SC-B, and SC-OB and SC-OBR with tuned)",
+			cmdline.Parsed(table2.List, ""), designNames()...),
+		algorithms,
+		cmdline.Int("report-iterations", 20, 1, "with --report: measure `N` iterations of each"),
+		formatFlag("with --report: output format"),
 	}
 }
 
-// comparison is what the flags ask for.
+// comparison is what the flags of --report table2 ask for.
 type comparison struct {
-	designs, specs []string
-	options        table2.Options
-	format         report.Format
-	bar            bool
+	designs, algorithms []string
+	options             table2.Options
+	format              report.Format
+	bar                 bool
 }
 
 // readTable2 reads the flags; nil where they ask for no report.
 func readTable2(c *cli.Context) (*comparison, error) {
-	word := c.String("report")
-	if word == "" {
-		for _, f := range []string{"designs", "specs", "report-iterations", "format"} {
+	if c.String("report") == "" {
+		for _, f := range []string{"designs", "algorithms", "report-iterations", "format"} {
 			if c.IsSet(f) {
-				return nil, fmt.Errorf("--%s belongs to --report table2", f)
+				return nil, fmt.Errorf("--%s needs --report table2", f)
 			}
 		}
 		return nil, nil
 	}
-	if word != "table2" {
-		return nil, fmt.Errorf("--report %q is unknown: use table2", word)
-	}
 	for _, f := range []string{"design", "algorithm", "trace", "trace-iterations", "log-json", "metrics", "snapshot-format"} {
-		if c.IsSet(f) {
-			return nil, fmt.Errorf("--report table2 has no use for --%s", f)
+		if err := cmdline.Together(c, "report", f); err != nil {
+			return nil, err
 		}
 	}
-	t := &comparison{options: table2.Options{Iterations: c.Int("report-iterations")}}
-	if t.options.Iterations < 1 {
-		return nil, fmt.Errorf("--report-iterations must be at least 1 (got %d)", t.options.Iterations)
-	}
+	t := &comparison{format: report.Format(c.String("format")), options: table2.Options{Iterations: c.Int("report-iterations")}}
 	var err error
-	if t.format, err = report.ParseFormat(c.String("format")); err != nil {
-		return nil, err
-	}
 	if t.bar, err = progress.Wanted(c.String("progress")); err != nil {
 		return nil, err
 	}
 	if t.designs, err = table2.List(c.String("designs")); err != nil {
 		return nil, fmt.Errorf("--designs: %w", err)
 	}
-	if t.specs, err = table2.List(c.String("specs")); err != nil {
-		return nil, fmt.Errorf("--specs: %w", err)
+	if t.algorithms, err = table2.List(c.String("algorithms")); err != nil {
+		return nil, fmt.Errorf("--algorithms: %w", err)
 	}
-	_, err = table2.Rows(t.designs, t.specs, true)
+	_, err = table2.Rows(t.designs, t.algorithms, true)
 	return t, err
 }
 
 // run is one rank's part in it.
 func (t *comparison) run(ctx context.Context, comm *collectives.Comm, cfg train.Config) error {
-	rows, err := table2.Rows(t.designs, t.specs, comm.HasLibrary())
+	rows, err := table2.Rows(t.designs, t.algorithms, comm.HasLibrary())
 	if err != nil {
 		return err
 	}
@@ -95,7 +89,7 @@ func (t *comparison) run(ctx context.Context, comm *collectives.Comm, cfg train.
 		_ = bar.Finish()
 	}
 	if err == nil && comm.Rank() == 0 {
-		err = table.Write(os.Stdout, t.format)
+		err = table.Write(stdout, t.format)
 	}
 	return comm.Agree(ctx, err)
 }

@@ -49,19 +49,23 @@ func TestTime(t *testing.T) {
 func TestTimeMistakes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "net.prototxt", testNet)
-	for args, want := range map[string]string{
-		"time":                                                             `Required flag "model" not set`,
-		"time --model none.prototxt":                                       "there is no such file",
-		"time --model net.prototxt":                                        "net.prototxt:2:1: layer \"data\" (Data): it has no crop_size",
-		"time --model net.prototxt --shape 1x28":                           `"1x28" is no shape`,
-		"time --model net.prototxt --phase TRIAL":                          "use TRAIN or TEST",
-		"time --model net.prototxt --format xml":                           `invalid --format "xml": want text, csv or json`,
-		"time --model net.prototxt --data":                                 "train_lmdb",
-		"time --model net.prototxt --shape 1x28x28 --iterations 0 --out x": "0 iterations",
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 2, "missing --model"},
+		{"--model none.prototxt", 1, "there is no such file"},
+		{"--model net.prototxt", 1, "net.prototxt:2:1: layer \"data\" (Data): it has no crop_size"},
+		{"--model net.prototxt --shape 1x28", 2, `invalid --shape "1x28": want channels, height and width`},
+		{"--model net.prototxt --phase TRIAL", 2, `invalid --phase "TRIAL": want TRAIN or TEST`},
+		{"--model net.prototxt --format xml", 2, `invalid --format "xml": want text, csv or json`},
+		{"--model net.prototxt --data", 1, "train_lmdb"},
+		{"--model net.prototxt --shape 1x28x28 --iterations 0 --out x", 2, "--iterations must be at least 1 (got 0)"},
 	} {
-		r := command(t, dir, scaffe, strings.Fields(args)...)
-		if r.code != 1 || !strings.Contains(r.stderr, want) || r.stdout != "" && want[0] != 'R' {
-			t.Errorf("%s: status %d, %s, want %s", args, r.code, r.stderr, want)
+		r := command(t, dir, scaffe, append([]string{"time"}, strings.Fields(c.args)...)...)
+		if r.code != c.code || !strings.Contains(r.stderr, c.want) || r.stdout != "" {
+			t.Errorf("%s: status %d, %q, %s; want status %d and %s", c.args, r.code, r.stdout, r.stderr, c.code, c.want)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "x")); err == nil {

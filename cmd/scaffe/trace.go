@@ -10,37 +10,44 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/trace"
 )
 
 func traceCommand() *cli.Command {
-	iterations := &cli.StringFlag{Name: "iterations", Usage: "only these, `FIRST:END`, such as 10:12 for 10 and 11"}
+	iterations := cmdline.Checked("iterations", "", "only the iterations `FIRST:END`, such as 10:12 for 10 and 11", cmdline.Parsed(trace.ParseSpan, ""))
 	return &cli.Command{
 		Name:  "trace",
-		Usage: "say or draw where the time went, from the FILE of scaffe train --trace FILE",
+		Usage: "report or draw where the time went, from a file written by scaffe train --trace",
 		Subcommands: []*cli.Command{{
-			Name:      "report",
-			Usage:     "compute, communication, hidden and exposed time; the critical path",
-			ArgsUsage: "FILE",
+			Name:        "report",
+			Usage:       "print compute, communication, hidden and exposed time, and the critical path",
+			ArgsUsage:   "FILE",
+			Description: cmdline.Examples("scaffe trace report run.json", "scaffe trace report run.json --iterations 10:60 --format csv --table buckets"),
 			Flags: []cli.Flag{
 				iterations,
-				formatFlag("format of the report"),
-				&cli.StringFlag{Name: "table", Value: "layers", Usage: "of csv: ranks, layers, buckets or iterations"},
+				formatFlag("output format"),
+				cmdline.Choice("table", "layers", "with --format csv: `TABLE` to print: ranks, layers, buckets or iterations", "ranks", "layers", "buckets", "iterations"),
 			},
+			Before: arguments(1),
 			Action: traceReport,
 		}, {
-			Name:      "html",
-			Usage:     "a page with the timeline, the critical path and all tables",
-			ArgsUsage: "FILE",
-			Flags:     []cli.Flag{iterations, &cli.StringFlag{Name: "out", Usage: "the page's `FILE`; that of the trace with .html if not given"}},
-			Action:    traceHTML,
+			Name:        "html",
+			Usage:       "write a page with the timeline, the critical path and all tables",
+			ArgsUsage:   "FILE",
+			Description: cmdline.Examples("scaffe trace html run.json --out run.html"),
+			Flags:       []cli.Flag{iterations, &cli.StringFlag{Name: "out", Usage: "write the page to `FILE` (default: the trace's name with .html)"}},
+			Before:      arguments(1),
+			Action:      traceHTML,
 		}, {
-			Name:      "svg",
-			Usage:     "a picture of one or a few iterations",
-			ArgsUsage: "FILE",
-			Flags:     []cli.Flag{iterations, &cli.StringFlag{Name: "out", Usage: "the picture's `FILE`; that of the trace with .svg if not given"}},
-			Action:    traceSVG,
+			Name:        "svg",
+			Usage:       "draw one or a few iterations",
+			ArgsUsage:   "FILE",
+			Description: cmdline.Examples("scaffe trace svg run.json --iterations 10:12"),
+			Flags:       []cli.Flag{iterations, &cli.StringFlag{Name: "out", Usage: "write the picture to `FILE` (default: the trace's name with .svg)"}},
+			Before:      arguments(1),
+			Action:      traceSVG,
 		}},
 	}
 }
@@ -49,13 +56,10 @@ func traceCommand() *cli.Command {
 // iterations asked for; the zero Span is all.
 func traceFile(c *cli.Context) (*trace.Trace, trace.Span, error) {
 	var span trace.Span
-	if c.NArg() != 1 {
-		return nil, span, fmt.Errorf("%s takes one FILE, as scaffe train --trace writes it: see scaffe trace %s --help", c.Command.Name, c.Command.Name)
-	}
 	if text := c.String("iterations"); text != "" {
 		var err error
 		if span, err = trace.ParseSpan(text); err != nil {
-			return nil, span, fmt.Errorf("--iterations: %w", err)
+			return nil, span, cmdline.Usage(err)
 		}
 	}
 	t, err := trace.ReadFile(c.Args().First())
@@ -63,22 +67,18 @@ func traceFile(c *cli.Context) (*trace.Trace, trace.Span, error) {
 }
 
 func traceReport(c *cli.Context) error {
-	format, err := report.ParseFormat(c.String("format"))
-	if err != nil {
-		return err
-	}
 	t, span, err := traceFile(c)
 	if err != nil {
 		return err
 	}
 	r := trace.AnalyzeIterations(t, span)
-	switch format {
+	switch report.Format(c.String("format")) {
 	case report.CSV:
-		return r.CSV(os.Stdout, c.String("table"))
+		return r.CSV(stdout, c.String("table"))
 	case report.JSON:
-		return r.JSON(os.Stdout)
+		return r.JSON(stdout)
 	}
-	_, err = io.WriteString(os.Stdout, r.Text())
+	_, err = io.WriteString(stdout, r.Text())
 	return err
 }
 
@@ -110,7 +110,7 @@ func traceSVG(c *cli.Context) error {
 		return err
 	}
 	if span == (trace.Span{}) {
-		return fmt.Errorf("which iterations? Say --iterations FIRST:END, such as 10:12")
+		return cmdline.Usagef("missing --iterations FIRST:END, such as 10:12")
 	}
 	b, err := t.SVG(span)
 	if err != nil {

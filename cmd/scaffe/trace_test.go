@@ -50,10 +50,10 @@ func TestTraceCommands(t *testing.T) {
 		{args: []string{"html", file, "--out", filepath.Join(dir, "a.html")}, file: "a.html"},
 		{args: []string{"html", file}, file: "out.html"},
 		{args: []string{"svg", file, "--iterations", "10:12", "--out", filepath.Join(dir, "a.svg")}, file: "a.svg"},
-		{args: []string{"svg", file}, want: "--iterations FIRST:END", fail: true},
+		{args: []string{"svg", file}, want: "missing --iterations FIRST:END", fail: true},
 		{args: []string{"svg", file, "--iterations", "90:95"}, want: "it has 10 to 11", fail: true},
-		{args: []string{"report"}, want: "takes one FILE", fail: true},
-		{args: []string{"report", file, "--format", "xml"}, want: `invalid --format "xml": want text, csv or json`, fail: true},
+		{args: []string{"report"}, want: "missing arguments: want FILE", fail: true},
+		{args: []string{"report", file, "--format", "xml"}, want: "want text, csv or json", fail: true},
 		{args: []string{"report", file, "--iterations", "9:3"}, want: "after the first", fail: true},
 		{args: []string{"report", scaffe}, want: "not a trace of scaffe", fail: true},
 	} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
@@ -21,8 +23,8 @@ import (
 // reportFlags say where a run is reported to, besides stdout and stderr.
 func reportFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "progress", Value: "auto", Usage: "progress bar: auto (on a terminal), always or never"},
-		&cli.StringFlag{Name: "log-json", Usage: "append what happens to `FILE`, one JSON object per line; - is stdout"},
+		progressFlag(),
+		&cli.StringFlag{Name: "log-json", Usage: "append events to `FILE`, one JSON object per line (- for stdout)"},
 		&cli.StringFlag{Name: "metrics", Usage: "serve metrics for Prometheus at `ADDR`, such as :9100 (this machine alone) or 0.0.0.0:9100"},
 	}
 }
@@ -34,18 +36,26 @@ func readReport(c *cli.Context) report.Options {
 func trainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "train",
-		Usage: "train a net as a Caffe solver file says",
+		Usage: "train a net from a Caffe solver file",
+		Description: "SIGINT (Ctrl-C) takes a snapshot and stops after the current iteration; a second one exits at once.\n\n" +
+			cmdline.Examples(
+				"mpirun -np 4 scaffe train --solver solver.prototxt",
+				"mpirun -np 4 scaffe train --solver solver.prototxt --snapshot s_iter_5000.solverstate",
+				"scaffe train --local 2 --solver solver.prototxt --trace run.json",
+				"mpirun -np 4 scaffe train --solver solver.prototxt --report table2",
+			),
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "solver", Usage: "solver definition, `FILE`.prototxt", Required: true},
-			&cli.StringFlag{Name: "snapshot", Usage: "go on from a snapshot, `FILE`.solverstate"},
-			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights of `FILE`.caffemodel (several: comma-separated)"},
-			&cli.StringFlag{Name: "scal", Value: "strong", Usage: "strong: batch_size divided by the ranks; weak: batch_size per rank"},
-			&cli.StringFlag{Name: "snapshot-format", Usage: "`FORMAT` of snapshots instead of the solver file's: binaryproto"},
-			&cli.StringFlag{Name: "on-nan", Value: "stop", Usage: "where the loss or a gradient is NaN or infinite: stop, or skip that update"},
-			&cli.StringFlag{Name: "trace", Usage: "write what every rank did when, a `FILE`.json for scaffe trace, Perfetto or chrome://tracing"},
-			&cli.StringFlag{Name: "trace-iterations", Usage: "keep these, `FIRST:END` (default: the first 200)"},
+			&cli.StringFlag{Name: "snapshot", Usage: "resume from a snapshot, `FILE`.solverstate"},
+			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights in `FILE`.caffemodel (several: separated by commas)"},
+			cmdline.Choice("scal", "strong", "divide batch_size among the ranks (strong) or give it to every rank (weak)", "strong", "weak"),
+			cmdline.Checked("snapshot-format", "", "snapshot format, in place of the solver file's", checkSnapshotFormat, "binaryproto"),
+			cmdline.Choice("on-nan", "stop", "when the loss or a gradient is NaN or infinite, stop or skip the update", "stop", "skip"),
+			&cli.StringFlag{Name: "trace", Usage: "write a timeline of all ranks to `FILE`.json, for scaffe trace, Perfetto or chrome://tracing"},
+			cmdline.Checked("trace-iterations", "", "iterations to trace, `FIRST:END`, such as 10:60 for 10 to 59 (default: the first 200)",
+				cmdline.Parsed(trace.ParseSpan, "")),
 		}, moveFlags(), reportFlags(), table2Flags()),
-		Before: noArguments,
+		Before: cmdline.NoArguments,
 		Action: runTrain,
 	}
 }
@@ -53,7 +63,7 @@ func trainCommand() *cli.Command {
 func runTrain(c *cli.Context) error {
 	t, err := newTraining(c)
 	if err != nil {
-		return err
+		return cmdline.Usage(err)
 	}
 	return launch.Run(c.Context, t.launch, t.rank)
 }
@@ -74,53 +84,42 @@ type training struct {
 func newTraining(c *cli.Context) (*training, error) {
 	t := &training{solver: c.String("solver"), trace: c.String("trace"), report: readReport(c)}
 	t.config.Snapshot, t.config.Weights = c.String("snapshot"), c.StringSlice("weights")
+	if err := cmdline.Together(c, "snapshot", "weights"); err != nil {
+		return nil, err
+	}
 	m, err := readMoves(c)
 	if err != nil {
 		return nil, err
 	}
 	t.config.Design, t.config.Scheme, t.config.Spec, t.config.Bucket = m.design, m.scheme, m.spec, m.bucket
 	t.launch = m.launch
-	t.launch.Requests = &launch.Requests{}
-	t.config.Requests = t.launch.Requests.Take
-	if err = t.readFormat(c); err == nil {
-		err = t.readNaN(c)
-	}
-	if err == nil {
-		t.config.Scaling, err = train.ParseScaling(c.String("scal"))
-	}
-	if span := c.String("trace-iterations"); err == nil && span != "" {
-		t.traced.Iterations, err = trace.ParseSpan(span)
-	}
-	if err == nil {
-		t.table2, err = readTable2(c)
-	}
-	if t.table2 != nil { // there is nothing to write a snapshot of
-		t.launch.Requests, t.config.Requests = nil, nil
-	}
-	return t, err
-}
-
-func (t *training) readFormat(c *cli.Context) error {
-	switch f := c.String("snapshot-format"); strings.ToUpper(f) {
-	case "":
-		return nil
-	case "BINARYPROTO":
+	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))
-		return nil
-	default:
-		return fmt.Errorf("--snapshot-format %q is not supported: use binaryproto", f)
 	}
+	t.config.Options.SkipNotFinite = c.String("on-nan") == "skip"
+	if t.config.Scaling, err = train.ParseScaling(c.String("scal")); err != nil {
+		return nil, err
+	}
+	if span := c.String("trace-iterations"); span != "" {
+		if t.traced.Iterations, err = trace.ParseSpan(span); err != nil {
+			return nil, err
+		}
+	}
+	if t.table2, err = readTable2(c); err != nil {
+		return nil, err
+	}
+	if t.table2 == nil { // which has no state to write a snapshot of
+		t.launch.Requests = &launch.Requests{}
+		t.config.Requests = t.launch.Requests.Take
+	}
+	return t, nil
 }
 
-func (t *training) readNaN(c *cli.Context) error {
-	switch v := c.String("on-nan"); v {
-	case "stop":
-	case "skip":
-		t.config.Options.SkipNotFinite = true
-	default:
-		return fmt.Errorf("--on-nan %q is unknown: use stop or skip", v)
+func checkSnapshotFormat(s string) error {
+	if strings.EqualFold(s, "binaryproto") {
+		return nil
 	}
-	return nil
+	return errors.New("want binaryproto")
 }
 
 // rank is one rank's training.
@@ -134,6 +133,9 @@ func (t *training) rank(ctx context.Context, comm *collectives.Comm) error {
 	}
 	if t.table2 != nil {
 		return t.table2.run(ctx, comm, cfg)
+	}
+	if err := writable(ctx, comm, t.trace); err != nil {
+		return err
 	}
 	r, err := report.New(comm, cfg, t.report)
 	if err = comm.Agree(ctx, err); err == nil {
@@ -181,7 +183,7 @@ func (t *training) writeTrace(ctx context.Context, comm *collectives.Comm, cfg t
 	all, err := trace.Gather(ctx, comm, cfg.Trace)
 	if err == nil && comm.Rank() == 0 {
 		if err = all.Write(t.trace); err == nil {
-			fmt.Fprintf(os.Stderr, "wrote %s; see: scaffe trace report %s\n", t.trace, t.trace)
+			fmt.Fprintf(os.Stderr, "wrote %s; to read it: scaffe trace report %s\n", t.trace, t.trace)
 		}
 	}
 	return comm.Agree(ctx, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/progress"
-	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/tune"
@@ -21,20 +22,27 @@ import (
 func tuneCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tune",
-		Usage: "measure algorithms against each other and write a tuning table, or check one",
+		Usage: "measure algorithms against each other and write a tuning table, or check a table",
+		Description: "A run that ends early, by the budget or by Ctrl-C, keeps what it has measured:\n" +
+			"run the same command again to measure the rest.\n\n" +
+			cmdline.Examples(
+				"mpirun -np 4 scaffe tune --out scaffe.table --budget 5m",
+				"scaffe tune --lint scaffe.table",
+			),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "out", Value: "scaffe.table", Usage: "the table's `FILE`; the report is FILE.html"},
-			&cli.StringFlag{Name: "collectives", Value: "reduce,bcast,allreduce", Usage: "what to tune, a `LIST`"},
-			&cli.StringFlag{Name: "sizes", Value: "4K:64M", Usage: "from the smallest to the largest buffer, `MIN:MAX`"},
-			&cli.DurationFlag{Name: "budget", Value: time.Minute, Usage: "how long it may take; started again, it goes on"},
-			&cli.IntFlag{Name: "iterations", Value: 30, Usage: "run each spec `N` times at most"},
-			&cli.StringFlag{Name: "type", Value: "f32", Usage: "datatype of the elements"},
-			&cli.StringFlag{Name: "buffers", Value: "registered", Usage: "where buffers lie: registered (Comm.Alloc) or heap"},
-			&cli.IntFlag{Name: "local", Usage: "run `N` ranks in this process instead of mpirun's"},
-			&cli.StringFlag{Name: "progress", Value: "auto", Usage: "progress bar: auto (on a terminal), always or never"},
-			&cli.StringFlag{Name: "lint", Usage: "only check a table, `FILE`, and say what is wrong with it"},
+			&cli.StringFlag{Name: "out", Value: "scaffe.table", Usage: "write the table to `FILE` and a report to FILE.html"},
+			cmdline.Checked("collectives", "reduce,bcast,allreduce", "tune the collectives in `LIST`, separated by commas",
+				cmdline.Parsed(parseCollectives, "want a list of reduce, bcast and allreduce"), "reduce", "bcast", "allreduce"),
+			cmdline.Checked("sizes", "4K:64M", "smallest and largest buffer, `MIN:MAX`", cmdline.Parsed(parseSizes, "want MIN:MAX, such as 4K:64M")),
+			cmdline.Duration("budget", time.Minute, "stop measuring after about `TIME`"),
+			cmdline.Int("iterations", 30, 3, "run each spec at most `N` times"),
+			typeFlag(),
+			buffersFlag(),
+			localFlag(),
+			progressFlag(),
+			&cli.StringFlag{Name: "lint", Usage: "only check the tuning table `FILE`"},
 		},
-		Before: noArguments,
+		Before: cmdline.NoArguments,
 		Action: runTune,
 	}
 }
@@ -45,7 +53,7 @@ func runTune(c *cli.Context) error {
 	}
 	cfg, err := tuneConfig(c)
 	if err != nil {
-		return err
+		return cmdline.Usage(err)
 	}
 	opts := launch.Options{Local: c.Int("local"), Collectives: collectives.Options{Measure: true}}
 	return launch.Run(c.Context, opts, func(ctx context.Context, comm *collectives.Comm) error {
@@ -60,34 +68,51 @@ func lintTable(file string) error {
 	}
 	found := collectives.LintTable(file, string(text))
 	for _, err := range found {
-		fmt.Println(err)
+		fmt.Fprintln(stdout, err)
 	}
-	if len(found) > 0 {
-		return fmt.Errorf("%s: %d things to look at", file, len(found))
+	switch len(found) {
+	case 0:
+		fmt.Fprintf(stdout, "%s: no problems found\n", file)
+		return nil
+	case 1:
+		return fmt.Errorf("%s: 1 problem found", file)
 	}
-	fmt.Printf("%s: nothing wrong\n", file)
-	return nil
+	return fmt.Errorf("%s: %d problems found", file, len(found))
+}
+
+func parseCollectives(list string) (all []collectives.Verb, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		v, err := collectives.ParseVerb(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// parseSizes reads MIN:MAX.
+func parseSizes(s string) (sizes [2]int, err error) {
+	least, most, _ := strings.Cut(s, ":")
+	if sizes[0], err = parseSize(least); err == nil {
+		sizes[1], err = parseSize(most)
+	}
+	if err == nil && sizes[0] > sizes[1] {
+		err = errors.New("the smallest is larger than the largest")
+	}
+	return sizes, err
 }
 
 func tuneConfig(c *cli.Context) (cfg tune.Config, err error) {
 	cfg.Out, cfg.Budget, cfg.Iterations = c.String("out"), c.Duration("budget"), c.Int("iterations")
-	if c.Int("local") < 0 || cfg.Budget <= 0 {
-		return cfg, fmt.Errorf("--local %d and --budget %v must not be negative", c.Int("local"), cfg.Budget)
+	if cfg.Collectives, err = parseCollectives(c.String("collectives")); err != nil {
+		return cfg, err
 	}
-	for name := range strings.SplitSeq(c.String("collectives"), ",") {
-		v, err := collectives.ParseVerb(strings.TrimSpace(name))
-		if err != nil {
-			return cfg, fmt.Errorf("--collectives: %w", err)
-		}
-		cfg.Collectives = append(cfg.Collectives, v)
-	}
-	least, most, _ := strings.Cut(c.String("sizes"), ":")
-	if cfg.Least, err = units.ParseBytes(least); err == nil {
-		cfg.Most, err = units.ParseBytes(most)
-	}
+	sizes, err := parseSizes(c.String("sizes"))
 	if err != nil {
-		return cfg, fmt.Errorf("--sizes %s is not MIN:MAX such as 4K:64M: %w", c.String("sizes"), err)
+		return cfg, err
 	}
+	cfg.Least, cfg.Most = sizes[0], sizes[1]
 	if cfg.Type, err = mem.ParseDatatype(c.String("type")); err != nil {
 		return cfg, err
 	}
@@ -105,7 +130,10 @@ func tuneRank(ctx context.Context, comm *collectives.Comm, cfg tune.Config, when
 		return err
 	}
 	if comm.Size() < 2 {
-		return fmt.Errorf("one rank has nothing to tune: start it by mpirun, or with --local N")
+		return errors.New("tuning needs at least 2 ranks: run under mpirun, or pass --local N")
+	}
+	if err := writable(ctx, comm, cfg.Out); err != nil {
+		return err
 	}
 	var bar *progressbar.ProgressBar
 	if show && comm.Rank() == 0 {
@@ -120,7 +148,7 @@ func tuneRank(ctx context.Context, comm *collectives.Comm, cfg tune.Config, when
 		_ = bar.Clear()
 	}
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted: what was measured is in %s, and the same command goes on from there", cfg.Partial())
+		return fmt.Errorf("interrupted: %s keeps what was measured; run the same command again to measure the rest", cfg.Partial())
 	}
 	if err == nil && comm.Rank() == 0 {
 		err = tuneWrite(r)
@@ -134,14 +162,14 @@ func tuneWrite(r *tune.Result) error {
 		return err
 	}
 	for _, rule := range r.Table().Rules {
-		fmt.Println(rule)
+		fmt.Fprintln(stdout, rule)
 	}
 	if r.Resumed > 0 {
-		fmt.Fprintf(os.Stderr, "%d of %d measured by the sweep before\n", r.Resumed, r.Jobs)
+		fmt.Fprintf(os.Stderr, "%d of %d measured by an earlier run\n", r.Resumed, r.Jobs)
 	}
 	if !r.Complete() {
-		fmt.Fprintf(os.Stderr, "%d of %d measured within the budget; the same command goes on with the others\n", len(r.Points), r.Jobs)
+		fmt.Fprintf(os.Stderr, "%d of %d measured within the budget; run the same command again to measure the rest\n", len(r.Points), r.Jobs)
 	}
-	fmt.Fprintf(os.Stderr, "wrote %s and %s\nuse it with --table %s or %s=%s, or put it into %s\n", r.Config.Out, report, r.Config.Out, collectives.EnvTable, r.Config.Out, collectives.UserTable())
+	fmt.Fprintf(os.Stderr, "wrote %s and %s\nuse it with --table %s or %s=%s, or install it as %s\n", r.Config.Out, report, r.Config.Out, collectives.EnvTable, r.Config.Out, collectives.UserTable())
 	return nil
 }

@@ -22,7 +22,7 @@ func TestTuneAndExplain(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.stderr, "wrote t and t.html") || !strings.Contains(r.stdout, "collective=reduce nodes=1 ppn=3") {
 		t.Fatalf("tune ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if r = command(t, dir, scaffe, "tune", "--lint", "t"); r.code != 0 || r.stdout != "t: nothing wrong\n" {
+	if r = command(t, dir, scaffe, "tune", "--lint", "t"); r.code != 0 || r.stdout != "t: no problems found\n" {
 		t.Errorf("lint ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	r = command(t, dir, scaffe, "explain", "reduce", "64M", "--local", "3", "--table", "t")
@@ -46,7 +46,7 @@ func TestTuneAndExplain(t *testing.T) {
 	}
 }
 
-// Ctrl-C keeps what was measured; the same command goes on with it.
+// Ctrl-C keeps what was measured; the same command measures the rest.
 func TestTuneInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
@@ -68,11 +68,11 @@ func TestTuneInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), "what was measured is in t.partial") {
+	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), "t.partial keeps what was measured") {
 		t.Errorf("it ended with %v\n%s", err, &stderr)
 	}
 	r := command(t, dir, scaffe, "tune", "--sizes", "4K:4M", "--iterations", "3", "--budget", "100s", "--local", "3", "--out", "t")
-	if r.code != 0 || !strings.Contains(r.stderr, "measured by the sweep before") {
+	if r.code != 0 || !strings.Contains(r.stderr, "measured by an earlier run") {
 		t.Errorf("the next one ended with %d\n%s", r.code, r.stderr)
 	}
 }

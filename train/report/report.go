@@ -28,6 +28,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/output"
 	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/kernels/blas"
@@ -62,7 +63,7 @@ type Reporter struct {
 // New opens what o asks for. The Reporter is not nil even where it fails, and
 // must be closed.
 func New(comm *collectives.Comm, cfg train.Config, o Options) (*Reporter, error) {
-	r := &Reporter{comm: comm, cfg: cfg, out: os.Stdout, skip: -1}
+	r := &Reporter{comm: comm, cfg: cfg, out: output.Stdout, skip: -1}
 	var err error
 	if r.show, err = progress.Wanted(o.Progress); err != nil || comm.Rank() != 0 {
 		return r, err

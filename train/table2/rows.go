@@ -1,7 +1,7 @@
 package table2
 
 import (
-	"fmt"
+	"errors"
 	"regexp"
 	"strings"
 
@@ -79,7 +79,7 @@ func List(text string) ([]string, error) {
 		case len(list) > 0 && option.MatchString(piece):
 			list[len(list)-1] += "," + piece
 		case strings.TrimSpace(piece) == "":
-			return nil, fmt.Errorf("the list %q has an empty place", text)
+			return nil, errors.New("empty item in the list")
 		default:
 			list = append(list, strings.TrimSpace(piece))
 		}

@@ -3,6 +3,8 @@ package measure
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
 	"time"
 
 	pb "google.golang.org/protobuf/proto"
@@ -10,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/replay/workload"
 )
 
@@ -219,6 +222,13 @@ func (m *meter) timing(iterations int) *Timing {
 		})
 	}
 	return t
+}
+
+// Source describes where the times were measured, for Profile.
+func (t *Timing) Source() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("scaffe time on %s (%d cores, %s, BLAS %s with %d threads), means of %d iterations",
+		host, runtime.NumCPU(), runtime.GOARCH, blas.Name(), blas.Threads(), t.Iterations)
 }
 
 // Profile returns the means as a profile. Layers that read data take no time
