@@ -9,6 +9,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/cpuid/v2 v2.4.2
 	github.com/mmcloughlin/avo v0.5.0
+	github.com/pborman/getopt/v2 v2.1.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/protocolbuffers/txtpbfmt v0.0.0-20260803135053-1fd8a60d1ffc
 	github.com/schollz/progressbar/v3 v3.19.1

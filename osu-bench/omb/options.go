@@ -79,7 +79,7 @@ func defaults(p Program) Options {
 // Parse reads a command line of p, without the program's name.
 func Parse(p Program, args []string) (*Options, error) {
 	o := defaults(p)
-	if err := getopt(&o, optionsOf(p), args); err != nil {
+	if err := parseOptions(&o, optionsOf(p), args); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	if o.Help || o.Version {
