@@ -15,9 +15,12 @@ import (
 	"github.com/scaffe/scaffe/schedule/draw"
 )
 
-// maxRanks bounds --ranks: every rank's schedule is in memory, and the proof
-// looks at all of them together.
-const maxRanks = 1 << 14
+// What schedule takes on, which is about a gigabyte and a minute: the schedules
+// of all ranks are in memory, and each is made by looking at all ranks.
+const (
+	maxRanks = 1 << 12
+	maxOps   = 1 << 22
+)
 
 func scheduleCommand() *cli.Command {
 	return &cli.Command{
@@ -50,7 +53,7 @@ func printSchedule(c *cli.Context) error {
 		return cmdline.Usage(err)
 	}
 	if c.Int("ranks") > maxRanks {
-		return cmdline.Usagef("--ranks must be at most %d (got %d)", maxRanks, c.Int("ranks"))
+		return cmdline.Usagef("--ranks must be at most %d (got %d): the schedules of all ranks are kept in memory, to be proved together", maxRanks, c.Int("ranks"))
 	}
 	if c.Int("root") >= c.Int("ranks") {
 		return cmdline.Usagef("--root must be less than --ranks (got %d of %d)", c.Int("root"), c.Int("ranks"))
@@ -99,6 +102,7 @@ func buildAll(c *cli.Context, verb collectives.Verb, spec collectives.Spec) ([]*
 	if err != nil {
 		return nil, err
 	}
+	ops := 0
 	var all []*schedule.Schedule
 	for r := range c.Int("ranks") {
 		s, err := collectives.Build(collectives.Call{
@@ -108,6 +112,9 @@ func buildAll(c *cli.Context, verb collectives.Verb, spec collectives.Spec) ([]*
 			return nil, err
 		}
 		all = append(all, s)
+		if ops += len(s.Ops); ops > maxOps {
+			return nil, fmt.Errorf("the schedules of %d ranks have more than %d operations, too many to keep in memory: give fewer --ranks, a smaller --size or larger chunks", c.Int("ranks"), maxOps)
+		}
 	}
 	return all, nil
 }
