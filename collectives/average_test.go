@@ -11,11 +11,13 @@ import (
 
 	"github.com/x448/float16"
 
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/check"
 )
 
 func half(v float64) uint16   { return float16.Fromfloat32(float32(v)).Bits() }
@@ -61,7 +63,7 @@ func TestAverageDoesNotOverflow(t *testing.T) {
 // types, in every way.
 func averages(c *Comm) error {
 	for _, text := range averageSpecs {
-		s, err := ParseSpec(text)
+		s, err := spec.Parse(text)
 		if err != nil {
 			return err
 		}
@@ -196,14 +198,14 @@ func execute(t *testing.T, all []*schedule.Schedule, dt mem.Datatype, in []mem.B
 
 func averageSchedules(t *testing.T, size, count int, text string, isScaled bool) []*schedule.Schedule {
 	t.Helper()
-	s, err := ParseSpec(text)
+	s, err := spec.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := make([]*schedule.Schedule, size)
 	for r := range all {
-		c := Call{Verb: Allreduce, Rank: r, Size: size, Count: count, ElemSize: 2, Nodes: NodesOf((size+7)/8, 8)[:size], Scaled: isScaled}
-		if all[r], err = Build(c, s); err != nil {
+		c := spec.Call{Collective: schedule.Allreduce, Rank: r, Size: size, Count: count, ElemSize: 2, Nodes: spec.NodesOf((size+7)/8, 8)[:size], Scaled: isScaled}
+		if all[r], err = spec.Build(c, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -225,7 +227,7 @@ func TestAverageOverManyRanks(t *testing.T) {
 		}
 		scale, divide := averaging(mem.Float16, size)
 		all := averageSchedules(t, size, count, text, true)
-		if err := Check(Allreduce, all, 0); err != nil {
+		if err := check.Prove(schedule.Allreduce, all, 0); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
 		for r, out := range execute(t, all, mem.Float16, in, scale, divide) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // recent is the request of the last blocking call. Programs make the same call
@@ -17,7 +18,7 @@ type recent struct {
 
 // recentKey is all of a call without options.
 type recentKey struct {
-	verb       Verb
+	collective schedule.Collective
 	root       int
 	send, recv mem.Buffer
 	dt         mem.Datatype
@@ -34,7 +35,7 @@ func (c *Comm) run(ctx context.Context, k call, opts []Option) error {
 		defer r.Close()
 		return r.Run(ctx)
 	}
-	key := recentKey{k.verb, k.root, k.send, k.recv, k.dt, k.op}
+	key := recentKey{k.collective, k.root, k.send, k.recv, k.dt, k.op}
 	r := c.takeRecent(key)
 	if r == nil {
 		var err error

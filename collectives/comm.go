@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
@@ -16,18 +18,18 @@ import (
 type Options struct {
 	// Spec, unless it has no levels, is how every collective is done that
 	// does not say so itself.
-	Spec Spec
+	Spec spec.Spec
 	// Table, unless empty, is the file of a tuning table, which decides where
 	// Spec does not. Configure reads it.
 	Table string
 	// Buffers is the kind of the buffers of calls that do not say so
 	// themselves.
-	Buffers BufferKind
+	Buffers selection.BufferKind
 	// Measure asks Configure to measure the network for the cost model where
 	// no table says what it is like.
 	Measure bool
 	// Machine is what this machine is, to be compared with a table's.
-	Machine Machine
+	Machine selection.Machine
 }
 
 // Comm is a communicator: an ordered set of ranks that do collectives
@@ -44,13 +46,13 @@ type Comm struct {
 	nodes  []int // by rank
 	ids    *ids
 
-	layout Layout
+	layout spec.Layout
 	plans  *plans
 
 	mu       sync.Mutex
-	selector *Selector
+	selector *selection.Selector
 	recent   recent
-	choices  lru[Query, *Choice]
+	choices  lru[selection.Query, *selection.Choice]
 	instance uint32
 }
 
@@ -61,25 +63,29 @@ func World(e *nbc.Engine, opts Options) *Comm {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	selector := defaultSelector
+	selector := selection.Default()
 	if len(opts.Spec.Levels) > 0 {
-		selector = &Selector{Sources: []Source{{Name: flagAlgorithm, Spec: opts.Spec}}, Model: selector.Model, From: selector.From}
+		selector = selection.Always(opts.Spec)
 	}
 	return newComm(e, opts, selector, 0, e.Rank(), ranks, &ids{})
 }
 
-func newComm(e *nbc.Engine, opts Options, selector *Selector, id uint32, rank int, ranks []int, ids *ids) *Comm {
+func newComm(e *nbc.Engine, opts Options, selector *selection.Selector, id uint32, rank int, ranks []int, ids *ids) *Comm {
 	c := &Comm{
 		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks, ids: ids,
-		plans: newPlans(keptOps), choices: lru[Query, *Choice]{room: keptChoices},
+		plans: newPlans(keptOps), choices: lru[selection.Query, *selection.Choice]{room: keptChoices},
 	}
 	nodes := e.Nodes()
 	for _, r := range ranks {
 		c.nodes = append(c.nodes, nodes[r])
 	}
-	c.layout = LayoutOf(c.nodes)
+	c.layout = spec.LayoutOf(c.nodes)
 	return c
 }
+
+// Engine returns the engine that executes c's collectives, for programs that
+// look below them: benchmarks, diagnosis.
+func (c *Comm) Engine() *nbc.Engine { return c.engine }
 
 // Rank returns the caller's rank in [0, Size).
 func (c *Comm) Rank() int { return c.rank }
@@ -106,13 +112,13 @@ func (c *Comm) Free(b mem.Buffer) { c.engine.Free(b) }
 type Option func(*call)
 
 // With asks for a spec.
-func With(s Spec) Option { return func(c *call) { c.spec = s } }
+func With(s spec.Spec) Option { return func(c *call) { c.spec = s } }
 
 // Within bounds the collective's time.
 func Within(d time.Duration) Option { return func(c *call) { c.deadline = d } }
 
 // Buffers says which kind of memory the call's buffers are in, on all ranks.
-func Buffers(kind BufferKind) Option { return func(c *call) { c.buffers = kind } }
+func Buffers(kind selection.BufferKind) Option { return func(c *call) { c.buffers = kind } }
 
 // Priority says how soon the collective's result is needed, 0 the soonest: where
 // several share a link, its large messages go before those of higher numbers.
@@ -120,32 +126,32 @@ func Priority(n int) Option { return func(c *call) { c.priority = n } }
 
 // call is a collective as asked for.
 type call struct {
-	verb      Verb
-	root      int
-	send      mem.Buffer
-	recv      mem.Buffer
-	dt        mem.Datatype
-	op        mem.Op
-	spec      Spec
-	cuts      []int // see Parts
-	priority  int
-	deadline  time.Duration
-	buffers   BufferKind
-	needsSend bool
-	needsRecv bool
-	blocking  bool
+	collective schedule.Collective
+	root       int
+	send       mem.Buffer
+	recv       mem.Buffer
+	dt         mem.Datatype
+	op         mem.Op
+	spec       spec.Spec
+	cuts       []int // see Parts
+	priority   int
+	deadline   time.Duration
+	buffers    selection.BufferKind
+	needsSend  bool
+	needsRecv  bool
+	blocking   bool
 }
 
 func (c *Comm) reduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int) call {
-	return call{verb: Reduce, root: root, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: c.rank == root}
+	return call{collective: schedule.Reduce, root: root, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: c.rank == root}
 }
 
 func (c *Comm) bcast(buf mem.Buffer, dt mem.Datatype, root int) call {
-	return call{verb: Bcast, root: root, recv: buf, dt: dt, needsRecv: true}
+	return call{collective: schedule.Bcast, root: root, recv: buf, dt: dt, needsRecv: true}
 }
 
 func (c *Comm) allreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op) call {
-	return call{verb: Allreduce, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: true}
+	return call{collective: schedule.Allreduce, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: true}
 }
 
 // ReduceInit makes a persistent request for Reduce, to be started any number
@@ -208,7 +214,7 @@ func (c *Comm) Barrier(ctx context.Context) error {
 
 // control is how the package's own collectives are done, such as those of
 // Agree: whatever was tuned or asked for, and within deadlines.
-func control(k *call) { k.spec = Spec{[]Level{{Algorithm: "binomial"}}} }
+func control(k *call) { k.spec = spec.Spec{Levels: []spec.Level{{Algorithm: "binomial"}}} }
 
 func started(r *nbc.Request, err error) (*nbc.Request, error) {
 	if err != nil {
@@ -229,7 +235,9 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		o(&k)
 	}
 	instance := c.nextInstance()
-	fail := func(err error) (*nbc.Request, error) { return nil, fmt.Errorf("%v#%d: %w", k.verb, instance, err) }
+	fail := func(err error) (*nbc.Request, error) {
+		return nil, fmt.Errorf("%v#%d: %w", k.collective, instance, err)
+	}
 	count, err := k.count(c.Size())
 	if err != nil {
 		return fail(err)
@@ -239,7 +247,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		return fail(err)
 	}
 	bind := nbc.Binding{
-		Name: k.verb.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
 		Comm: uint64(c.id), Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
 	}
 	if k.op == mem.Avg {
@@ -282,15 +290,15 @@ func (c *Comm) planned(k *call, count int) (*nbc.Plan, string, error) {
 	}
 	choice, err := c.Select(k.query(c, count), k.spec)
 	if err != nil || choice.Spec.IsLibrary() {
-		return nil, choice.text, err
+		return nil, choice.Text, err
 	}
-	plan, err := c.plan(k.at(c, count), choice.text, func(at Call) (*schedule.Schedule, error) { return Build(at, choice.Spec) })
-	return plan, choice.text, err
+	plan, err := c.plan(k.at(c, count), choice.Text, func(at spec.Call) (*schedule.Schedule, error) { return spec.Build(at, choice.Spec) })
+	return plan, choice.Text, err
 }
 
 // Select returns what serves a call, and why. asked is what the call itself
 // asks for; it has no levels where it leaves the choice.
-func (c *Comm) Select(q Query, asked Spec) (*Choice, error) {
+func (c *Comm) Select(q selection.Query, asked spec.Spec) (*selection.Choice, error) {
 	selector := c.Selector()
 	if len(asked.Levels) > 0 {
 		choice, err := selector.Select(c.layout, q, asked)
@@ -315,14 +323,14 @@ func (c *Comm) Select(q Query, asked Spec) (*Choice, error) {
 }
 
 // Selector returns what selects for this communicator.
-func (c *Comm) Selector() *Selector {
+func (c *Comm) Selector() *selection.Selector {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.selector
 }
 
 // Layout returns how many ranks the communicator has on how many nodes.
-func (c *Comm) Layout() Layout { return c.layout }
+func (c *Comm) Layout() spec.Layout { return c.layout }
 
 // HasLibrary reports whether the MPI library's own collectives (spec mpi) may
 // serve this communicator: that of the world, under mpirun.
@@ -339,18 +347,18 @@ func (c *Comm) nextInstance() uint32 {
 // library prepares a call of the MPI library's own collective.
 func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
 	return c.engine.PrepareLibrary(nbc.LibraryCall{
-		Collective: map[Verb]nbc.LibraryCollective{Reduce: nbc.LibraryReduce, Bcast: nbc.LibraryBcast, Allreduce: nbc.LibraryAllreduce}[k.verb],
+		Collective: k.collective,
 		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
 	}, b)
 }
 
 // describe returns the call in words, equal on all ranks that call alike.
 func (k *call) describe(count int, spec string) string {
-	verb := k.verb.String()
+	name := k.collective.String()
 	if k.op == mem.Avg {
-		verb = "averaging " + verb // its op is Sum to the engine
+		name = "averaging " + name // its op is Sum to the engine
 	}
-	return fmt.Sprintf("%s of %d elements, root %d, spec %v", verb, count, k.root, spec)
+	return fmt.Sprintf("%s of %d elements, root %d, spec %v", name, count, k.root, spec)
 }
 
 // count returns the number of elements of a call whose buffers fit it.
@@ -382,6 +390,6 @@ func (k *call) count(size int) (int, error) {
 
 // plan returns the compiled schedule of a call, built at its first use. text
 // stands for all that build depends on besides the call.
-func (c *Comm) plan(k Call, text string, build func(Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
-	return c.plans.get(planKey{k.Verb, k.Root, k.Count, k.ElemSize, k.Scaled, text}, func() (*schedule.Schedule, error) { return build(k) })
+func (c *Comm) plan(k spec.Call, text string, build func(spec.Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
+	return c.plans.get(planKey{k.Collective, k.Root, k.Count, k.ElemSize, k.Scaled, text}, func() (*schedule.Schedule, error) { return build(k) })
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -46,9 +47,9 @@ func world(t *testing.T, n int, seed uint64, opts nbc.Options, run func(c *colle
 	return errors.Join(errs...)
 }
 
-func spec(t *testing.T, text string) collectives.Spec {
+func parse(t *testing.T, text string) spec.Spec {
 	t.Helper()
-	s, err := collectives.ParseSpec(text)
+	s, err := spec.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestVerbs(t *testing.T) {
 		for _, text := range specs {
 			for _, seed := range []uint64{0, 7} {
 				t.Run(fmt.Sprintf("%d ranks/%s/seed %d", n, text, seed), func(t *testing.T) {
-					s := spec(t, text)
+					s := parse(t, text)
 					err := world(t, n, seed, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
 						for _, count := range []int{0, 1, 13, 100} {
 							if err := verbs(c, s, count); err != nil {
@@ -85,7 +86,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-func verbs(c *collectives.Comm, s collectives.Spec, count int) error {
+func verbs(c *collectives.Comm, s spec.Spec, count int) error {
 	ctx := context.Background()
 	root := c.Size() / 2
 	with := collectives.With(s)
@@ -317,7 +318,7 @@ func TestOrderOfStarts(t *testing.T) {
 func TestRestart(t *testing.T) {
 	err := world(t, 3, 5, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		in, out := make([]int64, 500), make([]int64, 500)
-		r, err := c.AllreduceInit(mem.Of(in), mem.Of(out), mem.Int64, mem.Sum, collectives.With(collectives.Spec{Levels: []collectives.Level{{Algorithm: "chain", Chunk: 256}}}))
+		r, err := c.AllreduceInit(mem.Of(in), mem.Of(out), mem.Int64, mem.Sum, collectives.With(spec.Spec{Levels: []spec.Level{{Algorithm: "chain", Chunk: 256}}}))
 		if err != nil {
 			return err
 		}
@@ -353,7 +354,7 @@ func TestDeadlineNamesTheEdge(t *testing.T) {
 			}
 			return nil
 		}
-		err := c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 0, collectives.With(spec(t, "chain")))
+		err := c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 0, collectives.With(parse(t, "chain")))
 		if c.Rank() == 0 {
 			atRoot = err
 		}
@@ -369,7 +370,7 @@ func TestDeadlineNamesTheEdge(t *testing.T) {
 func TestMismatchedSizes(t *testing.T) {
 	err := world(t, 2, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		buf := mem.Of(make([]float32, 8+c.Rank()))
-		return c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 1, collectives.With(spec(t, "chain")))
+		return c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 1, collectives.With(parse(t, "chain")))
 	})
 	if got, want := fmt.Sprint(err), "rank 0 called reduce of 8 elements, root 1, spec chain, f32 sum"; !strings.Contains(got, want) {
 		t.Errorf("the error reads %q, without %q", got, want)

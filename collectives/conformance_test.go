@@ -16,6 +16,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	ct "github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/faulty"
@@ -108,23 +109,23 @@ func TestConformanceUnderDelays(t *testing.T) {
 }
 
 // drawSpec draws a spec of one to three levels.
-func drawSpec(t *rapid.T) collectives.Spec {
-	algorithms := slices.DeleteFunc(collectives.Algorithms(), func(a string) bool { return a == collectives.Library })
-	return rapid.Custom(func(t *rapid.T) collectives.Spec {
-		var s collectives.Spec
+func drawSpec(t *rapid.T) spec.Spec {
+	algorithms := slices.DeleteFunc(spec.Algorithms(), func(a string) bool { return a == spec.Library })
+	return rapid.Custom(func(t *rapid.T) spec.Spec {
+		var s spec.Spec
 		levels := rapid.IntRange(1, 3).Draw(t, "levels")
 		for i := range levels {
-			l := collectives.Level{
+			l := spec.Level{
 				Algorithm: rapid.SampledFrom(algorithms).Draw(t, "algorithm"),
 				Chunk:     rapid.IntRange(0, 300).Draw(t, "chunk"),
 			}
 			if i < levels-1 {
-				l.Size = rapid.SampledFrom([]int{collectives.Node, 1, 2, 3, 4, 7}).Draw(t, "group")
+				l.Size = rapid.SampledFrom([]int{spec.Node, 1, 2, 3, 4, 7}).Draw(t, "group")
 			}
 			s.Levels = append(s.Levels, l)
 		}
 		return s
-	}).Filter(func(s collectives.Spec) bool { return s.Validate() == nil }).Draw(t, "spec")
+	}).Filter(func(s spec.Spec) bool { return s.Validate() == nil }).Draw(t, "spec")
 }
 
 // TestAnyCollective draws everything: ranks, nodes, specs, several collectives
@@ -143,13 +144,13 @@ func TestAnyCollective(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "collectives") {
 			s := drawSpec(t)
 			k := ct.Case{
-				Spec: s, Verb: rapid.SampledFrom(ct.Verbs(s)).Draw(t, "verb"),
+				Spec: s, Collective: rapid.SampledFrom(ct.Collectives(s)).Draw(t, "verb"),
 				Datatype: rapid.SampledFrom(mem.Datatypes).Draw(t, "type"),
 				InPlace:  rapid.Bool().Draw(t, "in place"),
 				Root:     rapid.IntRange(0, n-1).Draw(t, "root"),
 				Count:    rapid.IntRange(0, 300).Draw(t, "count"),
 			}
-			if k.Verb != collectives.Bcast {
+			if k.Collective != schedule.Bcast {
 				k.Op = rapid.SampledFrom(ct.Ops(k.Datatype)).Draw(t, "op")
 			}
 			cases = append(cases, k)
@@ -178,8 +179,8 @@ func (f fault) String() string {
 // ops returns how many ops of a rank begin with the transport, and how many of
 // them are sends.
 func (f fault) ops(t *testing.T, rank int) (all, sends int) {
-	s, err := collectives.Build(collectives.Call{
-		Verb: f.k.Verb, Rank: rank, Size: f.n, Root: f.k.Root,
+	s, err := spec.Build(spec.Call{
+		Collective: f.k.Collective, Rank: rank, Size: f.n, Root: f.k.Root,
 		Count: f.k.Count, ElemSize: f.k.Datatype.Size(), Nodes: make([]int, f.n),
 	}, f.k.Spec)
 	if err != nil {
@@ -204,9 +205,9 @@ func drawFault(t *testing.T, seed uint64, set func(p *faulty.Plan, r *rand.Rand,
 	specs := ct.Specs()
 	for {
 		s := specs[r.IntN(len(specs))]
-		verbs := ct.Verbs(s)
+		verbs := ct.Collectives(s)
 		f := fault{
-			k: ct.Case{Spec: s, Verb: verbs[r.IntN(len(verbs))], Datatype: mem.Int32, Count: 100},
+			k: ct.Case{Spec: s, Collective: verbs[r.IntN(len(verbs))], Datatype: mem.Int32, Count: 100},
 			n: 2 + r.IntN(6), plan: faulty.Plan{Seed: seed, Delay: r.IntN(3), Reorder: r.IntN(2) == 0},
 		}
 		f.k.Root, f.victim = r.IntN(f.n), r.IntN(f.n)
@@ -227,7 +228,7 @@ func (f fault) run(deadline time.Duration) []error {
 		return faulty.Plan{Seed: f.plan.Seed, Delay: f.plan.Delay, Reorder: f.plan.Reorder}
 	}
 	after := f.k
-	after.Verb = collectives.Allreduce
+	after.Collective = schedule.Allreduce
 	return ct.World(f.n, under(f.n, nil, f.plan.Seed, plan), nbc.Options{Deadline: deadline}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		return errors.Join(ct.Run(c, []ct.Case{f.k}), ct.Run(c, []ct.Case{after}))
 	})
@@ -314,7 +315,7 @@ func TestAMessageThatIsCut(t *testing.T) {
 // and each says so.
 func TestARankThatNeverCalls(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	specs := slices.DeleteFunc(ct.Specs(), func(s collectives.Spec) bool { // keep one of each kind
+	specs := slices.DeleteFunc(ct.Specs(), func(s spec.Spec) bool { // keep one of each kind
 		return len(s.Levels) > 2 || strings.Contains(s.String(), ":3") || strings.Contains(s.String(), ":node")
 	})
 	const n, absent = 5, 3
@@ -328,7 +329,7 @@ func TestARankThatNeverCalls(t *testing.T) {
 				return e.Err()
 			}
 			defer others.Done()
-			k := ct.Case{Spec: specs[i], Verb: collectives.Allreduce, Datatype: mem.Float32, Count: 64}
+			k := ct.Case{Spec: specs[i], Collective: schedule.Allreduce, Datatype: mem.Float32, Count: 64}
 			return ct.Run(c, []ct.Case{k})
 		})
 	})
@@ -348,8 +349,8 @@ func TestARankThatNeverCalls(t *testing.T) {
 // both sides, long before the deadline, and no data has been mixed.
 func TestMismatches(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	chain, binomial := spec(t, "chain,chunk=64"), spec(t, "binomial,chunk=64")
-	usual := ct.Case{Spec: chain, Verb: collectives.Reduce, Datatype: mem.Float32, Op: mem.Sum, Count: 100}
+	chain, binomial := parse(t, "chain,chunk=64"), parse(t, "binomial,chunk=64")
+	usual := ct.Case{Spec: chain, Collective: schedule.Reduce, Datatype: mem.Float32, Op: mem.Sum, Count: 100}
 	changes := []struct {
 		name   string
 		change func(k *ct.Case)
@@ -360,7 +361,7 @@ func TestMismatches(t *testing.T) {
 		{"op", func(k *ct.Case) { k.Op = mem.Max }},
 		{"avg", func(k *ct.Case) { k.Op = mem.Avg }}, // a sum until the end
 		{"root", func(k *ct.Case) { k.Root = 1 }},
-		{"verb", func(k *ct.Case) { k.Verb = collectives.Allreduce }},
+		{"verb", func(k *ct.Case) { k.Collective = schedule.Allreduce }},
 		{"spec", func(k *ct.Case) { k.Spec = binomial }},
 	}
 	const n, odd = 3, 1
@@ -389,7 +390,7 @@ func TestMismatches(t *testing.T) {
 					if op == mem.Avg {
 						averaging, op = "averaging ", mem.Sum
 					}
-					side := fmt.Sprintf("called %s%v of %d elements, root %d, spec %v, %v %v", averaging, k.Verb, k.Count, k.Root, k.Spec, k.Datatype, op)
+					side := fmt.Sprintf("called %s%v of %d elements, root %d, spec %v, %v %v", averaging, k.Collective, k.Count, k.Root, k.Spec, k.Datatype, op)
 					if !strings.Contains(fmt.Sprint(err), side) {
 						t.Errorf("rank %d does not say %q but: %v", rank, side, err)
 					}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -33,14 +34,14 @@ func Example() {
 // A non-blocking reduction along chains of two below a binomial tree. It goes
 // on while the caller computes.
 func ExampleComm_Ireduce() {
-	spec, err := collectives.ParseSpec("chain:2,chunk=64K/binomial")
+	how, err := spec.Parse("chain:2,chunk=64K/binomial")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	err = launch.Run(context.Background(), launch.Options{Local: 4}, func(ctx context.Context, comm *collectives.Comm) error {
 		send, recv := []float32{1, 10}, make([]float32, 2)
-		r, err := comm.Ireduce(mem.Of(send), mem.Of(recv), mem.Float32, mem.Sum, 0, collectives.With(spec))
+		r, err := comm.Ireduce(mem.Of(send), mem.Of(recv), mem.Float32, mem.Sum, 0, collectives.With(how))
 		if err != nil {
 			return err
 		}
@@ -59,15 +60,4 @@ func ExampleComm_Ireduce() {
 	}
 	// Output:
 	// [4 40]
-}
-
-// The paper's names and the spec's own text are the same thing.
-func ExampleParseSpec() {
-	for _, text := range []string{"CB-8", "chain:4,chunk=524288/chain:4/binomial", "chain:4"} {
-		fmt.Println(collectives.ParseSpec(text))
-	}
-	// Output:
-	// chain:8/binomial <nil>
-	// chain:4,chunk=512K/chain:4/binomial <nil>
-	//  algorithm spec "chain:4": the last level (chain) takes all ranks that are left and has no size; leave it out, or add a level above it
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	ct "github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -103,7 +104,7 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 	case "beside":
 		return libraryBeside(ctx, c)
 	}
-	s, err := collectives.ParseSpec("chain,chunk=64K")
+	s, err := spec.Parse("chain,chunk=64K")
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 // libraryBeside calls the library's own collective while another is under way
 // that the ranks start in different orders: before it on some, after it at its root.
 func libraryBeside(ctx context.Context, c *collectives.Comm) error {
-	s, err := collectives.ParseSpec(collectives.Library)
+	s, err := spec.Parse(spec.Library)
 	if err != nil {
 		return err
 	}

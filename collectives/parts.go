@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
@@ -33,24 +35,6 @@ func parts(count int, cuts []int) ([]schedule.Range, error) {
 	return rs, nil
 }
 
-// BuildParts returns the calling rank's schedule of c whose buffer is made of
-// parts, each done as Build would do it alone with its own spec.
-func BuildParts(c Call, parts []schedule.Range, specs []Spec) (*schedule.Schedule, error) {
-	b := schedule.NewBuilder(c.Rank, c.Size, c.Count)
-	all := make([]int, c.Size)
-	for i := range all {
-		all[i] = i
-	}
-	for i, r := range parts {
-		one := c
-		one.Count = r.Len
-		if err := one.add(b.On(all, schedule.In.At(r), schedule.Out.At(r)), specs[i]); err != nil {
-			return nil, err
-		}
-	}
-	return b.Schedule(), nil
-}
-
 // packed finds the plan of a call in parts, or nil where the MPI library serves
 // it. text says how it is done, equal on all ranks that call alike.
 func (c *Comm) packed(k *call, count int) (plan *nbc.Plan, text string, err error) {
@@ -58,7 +42,7 @@ func (c *Comm) packed(k *call, count int) (plan *nbc.Plan, text string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	specs := make([]Spec, len(ranges))
+	specs := make([]spec.Spec, len(ranges))
 	cut := fnv.New64a()
 	var texts []string
 	for i, r := range ranges {
@@ -67,31 +51,31 @@ func (c *Comm) packed(k *call, count int) (plan *nbc.Plan, text string, err erro
 			return nil, "", err
 		}
 		if choice.Spec.IsLibrary() {
-			return nil, choice.text, nil
+			return nil, choice.Text, nil
 		}
 		specs[i] = choice.Spec
-		fmt.Fprintln(cut, r.Len, choice.text)
-		if i == 0 || texts[len(texts)-1] != choice.text {
-			texts = append(texts, choice.text)
+		fmt.Fprintln(cut, r.Len, choice.Text)
+		if i == 0 || texts[len(texts)-1] != choice.Text {
+			texts = append(texts, choice.Text)
 		}
 	}
 	text = fmt.Sprintf("%s in %d parts (%016x)", strings.Join(texts, ", "), len(ranges), cut.Sum64())
-	plan, err = c.plan(k.at(c, count), text, func(at Call) (*schedule.Schedule, error) { return BuildParts(at, ranges, specs) })
+	plan, err = c.plan(k.at(c, count), text, func(at spec.Call) (*schedule.Schedule, error) { return spec.BuildParts(at, ranges, specs) })
 	return plan, text, err
 }
 
 // query is what the selection of count elements of the call depends on.
-func (k *call) query(c *Comm, count int) Query {
-	return Query{
-		Verb: k.verb, Bytes: k.dt.Bytes(count), Type: k.dt, Buffers: k.buffers,
+func (k *call) query(c *Comm, count int) selection.Query {
+	return selection.Query{
+		Collective: k.collective, Bytes: k.dt.Bytes(count), Type: k.dt, Buffers: k.buffers,
 		Blocking: k.blocking, Library: c.HasLibrary() && k.deadline == 0,
 	}
 }
 
 // at is the call as this rank sees it.
-func (k *call) at(c *Comm, count int) Call {
-	return Call{
-		Verb: k.verb, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
+func (k *call) at(c *Comm, count int) spec.Call {
+	return spec.Call{
+		Collective: k.collective, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
 		Scaled: k.op == mem.Avg && scales(k.dt),
 	}
 }

@@ -13,9 +13,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/check"
 )
 
 // TestPartsAreProvenRight: a packed call's schedules are proved like any other,
@@ -23,32 +25,32 @@ import (
 func TestPartsAreProvenRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "ranks")
-		verb := rapid.SampledFrom([]collectives.Verb{collectives.Reduce, collectives.Bcast, collectives.Allreduce}).Draw(t, "verb")
+		verb := rapid.SampledFrom([]schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce}).Draw(t, "verb")
 		var ranges []schedule.Range
-		var specs []collectives.Spec
+		var specs []spec.Spec
 		count := 0
 		for range rapid.IntRange(1, 5).Draw(t, "parts") {
 			s := drawSpec(t)
 			if s.Levels[len(s.Levels)-1].Algorithm == "ring" {
-				verb = collectives.Allreduce // which ring alone serves
+				verb = schedule.Allreduce // which ring alone serves
 			}
 			length := rapid.IntRange(0, 90).Draw(t, "length")
 			ranges, specs = append(ranges, schedule.Range{Off: count, Len: length}), append(specs, s)
 			count += length
 		}
 		root := 0
-		if verb != collectives.Allreduce {
+		if verb != schedule.Allreduce {
 			root = rapid.IntRange(0, n-1).Draw(t, "root")
 		}
 		all := make([]*schedule.Schedule, n)
 		for r := range n {
-			s, err := collectives.BuildParts(collectives.Call{Verb: verb, Rank: r, Size: n, Root: root, Count: count, ElemSize: 1}, ranges, specs)
+			s, err := spec.BuildParts(spec.Call{Collective: verb, Rank: r, Size: n, Root: root, Count: count, ElemSize: 1}, ranges, specs)
 			if err != nil {
 				t.Fatal(err)
 			}
 			all[r] = s
 		}
-		if err := collectives.Check(verb, all, root); err != nil {
+		if err := check.Prove(verb, all, root); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -65,7 +67,7 @@ func TestPartsGiveTheBitsOfTheirOwnCollectives(t *testing.T) {
 			t.Run(fmt.Sprintf("%d ranks/%s", n, text), func(t *testing.T) {
 				var opts []collectives.Option
 				if text != "" {
-					opts = append(opts, collectives.With(spec(t, text)))
+					opts = append(opts, collectives.With(parse(t, text)))
 				}
 				err := world(t, n, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
 					return samePacked(c, count, cuts, opts, strings.Contains(text, "ring"))

@@ -21,7 +21,7 @@ const (
 
 // planKey is all that a plan is a function of, within a communicator.
 type planKey struct {
-	verb                  Verb
+	collective            schedule.Collective
 	root, count, elemSize int
 	scaled                bool
 	text                  string // stands for the spec, or for those of the parts

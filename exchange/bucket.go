@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 )
@@ -134,14 +135,14 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 }
 
 // query is what the selection of a bucket's collective depends on.
-func query(comm *collectives.Comm, v collectives.Verb, bytes int) collectives.Query {
-	return collectives.Query{Verb: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
+func query(comm *collectives.Comm, v schedule.Collective, bytes int) selection.Query {
+	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
 }
 
 // verbs are the collectives of the scheme: gradients, then parameters.
-func (s Scheme) verbs() []collectives.Verb {
+func (s Scheme) verbs() []schedule.Collective {
 	if s == Allreduce {
-		return []collectives.Verb{collectives.Allreduce}
+		return []schedule.Collective{schedule.Allreduce}
 	}
-	return []collectives.Verb{collectives.Reduce, collectives.Bcast}
+	return []schedule.Collective{schedule.Reduce, schedule.Bcast}
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
@@ -138,12 +139,12 @@ func run(t *testing.T, n int, c exchange.Config, iters int) [][]float32 {
 	return got
 }
 
-func parse(t *testing.T, text string) collectives.Spec {
+func parse(t *testing.T, text string) spec.Spec {
 	t.Helper()
 	if text == "" {
-		return collectives.Spec{}
+		return spec.Spec{}
 	}
-	s, err := collectives.ParseSpec(text)
+	s, err := spec.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

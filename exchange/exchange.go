@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -18,7 +19,7 @@ type Config struct {
 	Design Design
 	Scheme Scheme
 	// Spec, unless it has no levels, is how the collectives are done.
-	Spec collectives.Spec
+	Spec spec.Spec
 	// Bucket is the least size of a bucket in bytes; 0 means AutoBucket's.
 	Bucket int
 	// Root updates with the scheme Reduce.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/trace"
@@ -113,8 +114,8 @@ func (x *Exchange) library() bool {
 
 // Specs returns which collectives move a bucket: its gradients and then, with the
 // scheme Reduce, its parameters.
-func (x *Exchange) Specs(b *Bucket) []collectives.Spec {
-	var specs []collectives.Spec
+func (x *Exchange) Specs(b *Bucket) []spec.Spec {
+	var specs []spec.Spec
 	for _, v := range x.c.Scheme.verbs() {
 		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.Spec)
 		if err == nil { // otherwise it could not have been made

@@ -7,14 +7,14 @@ import (
 
 	"github.com/klauspost/cpuid/v2"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mpi"
 )
 
 // Machine returns the fingerprint of this machine and, unless the ranks run in
 // one process, of the MPI library: what a tuning table depends on.
-func Machine(local int) collectives.Machine {
-	m := collectives.Machine{Host: fmt.Sprintf("%s, %d cores", processor(), collectives.Cores()), MPI: "none"}
+func Machine(local int) selection.Machine {
+	m := selection.Machine{Host: fmt.Sprintf("%s, %d cores", processor(), selection.Cores()), MPI: "none"}
 	if built := mpi.Built(); built != "" && local == 0 {
 		m.MPI = built
 	}

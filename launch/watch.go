@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 )
@@ -161,7 +162,7 @@ func (w *watch) failed() int {
 // as far as this process can name them: where containers share a node, process
 // numbers mean nothing across their namespaces.
 func processes(ctx context.Context, comm *collectives.Comm) (map[int]int, error) {
-	binomial, err := collectives.ParseSpec("binomial") // whatever was asked for: it has a deadline
+	binomial, err := spec.Parse("binomial") // whatever was asked for: it has a deadline
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // Token names one operation to whoever began it. The transport hands it back
@@ -119,23 +120,13 @@ type Notifier interface {
 // non-blocking form: a thread inside a blocking one would hear of no deadline,
 // no other rank's failure and no question.
 type LibraryCall struct {
-	Collective LibraryCollective
+	Collective schedule.Collective
 	Send, Recv mem.Buffer // as in package collectives; Send is Recv in place
 	Count      int
 	Datatype   mem.Datatype
 	Op         mem.Op
 	Root       int
 }
-
-// LibraryCollective names a collective of the library.
-type LibraryCollective uint8
-
-// The library's collectives.
-const (
-	LibraryReduce LibraryCollective = iota
-	LibraryBcast
-	LibraryAllreduce
-)
 
 // Library is implemented by a Transport over a library that has collectives
 // of its own. The library's rule holds for them: all ranks begin them in the

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/replay/workload"
@@ -19,7 +20,7 @@ type Config struct {
 	Designs []exchange.Design
 	Scheme  exchange.Scheme
 	// Spec, unless it has no levels, is how the collectives are done.
-	Spec collectives.Spec
+	Spec spec.Spec
 	// Bucket is as in exchange.Config.
 	Bucket int
 	// Iterations are measured of each design, after Warmup that do not count.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/launch"
@@ -106,7 +107,7 @@ func TestReplayChecks(t *testing.T) {
 
 // One design alone, an algorithm that is asked for, and a ratio.
 func TestReplayRatio(t *testing.T) {
-	spec, err := collectives.ParseSpec("chain:2/binomial")
+	spec, err := spec.Parse("chain:2/binomial")
 	if err != nil {
 		t.Fatal(err)
 	}

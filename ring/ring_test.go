@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/scaffe/scaffe/ring"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
-var family = checktest.Algorithm{Allreduce: ring.Allreduce}
+var family = schedule.Algorithm{Allreduce: ring.Allreduce}
 
 func TestConformance(t *testing.T) { checktest.Run(t, family) }
 
-func TestTranscripts(t *testing.T) { checktest.Transcripts(t, "testdata", family) }
+func TestGolden(t *testing.T) { checktest.Golden(t, "testdata", family) }

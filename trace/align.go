@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -29,7 +30,7 @@ type alignment struct {
 type reading struct{ at, ahead, bound int64 }
 
 // plain is how the messages go, whatever the run's options select.
-var plain = collectives.With(collectives.Spec{Levels: []collectives.Level{{Algorithm: "binomial"}}})
+var plain = collectives.With(spec.Spec{Levels: []spec.Level{{Algorithm: "binomial"}}})
 
 // reading returns the time of r's clock as a number that clocks of other
 // machines have too: the wall time when r was made, and what has passed since.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -130,7 +131,7 @@ func aligned(t *testing.T, n int, drift float64) {
 // Alignment and gathering do not depend on the spec that the run uses.
 func TestGatherUnderAnySpec(t *testing.T) {
 	for _, text := range []string{"chain:4/binomial", "direct", "ring"} {
-		s, err := collectives.ParseSpec(text)
+		s, err := spec.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
@@ -17,7 +18,7 @@ import (
 // over from another, so the parameters are those of one design throughout.
 func TestSetupsInTurn(t *testing.T) {
 	path, _ := files(t, 30)
-	spec, err := collectives.ParseSpec("chain:2/binomial")
+	spec, err := spec.Parse("chain:2/binomial")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
@@ -204,7 +205,7 @@ func TestTheSameSum(t *testing.T) {
 		if string(again.snapshot) != string(c.snapshot) {
 			t.Error("two runs of the same command gave different bits")
 		}
-		levels, err := collectives.ParseSpec("chain:2,chunk=1K/binomial")
+		levels, err := spec.Parse("chain:2,chunk=1K/binomial")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +264,7 @@ func TestSCaffe_DesignsTrainAlike(t *testing.T) {
 	one := mustRun(t, 1, path, nil)
 	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
 		for _, text := range []string{"chain,chunk=1K", "direct"} {
-			spec, err := collectives.ParseSpec(text)
+			spec, err := spec.Parse(text)
 			if err != nil {
 				t.Fatal(err)
 			}

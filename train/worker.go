@@ -13,6 +13,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -61,7 +62,7 @@ type Config struct {
 	Scheme exchange.Scheme
 	Bucket int
 	// Spec, unless it has no levels, says which collectives move them.
-	Spec collectives.Spec
+	Spec spec.Spec
 	// Options are handed to the solver, its Data.Part, TestShare, Alloc and
 	// NoSnapshots excepted, which New sets. A Memory of 0 is this rank's share of
 	// what is available on its node.

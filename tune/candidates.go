@@ -3,7 +3,9 @@ package tune
 import (
 	"slices"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // What the model may leave out. It is wrong by less than hopeless, and chain
@@ -16,27 +18,27 @@ const (
 
 // job is one collective at one size, with what is to be measured.
 type job struct {
-	verb  collectives.Verb
+	verb  schedule.Collective
 	bytes int
-	specs []collectives.Spec
+	specs []spec.Spec
 }
 
 // specs returns what is worth measuring, likely winners first.
-func specs(s *collectives.Selector, l collectives.Layout, q collectives.Query, chains bool) []collectives.Spec {
+func specs(s *selection.Selector, l spec.Layout, q selection.Query, chains bool) []spec.Spec {
 	own := q
 	own.Library = false
 	candidates := s.Candidates(l, own)
 	best := candidates[0].Seconds
-	var out []collectives.Spec
+	var out []spec.Spec
 	seen := map[string]bool{}
-	add := func(spec collectives.Spec) {
+	add := func(spec spec.Spec) {
 		if text := spec.String(); !seen[text] {
 			seen[text] = true
 			out = append(out, spec)
 		}
 	}
 	if q.Library {
-		add(parse(collectives.Library))
+		add(parse(spec.Library))
 	}
 	for _, c := range candidates {
 		if c.Seconds <= hopeless*best && len(out) < mostSpecs {
@@ -44,13 +46,13 @@ func specs(s *collectives.Selector, l collectives.Layout, q collectives.Query, c
 		}
 	}
 	for _, spec := range levels(l) {
-		if collectives.Predict(q.Verb, q.Bytes, spec, l, s.Model, q.Buffers == collectives.Heap) <= hopeless*best && len(out) < mostSpecs {
+		if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= hopeless*best && len(out) < mostSpecs {
 			add(spec)
 		}
 	}
 	if chains {
 		for _, spec := range chainSizes(l) {
-			if collectives.Predict(q.Verb, q.Bytes, spec, l, s.Model, q.Buffers == collectives.Heap) <= hopelessChain*best {
+			if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= hopelessChain*best {
 				add(spec)
 			}
 		}
@@ -59,7 +61,7 @@ func specs(s *collectives.Selector, l collectives.Layout, q collectives.Query, c
 }
 
 // levels returns specs of three levels, where there are nodes enough.
-func levels(l collectives.Layout) (out []collectives.Spec) {
+func levels(l spec.Layout) (out []spec.Spec) {
 	for _, top := range []string{"chain:2/chain", "chain:4/binomial", "chain:4/chain"} {
 		if l.Nodes >= 8 && l.PPN > 1 {
 			out = append(out, parse("direct/"+top))
@@ -70,19 +72,19 @@ func levels(l collectives.Layout) (out []collectives.Spec) {
 
 // chainSizes returns the chains of all sizes below a binomial tree and below a
 // chain: S-Caffe's CB and CC, section 6.5, figure 11.
-func chainSizes(l collectives.Layout) (out []collectives.Spec) {
+func chainSizes(l spec.Layout) (out []spec.Spec) {
 	for size := 2; size < l.Ranks && size <= 64; size *= 2 {
 		for _, top := range []string{"binomial", "chain"} {
 			s := parse(top)
-			out = append(out, collectives.Spec{Levels: slices.Insert(s.Levels, 0, collectives.Level{Algorithm: "chain", Size: size})})
+			out = append(out, spec.Spec{Levels: slices.Insert(s.Levels, 0, spec.Level{Algorithm: "chain", Size: size})})
 		}
 	}
 	return out
 }
 
 // parse reads a spec that is in this program's text.
-func parse(text string) collectives.Spec {
-	s, err := collectives.ParseSpec(text)
+func parse(text string) spec.Spec {
+	s, err := spec.Parse(text)
 	if err != nil {
 		panic(err) // TestOwnSpecs
 	}
@@ -90,7 +92,7 @@ func parse(text string) collectives.Spec {
 }
 
 // jobs returns all collectives and sizes, coarse to fine.
-func (c Config) jobs(s *collectives.Selector, l collectives.Layout, library bool) []job {
+func (c Config) jobs(s *selection.Selector, l spec.Layout, library bool) []job {
 	sizes := c.sizes()
 	var coarse, fine []int
 	for i, n := range sizes {
@@ -110,8 +112,8 @@ func (c Config) jobs(s *collectives.Selector, l collectives.Layout, library bool
 	for _, part := range [][]int{coarse, fine} {
 		for _, bytes := range part {
 			for _, v := range c.Collectives {
-				q := collectives.Query{Verb: v, Bytes: bytes, Type: c.Type, Buffers: c.Buffers, Blocking: true, Library: library}
-				all = append(all, job{v, bytes, specs(s, l, q, chains[bytes] && v != collectives.Allreduce)})
+				q := selection.Query{Collective: v, Bytes: bytes, Type: c.Type, Buffers: c.Buffers, Blocking: true, Library: library}
+				all = append(all, job{v, bytes, specs(s, l, q, chains[bytes] && v != schedule.Allreduce)})
 			}
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
@@ -14,16 +15,16 @@ import (
 
 // Question is what Explain answers: which spec serves a call, and why.
 type Question struct {
-	Query    collectives.Query
-	Asked    collectives.Spec // by the call; usually none
-	Nodes    []int            // the node of every rank
-	Simulate bool             // simulate the spec and the runner-up as well
+	Query    selection.Query
+	Asked    spec.Spec // by the call; usually none
+	Nodes    []int     // the node of every rank
+	Simulate bool      // simulate the spec and the runner-up as well
 }
 
 // Explain writes to w which spec serves a call, what decided so, and what the
 // model makes of it.
-func Explain(w io.Writer, s *collectives.Selector, q Question) error {
-	l := collectives.LayoutOf(q.Nodes)
+func Explain(w io.Writer, s *selection.Selector, q Question) error {
+	l := spec.LayoutOf(q.Nodes)
 	c, err := s.Explain(l, q.Query, q.Asked)
 	if err != nil {
 		return err
@@ -32,7 +33,7 @@ func Explain(w io.Writer, s *collectives.Selector, q Question) error {
 	if !q.Query.Blocking {
 		blocking = "non-blocking"
 	}
-	fmt.Fprintf(w, "%v of %s of %v, %s, %v buffers, on %v\n", q.Query.Verb, units.FormatBytes(q.Query.Bytes), q.Query.Type, blocking, q.Query.Buffers, l)
+	fmt.Fprintf(w, "%v of %s of %v, %s, %v buffers, on %v\n", q.Query.Collective, units.FormatBytes(q.Query.Bytes), q.Query.Type, blocking, q.Query.Buffers, l)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %-11s %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -42,11 +43,11 @@ func Explain(w io.Writer, s *collectives.Selector, q Question) error {
 	if len(c.RunnerUp.Levels) > 0 {
 		row("runner-up", "%v, predicted %s (%.2f ×)", c.RunnerUp, Duration(c.RunnerUpPredicted), c.RunnerUpPredicted.Seconds()/c.Predicted.Seconds())
 	}
-	if limit := collectives.Limit(q.Query.Verb, q.Query.Bytes, l, s.Model); limit > 0 {
+	if limit := selection.Limit(q.Query.Collective, q.Query.Bytes, l, s.Model); limit > 0 {
 		row("limit", "%s: what must pass %s, over its bandwidth", Duration(seconds(limit)), map[bool]string{true: "a node's port", false: "memory"}[l.Nodes > 1])
 	}
 	if q.Simulate {
-		for _, spec := range []collectives.Spec{c.Spec, c.RunnerUp} {
+		for _, spec := range []spec.Spec{c.Spec, c.RunnerUp} {
 			if len(spec.Levels) == 0 || spec.IsLibrary() {
 				continue
 			}
@@ -61,7 +62,7 @@ func Explain(w io.Writer, s *collectives.Selector, q Question) error {
 		row(map[bool]string{true: "model"}[i == 0], "%s", words)
 	}
 	row("", "(%s)", s.From)
-	if q.Query.Buffers == collectives.Heap && l.PPN > 1 {
+	if q.Query.Buffers == selection.Unregistered && l.PPN > 1 {
 		row("buffers", "Not from Comm.Alloc, so the ranks of a node cannot read them in place: what goes")
 		row("", "from rank to rank is copied by the kernel first (process_vm_readv), or through a")
 		row("", "staging buffer where that is forbidden. Registered ones save that copy.")
@@ -82,19 +83,19 @@ func lines(text string, width int) (out []string) {
 }
 
 // simulate returns in seconds what package sim makes of a spec.
-func simulate(spec collectives.Spec, q Question, m sim.Model) (float64, error) {
+func simulate(sp spec.Spec, q Question, m sim.Model) (float64, error) {
 	var all []*schedule.Schedule
 	size := q.Query.Type.Size()
 	for r := range q.Nodes {
-		s, err := collectives.Build(collectives.Call{
-			Verb: q.Query.Verb, Rank: r, Size: len(q.Nodes), Count: q.Query.Bytes / size, ElemSize: size, Nodes: q.Nodes,
-		}, spec)
+		s, err := spec.Build(spec.Call{
+			Collective: q.Query.Collective, Rank: r, Size: len(q.Nodes), Count: q.Query.Bytes / size, ElemSize: size, Nodes: q.Nodes,
+		}, sp)
 		if err != nil {
 			return 0, err
 		}
 		all = append(all, s)
 	}
-	res, err := sim.Simulate(all, sim.Setup{Model: m, Nodes: q.Nodes, ElemSize: size, Heap: q.Query.Buffers == collectives.Heap})
+	res, err := sim.Simulate(all, sim.Setup{Model: m, Nodes: q.Nodes, ElemSize: size, Unregistered: q.Query.Buffers == selection.Unregistered})
 	return res.Max, err
 }
 

@@ -3,14 +3,14 @@ package tune
 import (
 	"testing"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 )
 
 // The specs that this package writes itself are specs, of every layout.
 func TestOwnSpecs(t *testing.T) {
 	for _, n := range []int{1, 2, 9, 64} {
 		for _, ppn := range []int{1, 2, 8} {
-			l := collectives.LayoutOf(collectives.NodesOf(n, ppn))
+			l := spec.LayoutOf(spec.NodesOf(n, ppn))
 			for _, s := range append(levels(l), chainSizes(l)...) {
 				if err := s.Validate(); err != nil {
 					t.Errorf("%v: %v", s, err)

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -19,8 +21,8 @@ func (c Config) Partial() string { return c.Out + ".partial" }
 
 // kept is the contents of the partial file: points, and where they hold.
 type kept struct {
-	Machine collectives.Machine
-	Layout  collectives.Layout
+	Machine selection.Machine
+	Layout  spec.Layout
 	Type    string
 	Buffers string
 	Points  []Point

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/units"
 )
 
@@ -204,7 +204,7 @@ func (r *Result) winnerMap() string {
 			best := p.Specs[0]
 			used[shape(best.Spec)] = true
 			note, over := fmt.Sprintf("%v of %s: %s by %s", v, units.FormatBytes(p.Bytes), Duration(seconds(best.Median)), best.Spec), ""
-			if l := p.find(collectives.Library); l != nil && best.Spec != collectives.Library {
+			if l := p.find(spec.Library); l != nil && best.Spec != spec.Library {
 				over = fmt.Sprintf("%.1f×", l.Median/best.Median)
 				note += fmt.Sprintf(", %.2f times as fast as the library's own", l.Median/best.Median)
 			}

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/units"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 //go:embed report.html
@@ -91,14 +93,14 @@ func (r *Result) bottleneck() string {
 	return "memory"
 }
 
-func (r *Result) row(verb collectives.Verb, p Point) row {
+func (r *Result) row(verb schedule.Collective, p Point) row {
 	best := p.Specs[0]
 	out := row{
 		Collective: verb.String(), Size: units.FormatBytes(p.Bytes), Spec: best.Spec,
 		Time: Duration(seconds(best.Median)), Spread: fmt.Sprintf("%.0f %%", 100*best.Spread),
-		Limit: Duration(seconds(collectives.Limit(verb, p.Bytes, r.Layout, r.Selector.Model))),
+		Limit: Duration(seconds(selection.Limit(verb, p.Bytes, r.Layout, r.Selector.Model))),
 	}
-	if l := p.find(collectives.Library); l != nil {
+	if l := p.find(spec.Library); l != nil {
 		out.Library = fmt.Sprintf("%s (%.2f ×)", Duration(seconds(l.Median)), l.Median/best.Median)
 	}
 	return out
@@ -140,7 +142,7 @@ func (r *Result) shapes() []string {
 		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int {
-		if lib := collectives.Library; (a == lib) != (b == lib) {
+		if lib := spec.Library; (a == lib) != (b == lib) {
 			if a == lib {
 				return -1
 			}
@@ -160,7 +162,7 @@ const colours = 8
 
 // colour returns the class of a shape.
 func (r *Result) colour(name string) string {
-	if name == collectives.Library {
+	if name == spec.Library {
 		return "c0"
 	}
 	i := 1
@@ -168,7 +170,7 @@ func (r *Result) colour(name string) string {
 		switch {
 		case other == name && i < colours:
 			return fmt.Sprintf("c%d", i)
-		case other != collectives.Library:
+		case other != spec.Library:
 			i++
 		}
 	}
@@ -176,7 +178,7 @@ func (r *Result) colour(name string) string {
 }
 
 // timeChart plots time against size, a line a shape.
-func (r *Result) timeChart(verb collectives.Verb, points []Point) string {
+func (r *Result) timeChart(verb schedule.Collective, points []Point) string {
 	best := map[string]map[int]Measured{}
 	var names []string
 	for _, p := range points {
@@ -212,7 +214,7 @@ func (r *Result) timeChart(verb collectives.Verb, points []Point) string {
 	}
 	limit := line{name: "limit", class: "limit"}
 	for _, p := range points {
-		if t := collectives.Limit(verb, p.Bytes, r.Layout, r.Selector.Model); t > low/4 {
+		if t := selection.Limit(verb, p.Bytes, r.Layout, r.Selector.Model); t > low/4 {
 			limit.points = append(limit.points, xy{float64(p.Bytes), t, ""})
 		}
 	}

@@ -12,17 +12,20 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // Config is what to tune; Defaults fills in what is 0.
 type Config struct {
-	Collectives []collectives.Verb
+	Collectives []schedule.Collective
 	Least, Most int // sizes in bytes
 	Type        mem.Datatype
-	Buffers     collectives.BufferKind
+	Buffers     selection.BufferKind
 	// Budget is how long the sweep may take. Iterations is how often each spec
 	// runs at most.
 	Budget     time.Duration
@@ -31,7 +34,7 @@ type Config struct {
 	// Partial().
 	Out string
 	// Machine goes into the table.
-	Machine collectives.Machine
+	Machine selection.Machine
 	// OnProgress, where it is not nil, is told on rank 0 how the sweep goes.
 	OnProgress func(Progress)
 	// Now is the time for the table; nil means time.Now.
@@ -49,7 +52,7 @@ type Progress struct {
 // Defaults returns c with what is 0 filled in.
 func (c Config) Defaults() Config {
 	if len(c.Collectives) == 0 {
-		c.Collectives = []collectives.Verb{collectives.Reduce, collectives.Bcast, collectives.Allreduce}
+		c.Collectives = []schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce}
 	}
 	if c.Least == 0 {
 		c.Least = 4 << 10
@@ -106,8 +109,8 @@ type Point struct {
 // Result is what a sweep came to.
 type Result struct {
 	Config   Config
-	Layout   collectives.Layout
-	Selector *collectives.Selector
+	Layout   spec.Layout
+	Selector *selection.Selector
 	Points   []Point // by collective and size
 	Jobs     int     // how many there would be
 	Resumed  int     // points that an earlier sweep had measured
@@ -187,8 +190,8 @@ func (s *sweep) measure(ctx context.Context, j job, seconds float64) error {
 func (s *sweep) finish() *Result {
 	s.tell(len(s.jobs))
 	slices.SortStableFunc(s.result.Points, func(a, b Point) int {
-		va, _ := collectives.ParseVerb(a.Collective)
-		vb, _ := collectives.ParseVerb(b.Collective)
+		va, _ := schedule.ParseCollective(a.Collective)
+		vb, _ := schedule.ParseCollective(b.Collective)
 		return cmp.Or(cmp.Compare(va, vb), cmp.Compare(a.Bytes, b.Bytes))
 	})
 	s.result.Took = time.Since(s.from)
@@ -228,7 +231,7 @@ type sweep struct {
 
 func (s *sweep) buffers(ctx context.Context) error {
 	alloc := s.comm.Alloc
-	if s.Buffers == collectives.Heap {
+	if s.Buffers == selection.Unregistered {
 		alloc = mem.TryAlloc
 	}
 	var err error
@@ -247,7 +250,7 @@ func (s *sweep) buffers(ctx context.Context) error {
 }
 
 func (s *sweep) give(b mem.Buffer) {
-	if s.Buffers == collectives.Heap {
+	if s.Buffers == selection.Unregistered {
 		b.Free()
 		return
 	}
@@ -298,7 +301,7 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 				times[i] = append(times[i], took[k])
 			}
 		}
-		left = race(times, left, round, slices.IndexFunc(j.specs, collectives.Spec.IsLibrary))
+		left = race(times, left, round, slices.IndexFunc(j.specs, spec.Spec.IsLibrary))
 		if took[len(took)-1] > seconds && round >= fewest {
 			break
 		}
@@ -337,7 +340,7 @@ func result(j job, times [][]float64) Point {
 }
 
 // once executes a spec once and returns this rank's seconds from the barrier.
-func (s *sweep) once(ctx context.Context, j job, spec collectives.Spec) (float64, error) {
+func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error) {
 	in, out := s.in.Slice(0, j.bytes), s.out.Slice(0, j.bytes)
 	with := collectives.With(spec)
 	if err := s.comm.Barrier(ctx); err != nil {
@@ -346,9 +349,9 @@ func (s *sweep) once(ctx context.Context, j job, spec collectives.Spec) (float64
 	from := time.Now()
 	var err error
 	switch j.verb {
-	case collectives.Reduce:
+	case schedule.Reduce:
 		err = s.comm.Reduce(ctx, in, out, s.Type, mem.Sum, 0, with)
-	case collectives.Bcast:
+	case schedule.Bcast:
 		err = s.comm.Bcast(ctx, out, s.Type, 0, with)
 	default:
 		err = s.comm.Allreduce(ctx, in, out, s.Type, mem.Sum, with)
@@ -358,7 +361,7 @@ func (s *sweep) once(ctx context.Context, j job, spec collectives.Spec) (float64
 
 // calibrate returns the communicator's selector with memory as fast as it is
 // measured to be: one rank alone, and all of a node together.
-func (s *sweep) calibrate(ctx context.Context) (*collectives.Selector, error) {
+func (s *sweep) calibrate(ctx context.Context) (*selection.Selector, error) {
 	selector := *s.comm.Selector()
 	n := min(s.Most, 32<<20)
 	for _, all := range []bool{false, true} {

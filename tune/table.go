@@ -9,9 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/units"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // Table returns the rules that the measurements come to.
@@ -21,10 +23,10 @@ import (
 // as good as the winner within the spread of the two, so that noise makes no
 // lines. Where the MPI library wins, its line is followed by the best of the
 // others, for the calls that the library cannot serve.
-func (r *Result) Table() *collectives.Table {
+func (r *Result) Table() *selection.Table {
 	m := r.Selector.Model
-	t := &collectives.Table{Name: r.Config.Out, Model: &m}
-	t.Made = collectives.Provenance{Machine: r.Config.Machine, Layout: r.Layout, Date: r.Config.Now().UTC().Format(time.RFC3339)}
+	t := &selection.Table{Name: r.Config.Out, Model: &m}
+	t.Made = selection.Provenance{Machine: r.Config.Machine, Layout: r.Layout, Date: r.Config.Now().UTC().Format(time.RFC3339)}
 	var spreads []float64
 	for _, p := range r.Points {
 		for _, s := range p.Specs {
@@ -51,7 +53,7 @@ func (r *Result) Table() *collectives.Table {
 }
 
 // of returns the points of a collective, ordered by size.
-func (r *Result) of(v collectives.Verb) (points []Point) {
+func (r *Result) of(v schedule.Collective) (points []Point) {
 	for _, p := range r.Points {
 		if p.Collective == v.String() {
 			points = append(points, p)
@@ -62,25 +64,28 @@ func (r *Result) of(v collectives.Verb) (points []Point) {
 }
 
 // rules makes rules of the best specs, the library's among them or not.
-func (r *Result) rules(v collectives.Verb, points []Point, library bool) (rules []collectives.Rule) {
+func (r *Result) rules(v schedule.Collective, points []Point, library bool) (rules []selection.Rule) {
 	from, before := 0, ""
 	for i, p := range points {
 		best := winner(p, before, library)
-		end := collectives.Endless
+		last := selection.NoLimit
 		if i+1 < len(points) {
-			end = (p.Bytes + points[i+1].Bytes) / 2
+			last = (p.Bytes+points[i+1].Bytes)/2 - 1
 		}
 		note := fmt.Sprintf("%s at %s", Duration(seconds(best.Median)), units.FormatBytes(p.Bytes))
 		if n := len(rules); n > 0 && best.Spec == before {
-			rules[n-1].Bytes.To = end
+			rules[n-1].Bytes.To = last
 			rules[n-1].Note += ", " + note
 		} else {
-			rules = append(rules, collectives.Rule{
-				Verb: v, Nodes: collectives.Span{From: r.Layout.Nodes, To: r.Layout.Nodes}, PPN: collectives.Span{From: r.Layout.PPN, To: r.Layout.PPN},
-				Bytes: collectives.Span{From: from, To: end}, AnyType: true, Buffers: r.Config.Buffers, Spec: parse(best.Spec), Note: note,
+			rules = append(rules, selection.Rule{
+				Collective: v, Nodes: selection.Range{From: r.Layout.Nodes, To: r.Layout.Nodes}, PPN: selection.Range{From: r.Layout.PPN, To: r.Layout.PPN},
+				Bytes: selection.Range{From: from, To: last}, AnyType: true, Buffers: r.Config.Buffers, Spec: parse(best.Spec), Note: note,
 			})
 		}
-		from, before = end, best.Spec
+		if last == selection.NoLimit {
+			break
+		}
+		from, before = last+1, best.Spec
 	}
 	return rules
 }
@@ -91,7 +96,7 @@ func (r *Result) rules(v collectives.Verb, points []Point, library bool) (rules 
 func winner(p Point, before string, library bool) Measured {
 	best, own := Measured{Median: math.Inf(1)}, Measured{Median: math.Inf(1)}
 	for _, s := range p.Specs {
-		isLibrary := s.Spec == collectives.Library
+		isLibrary := s.Spec == spec.Library
 		if s.Median < best.Median && (library || !isLibrary) {
 			best = s
 		}
@@ -102,11 +107,11 @@ func winner(p Point, before string, library bool) Measured {
 	alike := func(s Measured) bool {
 		return s.Median <= best.Median*(1+min(max(0.02, (s.Spread+best.Spread)/2), 0.1))
 	}
-	if best.Spec == collectives.Library && alike(own) {
+	if best.Spec == spec.Library && alike(own) {
 		best = own
 	}
 	for _, s := range p.Specs {
-		if s.Spec == before && (library || s.Spec != collectives.Library) && alike(s) {
+		if s.Spec == before && (library || s.Spec != spec.Library) && alike(s) {
 			return s
 		}
 	}

@@ -12,16 +12,19 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
 	"github.com/scaffe/scaffe/tune"
 )
 
-var here = collectives.Machine{Host: "a test", MPI: "none"}
+var here = selection.Machine{Host: "a test", MPI: "none"}
 
 func config(dir string) tune.Config {
 	return tune.Config{
-		Collectives: []collectives.Verb{collectives.Reduce, collectives.Allreduce},
+		Collectives: []schedule.Collective{schedule.Reduce, schedule.Allreduce},
 		Least:       1 << 10, Most: 64 << 10, Budget: time.Hour, Iterations: 3,
 		Out: filepath.Join(dir, "table"), Machine: here,
 		Now: func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) },
@@ -31,7 +34,7 @@ func config(dir string) tune.Config {
 // sweep runs c on three ranks and returns rank 0's result.
 func sweep(t *testing.T, ctx context.Context, c tune.Config) (r *tune.Result, err error) {
 	t.Helper()
-	t.Setenv(collectives.EnvTable, "none")
+	t.Setenv(selection.EnvTable, "none")
 	err = launch.Run(ctx, launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
 		mine, err := tune.Sweep(ctx, comm, c)
 		if comm.Rank() == 0 {
@@ -68,17 +71,17 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range collectives.LintTable("table", string(text)) {
+	for _, err := range selection.Lint("table", string(text)) {
 		t.Error(err)
 	}
-	tb, err := collectives.ParseTable("table", string(text))
+	tb, err := selection.ParseTable("table", string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	three := collectives.LayoutOf([]int{0, 0, 0})
+	three := spec.LayoutOf([]int{0, 0, 0})
 	for _, v := range c.Collectives {
 		for _, bytes := range []int{0, 1, 1 << 10, 5000, 64 << 10, 1 << 30} {
-			if tb.Find(three, collectives.Query{Verb: v, Bytes: bytes}) == nil {
+			if tb.Find(three, selection.Query{Collective: v, Bytes: bytes}) == nil {
 				t.Errorf("no rule for %v of %d bytes in\n%s", v, bytes, text)
 			}
 		}
@@ -174,16 +177,16 @@ func measured(t *testing.T) *tune.Result {
 	c := config(t.TempDir())
 	c.Collectives = c.Collectives[:1]
 	return &tune.Result{
-		Config: c, Layout: collectives.LayoutOf(collectives.NodesOf(4, 1)), Points: points, Jobs: 4,
-		Selector: &collectives.Selector{Model: sim.Default(), From: "default parameters"},
+		Config: c, Layout: spec.LayoutOf(spec.NodesOf(4, 1)), Points: points, Jobs: 4,
+		Selector: &selection.Selector{Model: sim.Default(), From: "default parameters"},
 	}
 }
 
 // What the rules of a table come to.
 func TestTable(t *testing.T) {
-	want := `collective=reduce nodes=4 ppn=1 bytes=0-6K buffer=registered spec=mpi # 10.0 µs at 4K
-collective=reduce nodes=4 ppn=1 bytes=0-544K buffer=registered spec=binomial # 20.0 µs at 4K, 30.0 µs at 8K, 100 µs at 64K
-collective=reduce nodes=4 ppn=1 bytes=544K- buffer=registered spec=chain,chunk=64K # 1.00 ms at 1M
+	want := `collective=reduce nodes=4 ppn=1 bytes=0..6K buffer=registered spec=mpi # 10.0 µs at 4K
+collective=reduce nodes=4 ppn=1 bytes=0..544K buffer=registered spec=binomial # 20.0 µs at 4K, 30.0 µs at 8K, 100 µs at 64K
+collective=reduce nodes=4 ppn=1 bytes=544K.. buffer=registered spec=chain,chunk=64K # 1.00 ms at 1M
 `
 	got := measured(t).Table().String()
 	if _, rules, _ := strings.Cut(got, "collective="); "collective="+rules != want {
@@ -209,28 +212,28 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// An explanation names the spec, its source, the runner-up, and what heap
+// An explanation names the spec, its source, the runner-up, and what unregistered
 // buffers cost.
 func TestExplain(t *testing.T) {
-	tb, err := collectives.ParseTable("lab.table", "scaffe-table 1\ncollective=reduce nodes=4 bytes=1M- spec=CB-2")
+	tb, err := selection.ParseTable("lab.table", "scaffe-table 2\ncollective=reduce nodes=4 bytes=1M.. spec=CB-2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &collectives.Selector{Sources: []collectives.Source{{Name: "lab.table", Table: tb}}, Model: sim.Default(), From: "default parameters"}
+	s := &selection.Selector{Sources: []selection.Source{{Name: "lab.table", Table: tb}}, Model: sim.Default(), From: "default parameters"}
 	for _, c := range []struct {
-		nodes, ppn int
-		bytes      int
-		heap       bool
-		want       []string
+		nodes, ppn   int
+		bytes        int
+		unregistered bool
+		want         []string
 	}{
 		{4, 2, 64 << 20, true, []string{"chain:2/binomial", "lab.table:2: collective=reduce nodes=4", "runner-up", "limit", "process_vm_readv", "simulated"}},
 		{4, 2, 64 << 10, false, []string{"the built-in cost model (default parameters)"}},
 		{1, 4, 64 << 20, false, []string{"direct", "memory, over its bandwidth"}},
 	} {
-		q := tune.Question{Nodes: collectives.NodesOf(c.nodes, c.ppn), Simulate: true}
-		q.Query = collectives.Query{Verb: collectives.Reduce, Bytes: c.bytes, Blocking: true}
-		if c.heap {
-			q.Query.Buffers = collectives.Heap
+		q := tune.Question{Nodes: spec.NodesOf(c.nodes, c.ppn), Simulate: true}
+		q.Query = selection.Query{Collective: schedule.Reduce, Bytes: c.bytes, Blocking: true}
+		if c.unregistered {
+			q.Query.Buffers = selection.Unregistered
 		}
 		var b strings.Builder
 		if err := tune.Explain(&b, s, q); err != nil {
@@ -241,7 +244,7 @@ func TestExplain(t *testing.T) {
 				t.Errorf("no %q in\n%s", w, &b)
 			}
 		}
-		if !c.heap && strings.Contains(b.String(), "process_vm") {
+		if !c.unregistered && strings.Contains(b.String(), "process_vm") {
 			t.Errorf("registered buffers are said to be copied:\n%s", &b)
 		}
 	}

@@ -95,6 +95,72 @@ func TestDocsArchitectureTable(t *testing.T) {
 	}
 }
 
+// The packages of which docs/architecture.md says that they are pure import,
+// themselves or through others, no engine, no kernels and no cgo.
+func TestDocsArchitecturePure(t *testing.T) {
+	const root, module = "../..", "github.com/scaffe/scaffe/"
+	text, err := os.ReadFile(root + "/docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "Data and pure functions are ")
+	list, _, found := strings.Cut(list, ".")
+	names := regexp.MustCompile("`([a-z0-9/]+)`").FindAllStringSubmatch(list, -1)
+	if !found || len(names) < 13 {
+		t.Fatalf("%d pure packages found: has the sentence another form than this test reads?", len(names))
+	}
+	context := build.Default
+	context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas"}, true
+	forbidden := regexp.MustCompile(`^(C|(nbc|kernels|mpi)(/.*)?)$`)
+	var visit func(name string, way []string, seen map[string]bool)
+	visit = func(name string, way []string, seen map[string]bool) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		p, err := context.ImportDir(filepath.Join(root, name), 0)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return
+		}
+		way = append(way[:len(way):len(way)], name)
+		for _, i := range p.Imports {
+			other, ours := strings.CutPrefix(i, module)
+			if forbidden.MatchString(other) {
+				t.Errorf("%s imports %s", strings.Join(way, ", which imports "), other)
+			} else if ours {
+				visit(other, way, seen)
+			}
+		}
+	}
+	for _, n := range names {
+		visit(n[1], nil, map[string]bool{})
+	}
+}
+
+// Every row of a table stands below its head: an empty line in between ends the
+// table, and what follows is shown as plain text.
+func TestDocsTables(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 5 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	rule := regexp.MustCompile(`^\|[-:| ]*-[-:| ]*\|$`)
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(text), "\n")
+		for i, line := range lines {
+			begins := strings.HasPrefix(line, "|") && (i == 0 || !strings.HasPrefix(lines[i-1], "|"))
+			if begins && (i+1 == len(lines) || !rule.MatchString(strings.TrimSpace(lines[i+1]))) {
+				t.Errorf("%s:%d: a row of a table without its head: %s", filepath.Base(page), i+1, line)
+			}
+		}
+	}
+}
+
 // table returns the cells of all table rows of a page.
 func table(t *testing.T, page string) [][]string {
 	t.Helper()

@@ -8,11 +8,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/tune"
 )
 
@@ -45,7 +48,7 @@ func runExplain(c *cli.Context) error {
 	if err != nil {
 		return cmdline.Usage(err)
 	}
-	opts, err := selection(c)
+	opts, err := selectionOptions(c)
 	if err != nil {
 		return cmdline.Usage(err)
 	}
@@ -69,14 +72,14 @@ func explainLayout(c *cli.Context, q tune.Question, opts collectives.Options, no
 	if nodes > 1<<16 || ppn > 1<<12 {
 		return cmdline.Usagef("--nodes must be at most 65536 and --ppn at most 4096 (got %d and %d)", nodes, ppn)
 	}
-	s, err := collectives.NewSelector(opts)
+	s, err := selection.NewSelector(opts.Spec, opts.Table)
 	if err != nil {
 		return err
 	}
-	q.Nodes, q.Query.Library = collectives.NodesOf(nodes, ppn), mpi.Built() != ""
+	q.Nodes, q.Query.Library = spec.NodesOf(nodes, ppn), mpi.Built() != ""
 	for _, src := range s.Sources {
 		if src.Table != nil {
-			for _, w := range src.Table.Warnings(launch.Machine(0), collectives.LayoutOf(q.Nodes)) {
+			for _, w := range src.Table.Warnings(launch.Machine(0), spec.LayoutOf(q.Nodes)) {
 				fmt.Fprintf(os.Stderr, "scaffe: warning: %s\n", w)
 			}
 		}
@@ -86,7 +89,7 @@ func explainLayout(c *cli.Context, q tune.Question, opts collectives.Options, no
 
 func question(c *cli.Context) (q tune.Question, err error) {
 	q.Simulate, q.Query.Blocking = c.Bool("simulate"), !c.Bool("nonblocking")
-	if q.Query.Verb, err = collectives.ParseVerb(c.Args().Get(0)); err != nil {
+	if q.Query.Collective, err = schedule.ParseCollective(c.Args().Get(0)); err != nil {
 		return q, err
 	}
 	if q.Query.Bytes, err = units.ParseBytes(c.Args().Get(1)); err != nil {
@@ -95,6 +98,6 @@ func question(c *cli.Context) (q tune.Question, err error) {
 	if q.Query.Type, err = mem.ParseDatatype(c.String("type")); err != nil {
 		return q, err
 	}
-	q.Query.Buffers, err = collectives.ParseBufferKind(c.String("buffers"))
+	q.Query.Buffers, err = selection.ParseBufferKind(c.String("buffers"))
 	return q, err
 }

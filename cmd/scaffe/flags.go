@@ -7,6 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/report"
@@ -33,15 +35,15 @@ func selectionFlags() []cli.Flag {
 }
 
 // parseAlgorithm reads --algorithm; the zero Spec stands for tuned.
-func parseAlgorithm(s string) (collectives.Spec, error) {
+func parseAlgorithm(s string) (spec.Spec, error) {
 	if s == tuned || s == "" {
-		return collectives.Spec{}, nil
+		return spec.Spec{}, nil
 	}
-	return collectives.ParseSpec(s)
+	return spec.Parse(s)
 }
 
-// selection reads selectionFlags.
-func selection(c *cli.Context) (o collectives.Options, err error) {
+// selectionOptions reads selectionFlags.
+func selectionOptions(c *cli.Context) (o collectives.Options, err error) {
 	o.Table, o.Measure = c.String("table"), true
 	o.Spec, err = parseAlgorithm(c.String("algorithm"))
 	return o, err
@@ -57,7 +59,7 @@ func typeFlag() cli.Flag {
 
 func buffersFlag() cli.Flag {
 	return cmdline.Checked("buffers", "registered", "memory of the buffers: registered is from Comm.Alloc",
-		cmdline.Parsed(collectives.ParseBufferKind, "want registered or unregistered"), "registered", "unregistered")
+		cmdline.Parsed(selection.ParseBufferKind, "want registered or unregistered"), "registered", "unregistered")
 }
 
 // formatFlag is --format of a command that writes a table.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/launch"
@@ -17,7 +17,7 @@ import (
 type moves struct {
 	design exchange.Design
 	scheme exchange.Scheme
-	spec   collectives.Spec
+	spec   spec.Spec
 	bucket int
 	launch launch.Options
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/units"
@@ -44,11 +44,11 @@ func scheduleCommand() *cli.Command {
 }
 
 func printSchedule(c *cli.Context) error {
-	verb, err := collectives.ParseVerb(c.Args().Get(0))
+	collective, err := schedule.ParseCollective(c.Args().Get(0))
 	if err != nil {
 		return cmdline.Usage(err)
 	}
-	spec, err := collectives.ParseSpec(c.Args().Get(1))
+	how, err := spec.Parse(c.Args().Get(1))
 	if err != nil {
 		return cmdline.Usage(err)
 	}
@@ -64,7 +64,7 @@ func printSchedule(c *cli.Context) error {
 			return err
 		}
 	}
-	all, err := buildAll(c, verb, spec)
+	all, err := buildAll(c, collective, how)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func printSchedule(c *cli.Context) error {
 			fmt.Fprintln(stdout, s)
 		}
 	}
-	if err := collectives.Check(verb, all, c.Int("root")); err != nil {
+	if err := check.Prove(collective, all, c.Int("root")); err != nil {
 		return err
 	}
 	steps, err := check.Steps(all)
@@ -82,18 +82,18 @@ func printSchedule(c *cli.Context) error {
 	}
 	if file != "" {
 		err = drawSchedule(file, all, draw.Options{
-			Title: fmt.Sprintf("%v %v", verb, spec), Root: c.Int("root"), Group: spec.Levels[0].Size,
+			Title: fmt.Sprintf("%v %v", collective, how), Root: c.Int("root"), Group: how.Levels[0].Size,
 		})
 		if err != nil || file == "-" {
 			return err
 		}
 	}
-	fmt.Fprintf(stdout, "%v %v: proved correct for %d ranks; %d steps\n", verb, spec, len(all), steps)
+	fmt.Fprintf(stdout, "%v %v: proved correct for %d ranks; %d steps\n", collective, how, len(all), steps)
 	return nil
 }
 
 // buildAll returns every rank's schedule.
-func buildAll(c *cli.Context, verb collectives.Verb, spec collectives.Spec) ([]*schedule.Schedule, error) {
+func buildAll(c *cli.Context, collective schedule.Collective, how spec.Spec) ([]*schedule.Schedule, error) {
 	bytes, err := units.ParseBytes(c.String("size"))
 	if err != nil {
 		return nil, err
@@ -105,9 +105,9 @@ func buildAll(c *cli.Context, verb collectives.Verb, spec collectives.Spec) ([]*
 	ops := 0
 	var all []*schedule.Schedule
 	for r := range c.Int("ranks") {
-		s, err := collectives.Build(collectives.Call{
-			Verb: verb, Rank: r, Size: c.Int("ranks"), Root: c.Int("root"), Count: bytes / dt.Size(), ElemSize: dt.Size(),
-		}, spec)
+		s, err := spec.Build(spec.Call{
+			Collective: collective, Rank: r, Size: c.Int("ranks"), Root: c.Int("root"), Count: bytes / dt.Size(), ElemSize: dt.Size(),
+		}, how)
 		if err != nil {
 			return nil, err
 		}

@@ -12,10 +12,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/tune"
 )
 
@@ -66,7 +68,7 @@ func lintTable(file string) error {
 	if err != nil {
 		return err
 	}
-	found := collectives.LintTable(file, string(text))
+	found := selection.Lint(file, string(text))
 	for _, err := range found {
 		fmt.Fprintln(stdout, err)
 	}
@@ -80,9 +82,9 @@ func lintTable(file string) error {
 	return fmt.Errorf("%s: %d problems found", file, len(found))
 }
 
-func parseCollectives(list string) (all []collectives.Verb, err error) {
+func parseCollectives(list string) (all []schedule.Collective, err error) {
 	for name := range strings.SplitSeq(list, ",") {
-		v, err := collectives.ParseVerb(strings.TrimSpace(name))
+		v, err := schedule.ParseCollective(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +118,7 @@ func tuneConfig(c *cli.Context) (cfg tune.Config, err error) {
 	if cfg.Type, err = mem.ParseDatatype(c.String("type")); err != nil {
 		return cfg, err
 	}
-	if cfg.Buffers, err = collectives.ParseBufferKind(c.String("buffers")); err != nil {
+	if cfg.Buffers, err = selection.ParseBufferKind(c.String("buffers")); err != nil {
 		return cfg, err
 	}
 	cfg.Machine = launch.Machine(c.Int("local"))
@@ -170,6 +172,6 @@ func tuneWrite(r *tune.Result) error {
 	if !r.Complete() {
 		fmt.Fprintf(os.Stderr, "%d of %d measured within the budget; run the same command again to measure the rest\n", len(r.Points), r.Jobs)
 	}
-	fmt.Fprintf(os.Stderr, "wrote %s and %s\nuse it with --table %s or %s=%s, or install it as %s\n", r.Config.Out, report, r.Config.Out, collectives.EnvTable, r.Config.Out, collectives.UserTable())
+	fmt.Fprintf(os.Stderr, "wrote %s and %s\nuse it with --table %s or %s=%s, or install it as %s\n", r.Config.Out, report, r.Config.Out, selection.EnvTable, r.Config.Out, selection.UserTable())
 	return nil
 }

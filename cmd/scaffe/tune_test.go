@@ -29,11 +29,11 @@ func TestTuneAndExplain(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.stdout, "decided by  t:") || strings.Contains(r.stderr, "warning") {
 		t.Errorf("explain ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	r = command(t, dir, scaffe, "explain", "--table", "t", "reduce", "64M", "--nodes=4", "--ppn", "2", "--buffers", "heap")
+	r = command(t, dir, scaffe, "explain", "--table", "t", "reduce", "64M", "--nodes=4", "--ppn", "2", "--buffers", "unregistered")
 	if r.code != 0 || !strings.Contains(r.stdout, "built-in cost model") || !strings.Contains(r.stdout, "process_vm_readv") || !strings.Contains(r.stderr, "no line for 4 nodes × 2 ranks") {
 		t.Errorf("explain ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	write(t, dir, "bad", "scaffe-table 1\ncollective=reduce spec=ring\ncollective=bcast spec=tree\n")
+	write(t, dir, "bad", "scaffe-table 2\ncollective=reduce spec=ring\ncollective=bcast spec=tree\n")
 	if r = command(t, dir, scaffe, "tune", "--lint", "bad"); r.code == 0 || !strings.Contains(r.stdout, "bad:2: ") || !strings.Contains(r.stdout, "bad:3: ") {
 		t.Errorf("lint of a bad table ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}

@@ -1,5 +1,5 @@
 // Package collectivestest is the conformance suite of the collectives: every
-// spec, verb, type, op, root and count, in place and out of place, over any
+// spec, collective, type, op, root and count, in place and out of place, over any
 // transport, with and without faults.
 //
 //	errs := collectivestest.World(5, open, nbc.Options{}, func(c *collectives.Comm, e *nbc.Engine) error {
@@ -20,20 +20,22 @@ import (
 	"sync"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // Case is one collective.
 type Case struct {
-	Spec     collectives.Spec
-	Verb     collectives.Verb
-	Datatype mem.Datatype
-	Op       mem.Op // of a reduction
-	InPlace  bool   // for a broadcast it does not matter
-	Root     int
-	Count    int
+	Spec       spec.Spec
+	Collective schedule.Collective
+	Datatype   mem.Datatype
+	Op         mem.Op // of a reduction
+	InPlace    bool   // for a broadcast it does not matter
+	Root       int
+	Count      int
 }
 
 // String returns the case in words.
@@ -42,38 +44,38 @@ func (k Case) String() string {
 	if k.InPlace {
 		place = "in place"
 	}
-	return fmt.Sprintf("%v of %d %v, %v, root %d, %s, spec %v", k.Verb, k.Count, k.Datatype, k.Op, k.Root, place, k.Spec)
+	return fmt.Sprintf("%v of %d %v, %v, root %d, %s, spec %v", k.Collective, k.Count, k.Datatype, k.Op, k.Root, place, k.Spec)
 }
 
-// Verbs lists the verbs that a spec serves.
-func Verbs(s collectives.Spec) []collectives.Verb {
-	var verbs []collectives.Verb
-	for v := collectives.Reduce; v <= collectives.Allreduce; v++ {
-		if _, err := collectives.Build(collectives.Call{Verb: v, Size: 1, Count: 1, ElemSize: 1}, s); err == nil {
-			verbs = append(verbs, v)
+// Collectives lists the collectives that a spec serves.
+func Collectives(s spec.Spec) []schedule.Collective {
+	var served []schedule.Collective
+	for _, c := range schedule.Collectives {
+		if s.Serves(c) == nil {
+			served = append(served, c)
 		}
 	}
-	return verbs
+	return served
 }
 
 // Specs returns every algorithm that collectives knows as a level of its own,
 // every two of them composed that may be, by twos, threes and nodes, and some
 // of three levels. Chunks are small, so that small buffers have several. The
 // MPI library's own is not among them.
-func Specs() []collectives.Spec {
+func Specs() []spec.Spec {
 	var texts []string
-	for _, low := range collectives.Algorithms() {
+	for _, low := range spec.Algorithms() {
 		texts = append(texts, low, low+",chunk=64")
-		for _, high := range collectives.Algorithms() {
+		for _, high := range spec.Algorithms() {
 			for _, size := range []string{"2", "3", "node"} {
 				texts = append(texts, fmt.Sprintf("%s:%s,chunk=64/%s,chunk=40", low, size, high))
 			}
 		}
 		texts = append(texts, low+":2,chunk=48/chain:2,chunk=80/"+low, low+":node,chunk=48/"+low+":2,chunk=64/binomial")
 	}
-	var specs []collectives.Spec
+	var specs []spec.Spec
 	for _, text := range texts {
-		if s, err := collectives.ParseSpec(text); err == nil && !s.IsLibrary() {
+		if s, err := spec.Parse(text); err == nil && !s.IsLibrary() {
 			specs = append(specs, s)
 		}
 	}
@@ -92,14 +94,14 @@ func Ops(dt mem.Datatype) []mem.Op {
 // divides.
 var Counts = []int{0, 1, 13, 100}
 
-// Every returns the whole cross product for size ranks: every spec, verb, type,
+// Every returns the whole cross product for size ranks: every spec, collective, type,
 // op, place, root and count.
 func Every(size int) []Case {
 	var cases []Case
 	for _, k := range shapes(size, all(size)) {
 		for _, dt := range mem.Datatypes {
 			for _, op := range Ops(dt) {
-				if k.Verb == collectives.Bcast && op != mem.Sum {
+				if k.Collective == schedule.Bcast && op != mem.Sum {
 					continue
 				}
 				k.Datatype, k.Op = dt, op
@@ -110,13 +112,13 @@ func Every(size int) []Case {
 	return cases
 }
 
-// Some returns every spec, verb, place and count with three roots, and types
+// Some returns every spec, collective, place and count with three roots, and types
 // and ops in turn.
 func Some(size int) []Case {
 	cases := shapes(size, slices.Compact([]int{0, size / 2, size - 1}))
 	for i := range cases {
 		cases[i].Datatype = mem.Datatypes[i%len(mem.Datatypes)]
-		if cases[i].Verb != collectives.Bcast {
+		if cases[i].Collective != schedule.Bcast {
 			ops := Ops(cases[i].Datatype)
 			cases[i].Op = ops[(i/len(mem.Datatypes)+i)%len(ops)]
 		}
@@ -136,17 +138,17 @@ func all(size int) []int {
 func shapes(size int, roots []int) []Case {
 	var cases []Case
 	for _, s := range Specs() {
-		for _, v := range Verbs(s) {
+		for _, v := range Collectives(s) {
 			for _, count := range Counts {
 				for _, root := range roots {
-					if v == collectives.Allreduce {
+					if v == schedule.Allreduce {
 						root = 0
 					}
-					cases = append(cases, Case{Spec: s, Verb: v, Root: root, Count: count})
-					if v != collectives.Bcast {
-						cases = append(cases, Case{Spec: s, Verb: v, Root: root, Count: count, InPlace: true})
+					cases = append(cases, Case{Spec: s, Collective: v, Root: root, Count: count})
+					if v != schedule.Bcast {
+						cases = append(cases, Case{Spec: s, Collective: v, Root: root, Count: count, InPlace: true})
 					}
-					if v == collectives.Allreduce {
+					if v == schedule.Allreduce {
 						break
 					}
 				}
@@ -209,23 +211,23 @@ func (k Case) buffer() []byte {
 // Prepare prepares the case on one rank.
 func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
 	r := &Running{c: c, k: k, send: k.buffer(), recv: k.buffer()}
-	if k.InPlace || k.Verb == collectives.Bcast {
+	if k.InPlace || k.Collective == schedule.Bcast {
 		r.recv = r.send
 	}
-	if k.Verb != collectives.Bcast || c.Rank() == k.Root {
+	if k.Collective != schedule.Bcast || c.Rank() == k.Root {
 		r.fill(r.send, c.Rank())
 	}
 	var err error
 	with := collectives.With(k.Spec)
-	switch k.Verb {
-	case collectives.Reduce:
+	switch k.Collective {
+	case schedule.Reduce:
 		r.request, err = c.ReduceInit(inside(r.send), inside(r.recv), k.Datatype, k.Op, k.Root, with)
-	case collectives.Bcast:
+	case schedule.Bcast:
 		r.request, err = c.BcastInit(inside(r.recv), k.Datatype, k.Root, with)
-	case collectives.Allreduce:
+	case schedule.Allreduce:
 		r.request, err = c.AllreduceInit(inside(r.send), inside(r.recv), k.Datatype, k.Op, with)
 	default:
-		err = fmt.Errorf("collectivestest: no %v", k.Verb)
+		err = fmt.Errorf("collectivestest: no %v", k.Collective)
 	}
 	return r, err
 }
@@ -248,8 +250,8 @@ func (r *Running) Check() error {
 	}
 	k := r.k
 	want, input := k.buffer(), k.buffer()
-	switch hasResult := k.Verb != collectives.Reduce || r.c.Rank() == k.Root; {
-	case k.Verb == collectives.Bcast:
+	switch hasResult := k.Collective != schedule.Reduce || r.c.Rank() == k.Root; {
+	case k.Collective == schedule.Bcast:
 		r.fill(want, k.Root)
 	case hasResult:
 		for i := range k.Count {
@@ -265,7 +267,7 @@ func (r *Running) Check() error {
 	if err := same("the result", k.Datatype, r.recv, want); err != nil {
 		return err
 	}
-	if k.InPlace || k.Verb == collectives.Bcast {
+	if k.InPlace || k.Collective == schedule.Bcast {
 		return nil
 	}
 	r.fill(input, r.c.Rank())

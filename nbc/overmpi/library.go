@@ -7,6 +7,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // library holds the collectives of the MPI library that are under way.
@@ -51,7 +52,7 @@ func wrapLibrary(err error) error {
 // Supports returns what the library cannot do with c. Device memory it never
 // gets: reductions of it crash or crawl, whatever the library says of itself.
 func (t *Transport) Supports(c nbc.LibraryCall) error {
-	names := [...]string{nbc.LibraryReduce: "MPI_Ireduce", nbc.LibraryBcast: "MPI_Ibcast", nbc.LibraryAllreduce: "MPI_Iallreduce"}
+	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce"}
 	if int(c.Collective) >= len(names) {
 		return fmt.Errorf("overmpi: unknown collective %d of the library", c.Collective)
 	}
@@ -64,8 +65,8 @@ func (t *Transport) Supports(c nbc.LibraryCall) error {
 		name string
 		used bool
 	}{
-		{c.Send, "send", c.Collective != nbc.LibraryBcast},
-		{c.Recv, "receive", c.Collective != nbc.LibraryReduce || c.Root == t.Rank()},
+		{c.Send, "send", c.Collective != schedule.Bcast},
+		{c.Recv, "receive", c.Collective != schedule.Reduce || c.Root == t.Rank()},
 	} {
 		switch {
 		case b.used && b.Space() != mem.Host:
@@ -80,11 +81,11 @@ func (t *Transport) Supports(c nbc.LibraryCall) error {
 func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall) error {
 	send, recv := c.Send.Pointer(), c.Recv.Pointer()
 	switch c.Collective {
-	case nbc.LibraryReduce:
+	case schedule.Reduce:
 		return t.data.Ireduce(t.reqs, id, send, recv, c.Count, c.Datatype, c.Op, c.Root)
-	case nbc.LibraryBcast:
+	case schedule.Bcast:
 		return t.data.Ibcast(t.reqs, id, recv, c.Count, c.Datatype, c.Root)
-	case nbc.LibraryAllreduce:
+	case schedule.Allreduce:
 		return t.data.Iallreduce(t.reqs, id, send, recv, c.Count, c.Datatype, c.Op)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)

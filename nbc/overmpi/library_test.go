@@ -10,6 +10,7 @@ import (
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // libraryCalls returns one call of every kind over buffers in the Go heap, and
@@ -19,7 +20,7 @@ func libraryCalls(me, size int) (calls []nbc.LibraryCall, want []float32) {
 	own := func() mem.Buffer { return mem.Of([]float32{float32(me + 1), 0, float32(me + 1)}) }
 	none := func() mem.Buffer { return mem.Of([]float32{-1, -1, -1}) }
 	last := size - 1
-	call := func(k nbc.LibraryCollective, send, recv mem.Buffer, root int) nbc.LibraryCall {
+	call := func(k schedule.Collective, send, recv mem.Buffer, root int) nbc.LibraryCall {
 		return nbc.LibraryCall{Collective: k, Send: send, Recv: recv, Count: 3, Datatype: mem.Float32, Op: mem.Sum, Root: root}
 	}
 	inPlace, sent := own(), own()
@@ -28,10 +29,10 @@ func libraryCalls(me, size int) (calls []nbc.LibraryCall, want []float32) {
 		toRoot = none()
 	}
 	calls = []nbc.LibraryCall{
-		call(nbc.LibraryAllreduce, own(), none(), 0),
-		call(nbc.LibraryAllreduce, inPlace, inPlace, 0),
-		call(nbc.LibraryReduce, own(), toRoot, last),
-		call(nbc.LibraryBcast, mem.Buffer{}, sent, last),
+		call(schedule.Allreduce, own(), none(), 0),
+		call(schedule.Allreduce, inPlace, inPlace, 0),
+		call(schedule.Reduce, own(), toRoot, last),
+		call(schedule.Bcast, mem.Buffer{}, sent, last),
 	}
 	return calls, []float32{sum, sum, sum, float32(size)}
 }
@@ -85,10 +86,10 @@ func TestLibraryRefusals(t *testing.T) {
 		room := mem.Of(make([]float32, 4))
 		device := mem.At(room.Pointer(), room.Len(), mem.CUDA)
 		for says, c := range map[string]nbc.LibraryCall{
-			"cuda memory":            {Collective: nbc.LibraryAllreduce, Send: device, Recv: device, Count: 4},
-			"no datatype for bf16":   {Collective: nbc.LibraryAllreduce, Send: room, Recv: room, Count: 4, Datatype: mem.BFloat16},
-			"has 16 bytes, 5 f32":    {Collective: nbc.LibraryBcast, Recv: room, Count: 5},
-			"up to 2147483647":       {Collective: nbc.LibraryBcast, Recv: room, Count: 1 << 31},
+			"cuda memory":            {Collective: schedule.Allreduce, Send: device, Recv: device, Count: 4},
+			"no datatype for bf16":   {Collective: schedule.Allreduce, Send: room, Recv: room, Count: 4, Datatype: mem.BFloat16},
+			"has 16 bytes, 5 f32":    {Collective: schedule.Bcast, Recv: room, Count: 5},
+			"up to 2147483647":       {Collective: schedule.Bcast, Recv: room, Count: 1 << 31},
 			"unknown collective 200": {Collective: 200, Send: room, Recv: room, Count: 4},
 		} {
 			if err := t.Supports(c); err == nil || !strings.Contains(err.Error(), says) {

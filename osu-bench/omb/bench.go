@@ -10,6 +10,7 @@ import (
 	"runtime"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
@@ -163,7 +164,7 @@ func cores() int {
 // allocate makes the two buffers, on pages that are there.
 func (r *runner) allocate() (err error) {
 	alloc := r.comm.Alloc
-	if r.opts.Buffers == "heap" {
+	if r.opts.Buffers == selection.Unregistered.String() {
 		alloc = mem.TryAlloc
 	}
 	n := max(r.opts.Max, 1)
@@ -193,7 +194,7 @@ func (r *runner) close(ctx context.Context) error {
 		}
 	}
 	free := r.comm.Free
-	if r.opts.Buffers == "heap" {
+	if r.opts.Buffers == selection.Unregistered.String() {
 		free = mem.Buffer.Free
 	}
 	free(r.send)
@@ -205,9 +206,9 @@ func (r *runner) close(ctx context.Context) error {
 func (r *runner) all(ctx context.Context) error {
 	for _, t := range r.opts.Types {
 		cases := r.cases(t)
-		ran := make([]selection, len(cases))
+		ran := make([]servedBy, len(cases))
 		for i, c := range cases {
-			ran[i] = selection{c.bytes, r.subjects[0].ran(c)}
+			ran[i] = servedBy{c.bytes, r.subjects[0].ran(c)}
 		}
 		r.writer.begin(t, ran)
 		for _, c := range cases {

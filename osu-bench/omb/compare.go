@@ -57,7 +57,7 @@ func (row *Row) ratio() string {
 
 func fixed(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
 
-func (w *compareWriter) begin(t Type, _ []selection) {
+func (w *compareWriter) begin(t Type, _ []servedBy) {
 	if !w.begun {
 		fmt.Fprintf(w.to, "\n%s\n# %s\n", w.run.program.title(), w.run.describe())
 		fmt.Fprintf(w.to, "# time: the slowest rank of each iteration, median over iterations, with its 95%% confidence interval\n")

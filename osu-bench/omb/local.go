@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -17,7 +17,7 @@ type localSubject struct {
 }
 
 func newLocalSubject(name string, m *mpiWorld) (subject, error) {
-	if name == collectives.Library {
+	if name == spec.Library {
 		return &mpiLocalSubject{m}, nil
 	}
 	open := kernels.NewCPU
@@ -26,7 +26,7 @@ func newLocalSubject(name string, m *mpiWorld) (subject, error) {
 	}
 	cpu, err := open()
 	if err != nil {
-		return nil, fmt.Errorf("want best, %s, or a path of the kernels: %w", collectives.Library, err)
+		return nil, fmt.Errorf("want best, %s, or a path of the kernels: %w", spec.Library, err)
 	}
 	return &localSubject{name, cpu}, nil
 }
@@ -50,7 +50,7 @@ func (s *localSubject) run(_ context.Context, c *testCase, _ int, _ *work, out [
 // mpiLocalSubject is MPI_Reduce_local.
 type mpiLocalSubject struct{ m *mpiWorld }
 
-func (s *mpiLocalSubject) label() string           { return collectives.Library }
+func (s *mpiLocalSubject) label() string           { return spec.Library }
 func (s *mpiLocalSubject) ran(*testCase) string    { return "MPI_Reduce_local" }
 func (s *mpiLocalSubject) prepare(*testCase) error { return nil }
 func (s *mpiLocalSubject) release()                {}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -29,7 +30,7 @@ type Options struct {
 	Table        string   // file of the tuning table that tuned selects by
 	Algorithms   []string // what to compare; one or none is OMB's table
 	Format       string   // text, csv or json
-	Buffers      string   // registered or heap
+	Buffers      string   // registered or unregistered
 	Compute      string   // spin or wait
 	ComputeScale float64  // length of the computation, in pure communication times
 	Barrier      string   // auto, mpi or scaffe
@@ -133,7 +134,7 @@ var allOptions = []option{
 	{0, "algorithm", required, all, "SPEC,…", "compare these, interleaved; may be given again", addAlgorithms},
 	{0, "table", required, collective, "FILE", "the tuning table by which tuned selects", func(o *Options, v string) error { o.Table = v; return nil }},
 	{0, "format", required, all, "FORMAT", "text, csv or json (an object per line)", word(func(o *Options) *string { return &o.Format }, "text", "csv", "json")},
-	{0, "buffers", required, all, "WHERE", "registered (Comm.Alloc: the node's ranks may share it) or heap (this process's own)", word(func(o *Options) *string { return &o.Buffers }, "registered", "heap")},
+	{0, "buffers", required, all, "WHERE", "registered (Comm.Alloc: the node's ranks may share it) or unregistered (this process's own)", setBuffers},
 	{0, "barrier", required, collective, "WHOSE", "before every timed call: mpi's, scaffe's, or auto (mpi's where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
 	{0, "persistent", none, collective, "", "make scaffe's requests once for each size, and start them again and again", func(o *Options, _ string) error { o.Persistent = true; return nil }},
 	{0, "compute", required, nonblocking, "HOW", "spin (OMB's computation on this core) or wait (idle, as for an accelerator)", word(func(o *Options) *string { return &o.Compute }, "spin", "wait")},
@@ -171,6 +172,16 @@ func word(at func(*Options) *string, words ...string) func(*Options, string) err
 		}
 		return fmt.Errorf("want one of %s", strings.Join(words, ", "))
 	}
+}
+
+// setBuffers reads a kind of buffers, also by its older name.
+func setBuffers(o *Options, v string) error {
+	kind, err := selection.ParseBufferKind(v)
+	if err != nil {
+		return errors.New("want one of registered, unregistered")
+	}
+	o.Buffers = kind.String()
+	return nil
 }
 
 func setSizes(o *Options, v string) error {

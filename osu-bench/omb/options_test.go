@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 			o.Max, o.Iterations, o.IterationsLarge, o.Full = 8, 3, 3, true
 		}},
 		{"osu_allreduce", "--local 3 --deadline 5s --format csv --buffers heap --barrier scaffe --persistent", func(o *Options) {
-			o.Local, o.Deadline, o.Format, o.Buffers, o.Barrier, o.Persistent = 3, 5*time.Second, "csv", "heap", "scaffe", true
+			o.Local, o.Deadline, o.Format, o.Buffers, o.Barrier, o.Persistent = 3, 5*time.Second, "csv", "unregistered", "scaffe", true
 		}},
 		{"osu_reduce", "-m 0:4", func(o *Options) { o.Min, o.Max = 1, 4 }},
 		{"osu_latency", "-m 0:4", func(o *Options) { o.Min, o.Max, o.Iterations, o.IterationsLarge = 0, 4, 10000, 1000 }},
@@ -120,7 +120,7 @@ func TestParseErrors(t *testing.T) {
 		{"osu_reduce", "-- 50", `unexpected argument "50"`},
 		{"osu_reduce", "--algorithm mpi,,chain", "a spec is empty"},
 		{"osu_reduce", "--format xml", "want one of text, csv, json"},
-		{"osu_reduce", "--buffers gpu", "want one of registered, heap"},
+		{"osu_reduce", "--buffers gpu", "want one of registered, unregistered"},
 		{"osu_reduce", "--local 0", "option --local 0"},
 		{"osu_reduce", "--deadline soon", "option --deadline soon"},
 		{"osu_ireduce", "--compute-scale 0", "option --compute-scale 0"},

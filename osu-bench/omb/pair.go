@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
@@ -23,10 +24,10 @@ func newPairSubject(name string, comm *collectives.Comm, m *mpiWorld) (subject, 
 	switch name {
 	case "scaffe":
 		return &pairSubject{engine: comm.Engine()}, nil
-	case collectives.Library:
+	case spec.Library:
 		return &mpiPairSubject{m}, nil
 	}
-	return nil, fmt.Errorf("want scaffe or %s", collectives.Library)
+	return nil, fmt.Errorf("want scaffe or %s", spec.Library)
 }
 
 // pairSubject is the transport below package collectives.
@@ -124,8 +125,8 @@ func window(rank, count, n int) *schedule.Schedule {
 // mpiPairSubject is the MPI library's own messages.
 type mpiPairSubject struct{ m *mpiWorld }
 
-func (s *mpiPairSubject) label() string           { return collectives.Library }
-func (s *mpiPairSubject) ran(*testCase) string    { return collectives.Library }
+func (s *mpiPairSubject) label() string           { return spec.Library }
+func (s *mpiPairSubject) ran(*testCase) string    { return spec.Library }
 func (s *mpiPairSubject) prepare(*testCase) error { return nil }
 func (s *mpiPairSubject) release()                {}
 

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // kinds is a set of kinds of programs.
@@ -32,17 +33,17 @@ type Program struct {
 	Name  string // osu_reduce
 	Title string // as in OMB's header: Reduce Latency
 	kind  kinds
-	verb  collectives.Verb
+	verb  schedule.Collective
 }
 
 // Programs are all there are.
 var Programs = []Program{
-	{"osu_reduce", "Reduce Latency", blocking | withRoot | withSum, collectives.Reduce},
-	{"osu_bcast", "Broadcast Latency", blocking | withRoot, collectives.Bcast},
-	{"osu_allreduce", "Allreduce Latency", blocking | withSum, collectives.Allreduce},
-	{"osu_ireduce", "Non-blocking Reduce Latency", nonblocking | withRoot | withSum, collectives.Reduce},
-	{"osu_ibcast", "Non-Blocking Broadcast Latency", nonblocking | withRoot, collectives.Bcast},
-	{"osu_iallreduce", "Non-blocking Allreduce Latency", nonblocking | withSum, collectives.Allreduce},
+	{"osu_reduce", "Reduce Latency", blocking | withRoot | withSum, schedule.Reduce},
+	{"osu_bcast", "Broadcast Latency", blocking | withRoot, schedule.Bcast},
+	{"osu_allreduce", "Allreduce Latency", blocking | withSum, schedule.Allreduce},
+	{"osu_ireduce", "Non-blocking Reduce Latency", nonblocking | withRoot | withSum, schedule.Reduce},
+	{"osu_ibcast", "Non-Blocking Broadcast Latency", nonblocking | withRoot, schedule.Bcast},
+	{"osu_iallreduce", "Non-blocking Allreduce Latency", nonblocking | withSum, schedule.Allreduce},
 	{"osu_latency", "Latency", latency, 0},
 	{"osu_bw", "Bandwidth", bandwidth, 0},
 	{"osu_reduce_local", "Reduce Local Latency", local, 0},
@@ -115,5 +116,5 @@ func (p Program) algorithmHelp() string {
 		return "Algorithms: scaffe (its transport) and mpi (MPI_Isend and MPI_Irecv)."
 	}
 	return "Algorithms: tuned (what scaffe selects), mpi (the MPI library's own, called as OMB does), and\n" +
-		"specs such as chain:8/binomial or chain,chunk=512K (levels: " + strings.Join(collectives.Algorithms(), ", ") + ")."
+		"specs such as chain:8/binomial or chain,chunk=512K (levels: " + strings.Join(spec.Algorithms(), ", ") + ")."
 }

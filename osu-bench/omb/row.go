@@ -1,9 +1,8 @@
 package omb
 
 import (
+	"github.com/scaffe/scaffe/schedule"
 	"gonum.org/v1/gonum/stat"
-
-	"github.com/scaffe/scaffe/collectives"
 )
 
 // Row is one result. Times are in microseconds.
@@ -76,7 +75,7 @@ func (row *Row) rate(c *testCase, slowest []float64) {
 // busFactor is nccl-tests': how many times over its links each rank must carry
 // the buffer in any algorithm.
 func busFactor(p Program, n int) float64 {
-	if p.is(collective) && p.verb == collectives.Allreduce {
+	if p.is(collective) && p.verb == schedule.Allreduce {
 		return 2 * float64(n-1) / float64(n)
 	}
 	return 1

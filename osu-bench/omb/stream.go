@@ -15,7 +15,7 @@ func newStreamWriter(to io.Writer, f report.Format, percentiles []int) *streamWr
 	return &streamWriter{report.NewStream(to, f, columns(percentiles))}
 }
 
-func (w *streamWriter) begin(Type, []selection) {}
+func (w *streamWriter) begin(Type, []servedBy) {}
 
 func (w *streamWriter) rows(rows []Row) {
 	for i := range rows {

@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // subject is something that is measured: a way to do what the program does.
@@ -73,9 +76,9 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // specSubject is a collective of package collectives.
 type specSubject struct {
 	name     string
-	spec     collectives.Spec // no levels: what the communicator selects
+	spec     spec.Spec // no levels: what the communicator selects
 	comm     *collectives.Comm
-	buffers  collectives.BufferKind
+	buffers  selection.BufferKind
 	requests map[int]*nbc.Request // by root, where they are persistent
 }
 
@@ -83,8 +86,8 @@ func (s *specSubject) label() string { return s.name }
 
 // ran asks the communicator what it asks itself.
 func (s *specSubject) ran(c *testCase) string {
-	choice, err := s.comm.Select(collectives.Query{
-		Verb: c.program.verb, Bytes: c.bytes, Type: c.typ.Datatype, Buffers: s.buffers,
+	choice, err := s.comm.Select(selection.Query{
+		Collective: c.program.verb, Bytes: c.bytes, Type: c.typ.Datatype, Buffers: s.buffers,
 		Blocking: s.verb(c), Library: s.comm.Engine().HasLibrary(),
 	}, s.spec)
 	if err != nil {
@@ -134,9 +137,9 @@ func out(c *testCase, root int) mem.Buffer {
 // call calls the blocking verb.
 func (s *specSubject) call(ctx context.Context, c *testCase, root int) error {
 	switch c.program.verb {
-	case collectives.Reduce:
+	case schedule.Reduce:
 		return s.comm.Reduce(ctx, c.in(), out(c, root), c.typ.Datatype, mem.Sum, root, s.options()...)
-	case collectives.Bcast:
+	case schedule.Bcast:
 		return s.comm.Bcast(ctx, c.recv, c.typ.Datatype, root, s.options()...)
 	}
 	return s.comm.Allreduce(ctx, c.in(), c.recv, c.typ.Datatype, mem.Sum, s.options()...)
@@ -145,9 +148,9 @@ func (s *specSubject) call(ctx context.Context, c *testCase, root int) error {
 // create makes the request of a collective.
 func (s *specSubject) create(c *testCase, root int) (*nbc.Request, error) {
 	switch c.program.verb {
-	case collectives.Reduce:
+	case schedule.Reduce:
 		return s.comm.ReduceInit(c.in(), out(c, root), c.typ.Datatype, mem.Sum, root, s.options()...)
-	case collectives.Bcast:
+	case schedule.Bcast:
 		return s.comm.BcastInit(c.recv, c.typ.Datatype, root, s.options()...)
 	}
 	return s.comm.AllreduceInit(c.in(), c.recv, c.typ.Datatype, mem.Sum, s.options()...)
@@ -274,8 +277,8 @@ type mpiSubject struct {
 	meets bool // the ranks meet by MPI_Barrier first
 }
 
-func (s *mpiSubject) label() string             { return collectives.Library }
-func (s *mpiSubject) ran(*testCase) string      { return collectives.Library }
+func (s *mpiSubject) label() string             { return spec.Library }
+func (s *mpiSubject) ran(*testCase) string      { return spec.Library }
 func (s *mpiSubject) prepare(c *testCase) error { return nil }
 func (s *mpiSubject) release()                  {}
 
@@ -303,9 +306,9 @@ func (s *mpiSubject) blocking(c *testCase, root int, _ *work, o *sample) (err er
 	send, recv := c.in().Pointer(), c.recv.Pointer()
 	start := time.Now()
 	switch c.program.verb {
-	case collectives.Reduce:
+	case schedule.Reduce:
 		err = s.m.comm.Reduce(send, recv, c.count, c.typ.Datatype, mem.Sum, root)
-	case collectives.Bcast:
+	case schedule.Bcast:
 		err = s.m.comm.Bcast(recv, c.count, c.typ.Datatype, root)
 	default:
 		err = s.m.comm.Allreduce(send, recv, c.count, c.typ.Datatype, mem.Sum)
@@ -319,9 +322,9 @@ func (s *mpiSubject) nonblocking(c *testCase, root int, w *work, o *sample) (err
 	send, recv := c.in().Pointer(), c.recv.Pointer()
 	start := time.Now()
 	switch c.program.verb {
-	case collectives.Reduce:
+	case schedule.Reduce:
 		err = s.m.comm.Ireduce(s.m.reqs, 1, send, recv, c.count, c.typ.Datatype, mem.Sum, root)
-	case collectives.Bcast:
+	case schedule.Bcast:
 		err = s.m.comm.Ibcast(s.m.reqs, 1, recv, c.count, c.typ.Datatype, root)
 	default:
 		err = s.m.comm.Iallreduce(s.m.reqs, 1, send, recv, c.count, c.typ.Datatype, mem.Sum)
@@ -381,10 +384,10 @@ func (p Program) usual() string {
 }
 
 func newSubject(p Program, o *Options, name string, comm *collectives.Comm, m *mpiWorld, meets bool) (subject, error) {
-	if name == collectives.Library && m == nil {
+	if name == spec.Library && m == nil {
 		return nil, errNoMPI
 	}
-	kind, err := collectives.ParseBufferKind(o.Buffers)
+	kind, err := selection.ParseBufferKind(o.Buffers)
 	if err != nil {
 		return nil, err
 	}
@@ -393,12 +396,12 @@ func newSubject(p Program, o *Options, name string, comm *collectives.Comm, m *m
 		return newLocalSubject(name, m)
 	case p.is(latency | bandwidth):
 		return newPairSubject(name, comm, m)
-	case name == collectives.Library:
+	case name == spec.Library:
 		return &mpiSubject{m, meets}, nil
 	case name == "tuned":
 		return &specSubject{name: name, comm: comm, buffers: kind}, nil
 	}
-	spec, err := collectives.ParseSpec(name)
+	spec, err := spec.Parse(name)
 	if err != nil {
 		return nil, err
 	}

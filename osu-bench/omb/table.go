@@ -23,7 +23,7 @@ type ombWriter struct {
 	begun   bool
 }
 
-func (w *ombWriter) begin(t Type, ran []selection) {
+func (w *ombWriter) begin(t Type, ran []servedBy) {
 	if !w.begun {
 		fmt.Fprintf(w.to, "\n%s\n", w.program.title())
 		if w.program.is(nonblocking) {
@@ -45,8 +45,8 @@ func (w *ombWriter) begin(t Type, ran []selection) {
 	fmt.Fprintln(w.to)
 }
 
-// selection is the algorithm that serves a size.
-type selection struct {
+// servedBy is the algorithm that serves a size.
+type servedBy struct {
 	bytes     int
 	algorithm string
 }
@@ -54,7 +54,7 @@ type selection struct {
 // ranges returns the sizes that each algorithm serves, as in
 // "binomial (1-8192), chain,chunk=256K (16384-1048576)"; where there is one
 // algorithm for all, only that.
-func ranges(ran []selection) string {
+func ranges(ran []servedBy) string {
 	var parts []string
 	for first := 0; first < len(ran); {
 		last := first

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // period is after how many elements the test data repeat. It is prime, so no
@@ -153,7 +153,7 @@ func (k *checker) before(c *testCase, iteration int) {
 	case c.program.is(latency | bandwidth):
 		k.fill(c.send, k.of(0, iteration))
 		poison(c.recv)
-	case c.program.verb == collectives.Bcast && !c.program.is(local):
+	case c.program.verb == schedule.Bcast && !c.program.is(local):
 		poison(c.recv)
 		if c.rank == c.root(iteration) {
 			k.fill(c.recv, k.own(iteration))
@@ -180,9 +180,9 @@ func (k *checker) after(c *testCase, iteration int) int {
 	case c.program.is(local):
 		l := limit(k.dt, k.size)
 		return k.wrong(c.recv, func(i int) int { return pattern(0, i, iteration, l) + pattern(1, i, iteration, l) })
-	case c.program.verb == collectives.Bcast:
+	case c.program.verb == schedule.Bcast:
 		return k.wrong(c.recv, k.of(c.root(iteration), iteration))
-	case c.program.verb == collectives.Reduce && c.rank != c.root(iteration):
+	case c.program.verb == schedule.Reduce && c.rank != c.root(iteration):
 		return 0
 	}
 	return k.wrong(c.recv, k.sum(iteration))

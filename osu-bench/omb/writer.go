@@ -10,9 +10,9 @@ import (
 // writer writes rows on the one rank that speaks; on the others it writes to
 // nothing.
 type writer interface {
-	begin(t Type, ran []selection) // what the first subject will run, by size
-	rows(rows []Row)               // of one case, one for each subject
-	failed(row Row)                // after rows: a validation failed, the program ends
+	begin(t Type, ran []servedBy) // what the first subject will run, by size
+	rows(rows []Row)              // of one case, one for each subject
+	failed(row Row)               // after rows: a validation failed, the program ends
 }
 
 func newWriter(r *runner, to io.Writer) writer {

@@ -17,7 +17,7 @@ import (
 // rowOf is a row with numbers that tell its columns apart.
 func rowOf(p Program, size int, algorithm string) Row {
 	row := Row{
-		Program: p.Name, Asked: "tuned", Algorithm: algorithm, Size: size, Datatype: "MPI_CHAR", Ranks: 4, Buffers: "heap", Iterations: 100,
+		Program: p.Name, Asked: "tuned", Algorithm: algorithm, Size: size, Datatype: "MPI_CHAR", Ranks: 4, Buffers: "unregistered", Iterations: 100,
 		Avg: 12.345, Min: 1.5, Max: 23.1, Time: Interval{Median: 20, Low: 19, High: 21, Certain: true}, Algbw: 3, Busbw: 4.5, Ratio: 1, Verdict: First, Bandwidth: 789.125,
 	}
 	if p.is(nonblocking) {
@@ -29,9 +29,9 @@ func rowOf(p Program, size int, algorithm string) Row {
 func table(t *testing.T, name string, opts Options, sizes ...int) string {
 	t.Helper()
 	p := program(t, name)
-	ran := make([]selection, len(sizes))
+	ran := make([]servedBy, len(sizes))
 	for i, size := range sizes {
-		ran[i] = selection{size, []string{"binomial", "binomial", "chain,chunk=256K"}[i]}
+		ran[i] = servedBy{size, []string{"binomial", "binomial", "chain,chunk=256K"}[i]}
 	}
 	var b bytes.Buffer
 	w := &ombWriter{to: &b, program: p, opts: &opts}
@@ -115,13 +115,13 @@ func TestTables(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	for _, c := range []struct {
-		ran  []selection
+		ran  []servedBy
 		want string
 	}{
-		{[]selection{{4, "chain"}}, "chain"},
-		{[]selection{{4, "chain"}, {8, "chain"}}, "chain"},
-		{[]selection{{4, "mpi"}, {8, "chain"}}, "mpi (4), chain (8)"},
-		{[]selection{{4, "mpi"}, {8, "mpi"}, {16, "chain"}, {32, "mpi"}}, "mpi (4-8), chain (16), mpi (32)"},
+		{[]servedBy{{4, "chain"}}, "chain"},
+		{[]servedBy{{4, "chain"}, {8, "chain"}}, "chain"},
+		{[]servedBy{{4, "mpi"}, {8, "chain"}}, "mpi (4), chain (8)"},
+		{[]servedBy{{4, "mpi"}, {8, "mpi"}, {16, "chain"}, {32, "mpi"}}, "mpi (4-8), chain (16), mpi (32)"},
 	} {
 		if got := ranges(c.ran); got != c.want {
 			t.Errorf("%v: %q, want %q", c.ran, got, c.want)

@@ -1,35 +1,38 @@
 package check
 
-import "github.com/scaffe/scaffe/schedule"
+import (
+	"fmt"
 
-// Reduce proves that all, one schedule per rank in the order of ranks, leave
-// the sum of every rank's In in root's Out.
-func Reduce(all []*schedule.Schedule, root int) error {
-	return prove(all, goal{name: "reduce", root: root, sum: true})
-}
+	"github.com/scaffe/scaffe/schedule"
+)
 
-// Bcast proves that all, one schedule per rank in the order of ranks, leave
-// what root's Out held at the start in every rank's Out.
-func Bcast(all []*schedule.Schedule, root int) error {
-	return prove(all, goal{name: "bcast", root: root, all: true})
-}
-
-// Allreduce proves that all, one schedule per rank in the order of ranks,
-// leave the sum of every rank's In in every rank's Out.
-func Allreduce(all []*schedule.Schedule) error {
-	return prove(all, goal{name: "allreduce", sum: true, all: true})
+// Prove proves that all, one schedule per rank in the order of ranks, are the
+// collective c: that they leave the sum of every rank's In in root's Out (Reduce) or
+// in every rank's Out (Allreduce, of which root says nothing), or in every rank's Out
+// what root's Out held at the start (Bcast).
+func Prove(c schedule.Collective, all []*schedule.Schedule, root int) error {
+	if !c.Valid() {
+		return fmt.Errorf("check: unknown %v", c)
+	}
+	g := goal{Collective: c, root: root}
+	if c == schedule.Allreduce {
+		g.root = 0
+	}
+	return prove(all, g)
 }
 
 // goal is what a collective starts from and has to arrive at.
 type goal struct {
-	name string
+	schedule.Collective
 	root int
-	sum  bool // from everyone's In; otherwise from the root's Out
-	all  bool // at everyone's Out; otherwise at the root's
 }
 
+// sums reports whether the result is the sum of everyone's In; otherwise it is what
+// the root's Out holds.
+func (g goal) sums() bool { return g.Collective != schedule.Bcast }
+
 // has reports whether rank has a result, hence an Out.
-func (g goal) has(rank int) bool { return g.all || rank == g.root }
+func (g goal) has(rank int) bool { return g.Collective != schedule.Reduce || rank == g.root }
 
 func prove(all []*schedule.Schedule, g goal) error {
 	if err := form(all, g); err != nil {
@@ -49,7 +52,7 @@ func prove(all []*schedule.Schedule, g goal) error {
 		return err
 	}
 	for _, inPlace := range []bool{false, true} {
-		if inPlace && !g.sum {
+		if inPlace && !g.sums() {
 			break // a broadcast has no In
 		}
 		if err := j.sum(g, order, inPlace); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
-	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
 // parseAll reads the schedules of all ranks, one after the other.
@@ -45,7 +44,11 @@ func TestBrokenSchedulesAreRefused(t *testing.T) {
 		}
 		root := 0
 		d.MaybeScanArgs(t, "root", &root)
-		err = checktest.Prove(checktest.Verb(d.Cmd), all, root)
+		c, err := schedule.ParseCollective(d.Cmd)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		err = check.Prove(c, all, root)
 		if err == nil {
 			steps, err := check.Steps(all)
 			if err != nil {
@@ -77,9 +80,9 @@ func TestBrokenSchedulesAreRefused(t *testing.T) {
 func TestMalformedInMemory(t *testing.T) {
 	good := func() []*schedule.Schedule {
 		p := schedule.Params{Size: 3, Count: 6, Chunk: 2}
-		return checktest.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}.Build(checktest.Reduce, p)
+		return schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}.Build(schedule.Reduce, p)
 	}
-	if err := check.Reduce(good(), 0); err != nil {
+	if err := check.Prove(schedule.Reduce, good(), 0); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -107,7 +110,7 @@ func TestMalformedInMemory(t *testing.T) {
 			all[0].Size = 1
 		}
 		all = c.spoil(all)
-		if err := check.Reduce(all, 0); !errors.Is(err, c.want) {
+		if err := check.Prove(schedule.Reduce, all, 0); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 		if _, err := check.Steps(all); !errors.Is(err, c.want) {
@@ -120,14 +123,14 @@ func TestMalformedInMemory(t *testing.T) {
 // proof looks at: without it there is a race.
 func TestEveryDependencyIsNeeded(t *testing.T) {
 	p := schedule.Params{Size: 5, Root: 3, Count: 23, Chunk: 3}
-	for _, v := range checktest.Verbs {
-		all := checktest.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}.Build(v, p)
+	for _, v := range schedule.Collectives {
+		all := schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}.Build(v, p)
 		for _, s := range all {
 			for i := range s.Ops {
 				deps := s.Ops[i].Deps
 				for k := range deps {
 					s.Ops[i].Deps = append(append([]int(nil), deps[:k]...), deps[k+1:]...)
-					if err := checktest.Prove(v, all, p.Root); !errors.Is(err, check.Race) {
+					if err := check.Prove(v, all, p.Root); !errors.Is(err, check.Race) {
 						t.Fatalf("%s without the dependency of op %d of rank %d on %d: %v", v, i, s.Rank, deps[k], err)
 					}
 				}

@@ -1,8 +1,8 @@
 // Package check proves that the schedules of all ranks together are a
 // collective.
 //
-// Reduce, Bcast and Allreduce take one schedule per rank and know nothing of
-// how they came about. They prove, in this order:
+// Prove takes one schedule per rank and knows nothing of how they came about. It
+// proves, in this order:
 //
 //  1. Form. Ranks, sizes and counts agree; peers exist; ranges lie within
 //     their buffers; In is never written; an op waits for earlier ops only.
@@ -26,7 +26,7 @@
 //
 // What is wrong is an *Error, which says where, and wraps its Kind:
 //
-//	if err := check.Reduce(all, root); errors.Is(err, check.Deadlock) { … }
+//	if err := check.Prove(schedule.Reduce, all, root); errors.Is(err, check.Deadlock) { … }
 //
 // Steps is a measure instead of a proof: how many steps the schedules take in
 // the model of S-Caffe section 5; Timeline says which message travels in which.

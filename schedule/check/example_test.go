@@ -19,10 +19,10 @@ func Example() {
 		all = append(all, b.Schedule())
 	}
 	steps, _ := check.Steps(all)
-	fmt.Println(check.Reduce(all, 0), steps)
+	fmt.Println(check.Prove(schedule.Reduce, all, 0), steps)
 
 	all[1].Ops[1].Deps = nil
-	err := check.Reduce(all, 0)
+	err := check.Prove(schedule.Reduce, all, 0)
 	fmt.Println(errors.Is(err, check.Race))
 	fmt.Println(err)
 	// Output:

@@ -17,7 +17,7 @@ func form(all []*schedule.Schedule, g goal) error {
 		for i := range s.Ops {
 			o := &s.Ops[i]
 			if o.Reads() && o.Src.Buf == schedule.Out || o.Writes() && o.Dst.Buf == schedule.Out {
-				return failOp(ForeignOut, s, i, "only the root, rank %d, has an out in a %s", g.root, g.name)
+				return failOp(ForeignOut, s, i, "only the root, rank %d, has an out in a %s", g.root, g.Collective)
 			}
 		}
 	}

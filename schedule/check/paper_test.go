@@ -9,17 +9,16 @@ import (
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
-	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
 var (
-	chains    = checktest.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}
-	binomials = checktest.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}
-	linears   = checktest.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast}
+	chains    = schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}
+	binomials = schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}
+	linears   = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast}
 )
 
 // steps returns how many steps size ranks take for n chunks.
-func steps(t *testing.T, a checktest.Algorithm, v checktest.Verb, size, n int) int {
+func steps(t *testing.T, a schedule.Algorithm, v schedule.Collective, size, n int) int {
 	t.Helper()
 	p := schedule.Params{Size: size, Root: size / 3, Count: n, Chunk: 1}
 	k, err := check.Steps(a.Build(v, p))
@@ -29,7 +28,7 @@ func steps(t *testing.T, a checktest.Algorithm, v checktest.Verb, size, n int) i
 	return k
 }
 
-var directions = []checktest.Verb{checktest.Reduce, checktest.Bcast}
+var directions = []schedule.Collective{schedule.Reduce, schedule.Bcast}
 
 func log2(p int) int { return bits.Len(uint(p - 1)) } // rounded up
 
@@ -80,8 +79,8 @@ func cost(steps, n int, latency float64) float64 {
 func TestSCaffe_ChainBeatsBinomialForLargeBuffersOnFewRanks(t *testing.T) {
 	const n, latency = 64, 0.001
 	for _, size := range []int{4, 8, 16} {
-		cc := cost(steps(t, chains, checktest.Reduce, size, n), n, latency)
-		bin := cost(steps(t, binomials, checktest.Reduce, size, 1), 1, latency)
+		cc := cost(steps(t, chains, schedule.Reduce, size, n), n, latency)
+		bin := cost(steps(t, binomials, schedule.Reduce, size, 1), 1, latency)
 		if cc >= bin {
 			t.Errorf("%d ranks: chunked chain %.3f, binomial %.3f", size, cc, bin)
 		}
@@ -93,8 +92,8 @@ func TestSCaffe_ChainBeatsBinomialForLargeBuffersOnFewRanks(t *testing.T) {
 func TestSCaffe_BinomialBeatsChainForSmallBuffersOnManyRanks(t *testing.T) {
 	const n, latency = 4, 1.0
 	for _, size := range []int{64, 128, 160} {
-		cc := cost(steps(t, chains, checktest.Reduce, size, n), n, latency)
-		bin := cost(steps(t, binomials, checktest.Reduce, size, 1), 1, latency)
+		cc := cost(steps(t, chains, schedule.Reduce, size, n), n, latency)
+		bin := cost(steps(t, binomials, schedule.Reduce, size, 1), 1, latency)
 		if cc < 5*bin {
 			t.Errorf("%d ranks: chunked chain %.3f, binomial %.3f", size, cc, bin)
 		}
@@ -105,10 +104,10 @@ func TestSCaffe_BinomialBeatsChainForSmallBuffersOnManyRanks(t *testing.T) {
 func TestStepsAreNotBelowTheRootsMessages(t *testing.T) {
 	for size := 2; size <= 17; size++ {
 		for _, n := range []int{1, 4, 9} {
-			for _, a := range []checktest.Algorithm{chains, binomials, linears} {
-				root := a.Build(checktest.Reduce, schedule.Params{Size: size, Count: n, Chunk: 1})[0]
+			for _, a := range []schedule.Algorithm{chains, binomials, linears} {
+				root := a.Build(schedule.Reduce, schedule.Params{Size: size, Count: n, Chunk: 1})[0]
 				p := schedule.Params{Size: size, Count: n, Chunk: 1}
-				got, err := check.Steps(a.Build(checktest.Reduce, p))
+				got, err := check.Steps(a.Build(schedule.Reduce, p))
 				if err != nil {
 					t.Fatal(err)
 				}

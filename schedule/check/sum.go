@@ -71,7 +71,7 @@ func (j *joint) start(g goal, inPlace bool) *summing {
 		data := []cell[term]{{off: 0, end: s.Count, is: term{ranks: own}}}
 		switch {
 		case s.Count == 0:
-		case g.sum:
+		case g.sums():
 			m[schedule.In].cells = data
 		case rank == g.root:
 			m[schedule.Out].cells = data
@@ -203,7 +203,7 @@ func (p *piece) skip(n int) {
 func (r *summing) result(s *schedule.Schedule, g goal) error {
 	want := make(set, (len(r.all)+63)/64)
 	for rank := range r.all {
-		if g.sum || rank == g.root {
+		if g.sums() || rank == g.root {
 			want[rank/64] |= 1 << (rank % 64)
 		}
 	}

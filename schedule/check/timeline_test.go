@@ -6,14 +6,13 @@ import (
 
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
-	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
 // Every message travels once, after what its ends wait for, and a rank sends
 // and receives one a step at most.
 func TestTimeline(t *testing.T) {
-	for name, a := range map[string]checktest.Algorithm{"chain": chains, "binomial": binomials, "linear": linears} {
-		for _, v := range checktest.Verbs {
+	for name, a := range map[string]schedule.Algorithm{"chain": chains, "binomial": binomials, "linear": linears} {
+		for _, v := range schedule.Collectives {
 			for _, size := range []int{1, 2, 5, 8} {
 				all := a.Build(v, schedule.Params{Size: size, Root: size / 2, Count: 6, Chunk: 2})
 				if err := timeline(all); err != nil {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/scaffe/scaffe/schedule"
-	"github.com/scaffe/scaffe/schedule/check/checktest"
+	"github.com/scaffe/scaffe/schedule/check"
 )
 
 // machine executes schedules on numbers, in a random order: the dumb twin of
@@ -26,7 +26,7 @@ type machine struct {
 // none comes more than 16 times.
 func input(rank, i int) uint64 { return uint64(i+1) << (8 * rank) }
 
-func newMachine(v checktest.Verb, all []*schedule.Schedule, root int, inPlace bool, rng *rand.Rand) *machine {
+func newMachine(v schedule.Collective, all []*schedule.Schedule, root int, inPlace bool, rng *rand.Rand) *machine {
 	m := &machine{all: all, wire: map[[3]int][]uint64{}, rng: rng}
 	for r, s := range all {
 		mem := [3][]uint64{make([]uint64, s.Count), make([]uint64, s.Count), make([]uint64, s.Scratch)}
@@ -39,11 +39,11 @@ func newMachine(v checktest.Verb, all []*schedule.Schedule, root int, inPlace bo
 			mem[schedule.Out] = mem[schedule.In]
 		}
 		data := mem[schedule.In]
-		if v == checktest.Bcast {
+		if v == schedule.Bcast {
 			data = mem[schedule.Out]
 		}
 		for i := range data {
-			if v != checktest.Bcast || r == root {
+			if v != schedule.Bcast || r == root {
 				data[i] = input(r, i)
 			}
 		}
@@ -133,15 +133,15 @@ func (m *machine) do(rank, i int) {
 }
 
 // wrong returns what is wrong with the result.
-func (m *machine) wrong(v checktest.Verb, root int) error {
+func (m *machine) wrong(v schedule.Collective, root int) error {
 	for r, s := range m.all {
-		if v == checktest.Reduce && r != root {
+		if v == schedule.Reduce && r != root {
 			continue
 		}
 		for i := range s.Count {
 			want := uint64(0)
 			for k := range m.all {
-				if v != checktest.Bcast || k == root {
+				if v != schedule.Bcast || k == root {
 					want += input(k, i)
 				}
 			}
@@ -198,14 +198,14 @@ func TestWhatIsProvedRunsRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := schedule.Params{Size: rapid.IntRange(1, 6).Draw(t, "size"), Count: rapid.IntRange(0, 11).Draw(t, "count"), Chunk: rapid.IntRange(0, 4).Draw(t, "chunk")}
 		p.Root = rapid.IntRange(0, p.Size-1).Draw(t, "root")
-		v := rapid.SampledFrom(checktest.Verbs).Draw(t, "verb")
-		a := []checktest.Algorithm{chains, binomials, linears}[rapid.IntRange(0, 2).Draw(t, "algorithm")]
+		v := rapid.SampledFrom(schedule.Collectives).Draw(t, "verb")
+		a := []schedule.Algorithm{chains, binomials, linears}[rapid.IntRange(0, 2).Draw(t, "algorithm")]
 		all := a.Build(v, p)
 		mistake := rapid.Bool().Draw(t, "mistake")
 		if mistake {
 			spoil(t, all)
 		}
-		if err := checktest.Prove(v, all, p.Root); err != nil {
+		if err := check.Prove(v, all, p.Root); err != nil {
 			if !mistake {
 				t.Fatal(err)
 			}
@@ -214,7 +214,7 @@ func TestWhatIsProvedRunsRight(t *testing.T) {
 		}
 		passed++
 		for seed := range uint64(3) {
-			m := newMachine(v, all, p.Root, seed%2 == 1 && v != checktest.Bcast, rand.New(rand.NewPCG(seed, 7)))
+			m := newMachine(v, all, p.Root, seed%2 == 1 && v != schedule.Bcast, rand.New(rand.NewPCG(seed, 7)))
 			if err := m.run(); err != nil {
 				t.Fatal(err)
 			}

@@ -12,12 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/cockroachdb/datadriven" // its flag -rewrite
+
 	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
-	"github.com/scaffe/scaffe/schedule/check/checktest"
 	"github.com/scaffe/scaffe/schedule/draw"
 )
 
@@ -26,9 +27,9 @@ import (
 func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 var (
-	chains    = checktest.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}
-	binomials = checktest.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}
-	linears   = checktest.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast}
+	chains    = schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}
+	binomials = schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}
+	linears   = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast}
 )
 
 func svg(t *testing.T, all []*schedule.Schedule, o draw.Options) []byte {
@@ -46,9 +47,9 @@ func TestGolden(t *testing.T) {
 		all  []*schedule.Schedule
 		o    draw.Options
 	}{
-		{"chain", chains.Build(checktest.Reduce, schedule.Params{Size: 4, Count: 12, Chunk: 4}), draw.Options{Title: "reduce chain", Group: 2}},
-		{"binomial", binomials.Build(checktest.Allreduce, schedule.Params{Size: 5, Root: 3, Count: 4, Chunk: 2}), draw.Options{Title: "allreduce <binomial>", Root: 3}},
-		{"nothing", chains.Build(checktest.Bcast, schedule.Params{Size: 2}), draw.Options{Title: "bcast of nothing"}},
+		{"chain", chains.Build(schedule.Reduce, schedule.Params{Size: 4, Count: 12, Chunk: 4}), draw.Options{Title: "reduce chain", Group: 2}},
+		{"binomial", binomials.Build(schedule.Allreduce, schedule.Params{Size: 5, Root: 3, Count: 4, Chunk: 2}), draw.Options{Title: "allreduce <binomial>", Root: 3}},
+		{"nothing", chains.Build(schedule.Bcast, schedule.Params{Size: 2}), draw.Options{Title: "bcast of nothing"}},
 	} {
 		got := svg(t, c.all, c.o)
 		file := filepath.Join("testdata", c.file+".svg")
@@ -96,8 +97,8 @@ func titles(picture []byte) ([]string, error) {
 // Every message is drawn once, with its own chunk: for an even cut, the chunk
 // is the message's number, in scratch memory and out of it.
 func TestMessagesKeepTheirChunk(t *testing.T) {
-	for name, a := range map[string]checktest.Algorithm{"chain": chains, "binomial": binomials, "linear": linears} {
-		for _, v := range checktest.Verbs {
+	for name, a := range map[string]schedule.Algorithm{"chain": chains, "binomial": binomials, "linear": linears} {
+		for _, v := range schedule.Collectives {
 			for _, size := range []int{1, 2, 3, 8, 40} {
 				all := a.Build(v, schedule.Params{Size: size, Root: size - 1, Count: 19, Chunk: 2})
 				said, err := titles(svg(t, all, draw.Options{Title: "t", Root: size - 1}))
@@ -162,7 +163,7 @@ func TestChunksAreFollowedThroughScratch(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	all := chains.Build(checktest.Reduce, schedule.Params{Size: 2, Count: 1})
+	all := chains.Build(schedule.Reduce, schedule.Params{Size: 2, Count: 1})
 	lonely := schedule.NewBuilder(0, 2, 1)
 	lonely.Send(1, schedule.In.At(schedule.Range{Len: 1}))
 	for name, c := range map[string]struct {

@@ -22,8 +22,8 @@ type Setup struct {
 	Nodes []int
 	// ElemSize is the size of an element in bytes.
 	ElemSize int
-	// Heap says that In and Out are memory that was not registered.
-	Heap bool
+	// Unregistered says that In and Out are memory that was not registered.
+	Unregistered bool
 }
 
 // Result is what a simulation came to, in seconds from the common start.
@@ -265,13 +265,13 @@ func (w *world) traffic(r, i int32) (touched, staged float64) {
 	if near {
 		theirs = w.ranks[op.Peer].ops[k.peer[i]].Src.Buf
 	}
-	heap := near && w.Heap && theirs != schedule.Scratch
+	staging := near && w.Unregistered && theirs != schedule.Scratch
 	switch op.Kind {
 	case schedule.Copy, schedule.Scale:
 		touched = 2 * bytes
 	case schedule.Recv:
 		switch {
-		case heap:
+		case staging:
 			staged = bytes
 		case near:
 			touched = 2 * bytes
@@ -281,7 +281,7 @@ func (w *world) traffic(r, i int32) (touched, staged float64) {
 		if op.Src != op.Dst || bytes > w.Model.Cache {
 			touched += inMemory(op.Src) + inMemory(op.Dst)
 		}
-		if heap {
+		if staging {
 			staged = bytes
 		}
 	}

@@ -86,20 +86,20 @@ func TestCoresAreShared(t *testing.T) {
 	}
 }
 
-// Heap buffers take longer than registered ones on a node, as long between
+// Unregistered buffers take longer than registered ones on a node, as long between
 // nodes.
-func TestHeap(t *testing.T) {
+func TestUnregistered(t *testing.T) {
 	for _, ns := range [][]int{{0, 0}, {0, 1}} {
 		var times []float64
-		for _, heap := range []bool{false, true} {
-			r, err := sim.Simulate(all(2, 1<<20, 1<<16, chain.Reduce), sim.Setup{Model: sim.Default(), Nodes: ns, ElemSize: 4, Heap: heap})
+		for _, unregistered := range []bool{false, true} {
+			r, err := sim.Simulate(all(2, 1<<20, 1<<16, chain.Reduce), sim.Setup{Model: sim.Default(), Nodes: ns, ElemSize: 4, Unregistered: unregistered})
 			if err != nil {
 				t.Fatal(err)
 			}
 			times = append(times, r.Max)
 		}
 		if near := ns[1] == 0; near != (times[1] > times[0]) {
-			t.Errorf("nodes %v: registered %g s, heap %g s", ns, times[0], times[1])
+			t.Errorf("nodes %v: registered %g s, unregistered %g s", ns, times[0], times[1])
 		}
 	}
 }

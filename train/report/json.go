@@ -10,6 +10,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -287,7 +288,7 @@ func finite(x float32) *float32 {
 }
 
 // specName names what was asked for.
-func specName(s collectives.Spec) string {
+func specName(s spec.Spec) string {
 	if len(s.Levels) == 0 {
 		return "tuned"
 	}

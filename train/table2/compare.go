@@ -25,6 +25,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
@@ -36,7 +37,7 @@ type Row struct {
 	Design exchange.Design
 	// Algorithm is the spec as people name it, such as CB-8 or tuned.
 	Algorithm string
-	Spec      collectives.Spec
+	Spec      spec.Spec
 }
 
 // String returns such as "SC-B CB-8".
@@ -71,7 +72,7 @@ type Result struct {
 type Report struct {
 	Net                        string
 	Parameters, GlobalBatch    int
-	Layout                     collectives.Layout
+	Layout                     spec.Layout
 	Aggregate                  exchange.Scheme
 	Warmup, Iterations, Rounds int
 	Results                    []Result

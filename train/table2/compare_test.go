@@ -17,6 +17,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/launch"
@@ -177,7 +178,7 @@ func TestRows(t *testing.T) {
 // prints 1.47 and 1.11.
 func TestWrite(t *testing.T) {
 	ms := func(x float64) time.Duration { return time.Duration(x * 1e6) }
-	r := &table2.Report{Net: "CaffeNet", Parameters: 60965224, GlobalBatch: 1024, Layout: collectives.Layout{Ranks: 160, Nodes: 10, PPN: 16}, Iterations: 20, Rounds: 4}
+	r := &table2.Report{Net: "CaffeNet", Parameters: 60965224, GlobalBatch: 1024, Layout: spec.Layout{Ranks: 160, Nodes: 10, PPN: 16}, Iterations: 20, Rounds: 4}
 	for _, x := range []struct {
 		algorithm          string
 		aggregation, total float64

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 )
 
@@ -54,7 +54,7 @@ func product(designs, algorithms []string) ([]Row, error) {
 		for _, a := range algorithms {
 			r := Row{Design: d, Algorithm: a}
 			if a != Tuned {
-				if r.Spec, err = collectives.ParseSpec(a); err != nil {
+				if r.Spec, err = spec.Parse(a); err != nil {
 					return nil, err
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/report"
 )
 
@@ -72,7 +72,7 @@ func times(x float64) report.Shown {
 }
 
 // specName is the canonical text of a spec.
-func specName(s collectives.Spec) string {
+func specName(s spec.Spec) string {
 	if len(s.Levels) == 0 {
 		return Tuned
 	}

@@ -1,4 +1,4 @@
-package collectives
+package spec
 
 import (
 	"fmt"
@@ -51,19 +51,12 @@ const (
 	Library = "mpi"
 )
 
-// algorithm is a family of builders. One without reduce and bcast serves
-// allreduce alone; one without allreduce does that as its reduce joined to its
-// bcast.
-type algorithm struct {
-	reduce, bcast, allreduce func(*schedule.Builder, schedule.Params)
-}
-
-var algorithms = map[string]algorithm{
-	"linear":   {reduce: linear.Reduce, bcast: linear.Bcast},
-	"chain":    {reduce: chain.Reduce, bcast: chain.Bcast},
-	"binomial": {reduce: binomial.Reduce, bcast: binomial.Bcast},
-	"direct":   {reduce: direct.Reduce, bcast: direct.Bcast, allreduce: direct.Allreduce},
-	"ring":     {allreduce: ring.Allreduce},
+var algorithms = map[string]schedule.Algorithm{
+	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast},
+	"chain":    {Reduce: chain.Reduce, Bcast: chain.Bcast},
+	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast},
+	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce},
+	"ring":     {Allreduce: ring.Allreduce},
 }
 
 // IsLibrary reports whether the spec leaves the collective to the MPI library.
@@ -83,14 +76,14 @@ func Algorithms() []string {
 // a binomial tree, CC-8 chains of 8 below a chain.
 var paperName = regexp.MustCompile(`^(?i)c([bc])-(\d+)$`)
 
-// ParseSpec reads the text form of a Spec.
-func ParseSpec(text string) (Spec, error) {
+// Parse reads the text form of a Spec.
+func Parse(text string) (Spec, error) {
 	fail := func(format string, args ...any) (Spec, error) {
 		return Spec{}, fmt.Errorf("algorithm spec %q: %s", text, fmt.Sprintf(format, args...))
 	}
 	if m := paperName.FindStringSubmatch(text); m != nil {
 		upper := map[string]string{"b": "binomial", "c": "chain"}[strings.ToLower(m[1])]
-		return ParseSpec("chain:" + m[2] + "/" + upper)
+		return Parse("chain:" + m[2] + "/" + upper)
 	}
 	var s Spec
 	parts := strings.Split(text, "/")
@@ -128,7 +121,7 @@ func (s Spec) Validate() error {
 			return fmt.Errorf("level %d: %s is the MPI library's own and stands alone", i, Library)
 		case !known:
 			return fmt.Errorf("level %d: unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", i, l.Algorithm, strings.Join(Algorithms(), ", "))
-		case !last && a.reduce == nil:
+		case !last && a.Reduce == nil:
 			return fmt.Errorf("level %d: %s is for allreduce at the last level", i, l.Algorithm)
 		case l.Size < 0 && l.Size != Node || l.Chunk < 0:
 			return fmt.Errorf("level %d (%s): a group size of %d and a chunk of %d bytes must not be negative", i, l.Algorithm, l.Size, l.Chunk)
@@ -137,6 +130,17 @@ func (s Spec) Validate() error {
 		case last && l.Size != 0:
 			return fmt.Errorf("the last level (%s) takes all ranks that are left and has no size; leave it out, or add a level above it", l.Algorithm)
 		}
+	}
+	return nil
+}
+
+// Serves reports why a spec cannot do a collective; nil where it can.
+func (s Spec) Serves(c schedule.Collective) error {
+	if s.IsLibrary() || c == schedule.Allreduce {
+		return nil
+	}
+	if last := s.Levels[len(s.Levels)-1].Algorithm; algorithms[last].Reduce == nil {
+		return fmt.Errorf("spec %v is for allreduce alone, since %s is: use another one for %v", s, last, c)
 	}
 	return nil
 }
@@ -171,7 +175,7 @@ func parseLevel(text string) (Level, error) {
 	return l, nil
 }
 
-// String returns the text form, which ParseSpec reads back.
+// String returns the text form, which Parse reads back.
 func (s Spec) String() string {
 	var b strings.Builder
 	for i, l := range s.Levels {

@@ -1,4 +1,4 @@
-package collectives_test
+package spec_test
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
 )
 
 // Every row of the table in docs/algorithms.md is true of the schedules.
 func TestDocsAlgorithmsTable(t *testing.T) {
-	text, err := os.ReadFile("../docs/algorithms.md")
+	text, err := os.ReadFile("../../docs/algorithms.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestDocsAlgorithmsTable(t *testing.T) {
 		for i := range cells {
 			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
 		}
-		verb, err := collectives.ParseVerb(cells[0])
+		verb, err := schedule.ParseCollective(cells[0])
 		if err != nil || len(cells) != 8 {
 			continue
 		}
@@ -44,7 +44,7 @@ func TestDocsAlgorithmsTable(t *testing.T) {
 
 // row computes a row: what all ranks together do, in buffers and in steps of
 // one chunk.
-func row(v collectives.Verb, spec, ranks, chunks string) ([]string, error) {
+func row(v schedule.Collective, how, ranks, chunks string) ([]string, error) {
 	p, err := strconv.Atoi(ranks)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func row(v collectives.Verb, spec, ranks, chunks string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := collectives.ParseSpec(spec)
+	s, err := spec.Parse(how)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func row(v collectives.Verb, spec, ranks, chunks string) ([]string, error) {
 	var all []*schedule.Schedule
 	var sent, received []int
 	for r := range p {
-		one, err := collectives.Build(collectives.Call{Verb: v, Rank: r, Size: p, Count: n, ElemSize: 1}, s)
+		one, err := spec.Build(spec.Call{Collective: v, Rank: r, Size: p, Count: n, ElemSize: 1}, s)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func row(v collectives.Verb, spec, ranks, chunks string) ([]string, error) {
 	steps, err := check.Steps(all)
 	buffers := func(elements int) string { return strconv.FormatFloat(float64(elements)/float64(n), 'g', 4, 64) }
 	return []string{
-		v.String(), spec, ranks, chunks, fmt.Sprint(steps),
+		v.String(), how, ranks, chunks, fmt.Sprint(steps),
 		buffers(slices.Max(sent)), buffers(slices.Max(received)), buffers(received[0]),
 	}, err
 }

@@ -1,10 +1,12 @@
-package collectives
+package selection
 
 import (
 	"fmt"
 	"time"
 
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
 )
 
@@ -14,13 +16,13 @@ import (
 // shared memory of package nbc/shm is no slower.
 const LibraryBytes = 16 << 10
 
-// Query is what a selection depends on, beside the layout of the ranks. It is
+// Query is what a selection depends on, besides the layout of the ranks. It is
 // equal on all ranks of a call.
 type Query struct {
-	Verb    Verb
-	Bytes   int
-	Type    mem.Datatype
-	Buffers BufferKind
+	Collective schedule.Collective
+	Bytes      int
+	Type       mem.Datatype
+	Buffers    BufferKind
 	// Blocking says that the caller waits at once: Reduce rather than Ireduce.
 	Blocking bool
 	// Library says that there is an MPI library that may serve the call: the
@@ -37,7 +39,7 @@ func (q Query) libraryServes() bool {
 
 // Choice is the spec that serves a call, and how it was found.
 type Choice struct {
-	Spec Spec
+	Spec spec.Spec
 	// Source says in a word what decided: "call", "--algorithm",
 	// "SCAFFE_ALGORITHM", FILE:LINE, or "model".
 	Source string
@@ -46,16 +48,17 @@ type Choice struct {
 	// Predicted is how long the model thinks that it takes. RunnerUp is the
 	// model's best candidate of other algorithms; it has no levels where there is none.
 	Predicted         time.Duration
-	RunnerUp          Spec
+	RunnerUp          spec.Spec
 	RunnerUpPredicted time.Duration
 
-	text string // of Spec
+	// Text is Spec's text form.
+	Text string
 }
 
 // Source is something that may decide: a spec for all calls, or a table.
 type Source struct {
-	Name  string // --algorithm, SCAFFE_ALGORITHM; of a table, the file
-	Spec  Spec   // no levels where it is a table
+	Name  string    // --algorithm, SCAFFE_ALGORITHM; of a table, the file
+	Spec  spec.Spec // no levels where it is a table
 	Table *Table
 }
 
@@ -69,32 +72,39 @@ type Selector struct {
 	From  string
 }
 
-// defaultSelector serves where nothing was configured.
-var defaultSelector = &Selector{Model: sim.Default(), From: "default parameters"}
+// defaultFrom is From where nothing says what the cluster is like.
+const defaultFrom = "default parameters"
 
-// serves reports whether a spec can do a verb.
-func (s Spec) serves(v Verb) error {
-	if s.IsLibrary() || v == Allreduce {
-		return nil
-	}
-	if last := s.Levels[len(s.Levels)-1].Algorithm; algorithms[last].reduce == nil {
-		return fmt.Errorf("spec %v is for allreduce alone, since %s is: use another one for %v", s, last, v)
-	}
-	return nil
+// Default returns the Selector that serves where nothing was configured.
+func Default() *Selector { return &Selector{Model: sim.Default(), From: defaultFrom} }
+
+// Always returns a Selector that gives the same spec to every call that does not
+// ask for another.
+func Always(s spec.Spec) *Selector {
+	sel := Default()
+	sel.Sources = []Source{{Name: flagAlgorithm, Spec: s}}
+	return sel
 }
 
+// Assumes reports whether nothing has said what the cluster is like, so that the
+// model is the default one.
+func (s *Selector) Assumes() bool { return s.From == defaultFrom }
+
 // satisfies reports why a spec that somebody asked for cannot serve a call.
-func (s Spec) satisfies(q Query) error {
+func satisfies(s spec.Spec, q Query) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
 	if s.IsLibrary() && !q.Library {
 		return fmt.Errorf("spec %s: the MPI library's own needs a program started by mpirun, the communicator of all ranks, and a call without a deadline of its own", s)
 	}
-	return s.serves(q.Verb)
+	return s.Serves(q.Collective)
 }
 
 // Select returns what serves a call. asked is what the call itself asks for; it
 // has no levels where it leaves the choice. What somebody asked for and cannot
 // be had is an error, never passed over.
-func (s *Selector) Select(l Layout, q Query, asked Spec) (Choice, error) {
+func (s *Selector) Select(l spec.Layout, q Query, asked spec.Spec) (Choice, error) {
 	if len(asked.Levels) > 0 {
 		return s.asked("call", "the call asks for it", asked, q)
 	}
@@ -104,30 +114,30 @@ func (s *Selector) Select(l Layout, q Query, asked Spec) (Choice, error) {
 		}
 		if r := src.Table.Find(l, q); r != nil {
 			at := fmt.Sprintf("%s:%d", src.Table.Name, r.Line)
-			return Choice{Spec: r.Spec, Source: at, Why: fmt.Sprintf("%s: %v", at, r), text: r.Spec.String()}, nil
+			return Choice{Spec: r.Spec, Source: at, Why: fmt.Sprintf("%s: %v", at, r), Text: r.Spec.String()}, nil
 		}
 	}
 	best := s.Candidates(l, q)[0]
 	return Choice{
-		Spec: best.Spec, Source: "model", text: best.Spec.String(),
+		Spec: best.Spec, Source: "model", Text: best.Spec.String(),
 		Why: fmt.Sprintf("the built-in cost model (%s) finds it the fastest for %v", s.From, l),
 	}, nil
 }
 
-func (s *Selector) asked(source, why string, spec Spec, q Query) (Choice, error) {
-	if err := spec.satisfies(q); err != nil {
+func (s *Selector) asked(source, why string, asked spec.Spec, q Query) (Choice, error) {
+	if err := satisfies(asked, q); err != nil {
 		return Choice{}, fmt.Errorf("%s: %w", source, err)
 	}
-	return Choice{Spec: spec, Source: source, Why: why, text: spec.String()}, nil
+	return Choice{Spec: asked, Source: source, Why: why, Text: asked.String()}, nil
 }
 
 // Explain is Select with the predictions filled in.
-func (s *Selector) Explain(l Layout, q Query, asked Spec) (Choice, error) {
+func (s *Selector) Explain(l spec.Layout, q Query, asked spec.Spec) (Choice, error) {
 	c, err := s.Select(l, q, asked)
 	if err != nil {
 		return c, err
 	}
-	c.Predicted = seconds(Predict(q.Verb, q.Bytes, c.Spec, l, s.Model, q.Buffers == Heap))
+	c.Predicted = seconds(Predict(q.Collective, q.Bytes, c.Spec, l, s.Model, q.Buffers))
 	for _, o := range s.Candidates(l, q) {
 		if !sameShape(o.Spec, c.Spec) {
 			c.RunnerUp, c.RunnerUpPredicted = o.Spec, seconds(o.Seconds)
@@ -140,7 +150,7 @@ func (s *Selector) Explain(l Layout, q Query, asked Spec) (Choice, error) {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // Find returns the first rule for a call, nil where there is none.
-func (t *Table) Find(l Layout, q Query) *Rule {
+func (t *Table) Find(l spec.Layout, q Query) *Rule {
 	for i := range t.Rules {
 		if t.Rules[i].matches(l, q) {
 			return &t.Rules[i]

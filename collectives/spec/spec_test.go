@@ -1,10 +1,11 @@
-package collectives_test
+package spec_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 func TestParseSpec(t *testing.T) {
@@ -21,7 +22,7 @@ func TestParseSpec(t *testing.T) {
 		"direct:4/chain":                     "direct:4/chain",
 		"mpi":                                "mpi",
 	} {
-		s, err := collectives.ParseSpec(text)
+		s, err := spec.Parse(text)
 		if err != nil || s.String() != want {
 			t.Errorf("%q is read as %q (%v), not %q", text, s, err, want)
 		}
@@ -44,7 +45,7 @@ func TestParseSpec(t *testing.T) {
 		"ring:4/chain":            "ring is for allreduce at the last level",
 		"chain/chain:node":        "level 0 (chain) needs a group size",
 	} {
-		if _, err := collectives.ParseSpec(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := spec.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q ended with %v, without %q", text, err, want)
 		}
 	}
@@ -57,15 +58,15 @@ func FuzzParseSpec(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := collectives.ParseSpec(text)
+		s, err := spec.Parse(text)
 		if err != nil {
 			return
 		}
-		again, err := collectives.ParseSpec(s.String())
+		again, err := spec.Parse(s.String())
 		if err != nil || again.String() != s.String() {
 			t.Fatalf("%q is written as %q and read back as %q (%v)", text, s, again, err)
 		}
-		if _, err := collectives.Build(collectives.Call{Verb: collectives.Allreduce, Rank: 1, Size: 5, Count: 100, ElemSize: 4}, s); err != nil && !s.IsLibrary() {
+		if _, err := spec.Build(spec.Call{Collective: schedule.Allreduce, Rank: 1, Size: 5, Count: 100, ElemSize: 4}, s); err != nil && !s.IsLibrary() {
 			t.Fatalf("%q parses and does not build: %v", text, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package collectives_test
+package selection_test
 
 import (
 	"fmt"
@@ -7,7 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
@@ -15,11 +16,11 @@ import (
 )
 
 // schedules returns those of all ranks.
-func schedules(t testing.TB, v collectives.Verb, bytes int, s collectives.Spec, nodes []int) []*schedule.Schedule {
+func schedules(t testing.TB, v schedule.Collective, bytes int, s spec.Spec, nodes []int) []*schedule.Schedule {
 	t.Helper()
 	var all []*schedule.Schedule
 	for r := range nodes {
-		one, err := collectives.Build(collectives.Call{Verb: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes}, s)
+		one, err := spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes}, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,12 +44,12 @@ func models() map[string]sim.Model {
 // and where ranks have to share cores, which they take in turns.
 func TestPredictionsAreTheSimulation(t *testing.T) {
 	for _, l := range [][2]int{{1, 2}, {1, 4}, {1, 8}, {2, 1}, {4, 1}, {7, 1}, {4, 2}, {5, 3}, {16, 1}} {
-		nodes := collectives.NodesOf(l[0], l[1])
+		nodes := spec.NodesOf(l[0], l[1])
 		for name, m := range models() {
-			sel := &collectives.Selector{Model: m}
-			for v := collectives.Reduce; v <= collectives.Allreduce; v++ {
+			sel := &selection.Selector{Model: m}
+			for v := schedule.Reduce; v <= schedule.Allreduce; v++ {
 				for _, bytes := range []int{1 << 10, 256 << 10, 16 << 20} {
-					c := sel.Candidates(collectives.LayoutOf(nodes), collectives.Query{Verb: v, Bytes: bytes})[0]
+					c := sel.Candidates(spec.LayoutOf(nodes), selection.Query{Collective: v, Bytes: bytes})[0]
 					r, err := sim.Simulate(schedules(t, v, bytes, c.Spec, nodes), sim.Setup{Model: m, Nodes: nodes, ElemSize: 4})
 					if err != nil {
 						t.Fatal(err)
@@ -72,19 +73,19 @@ func TestPredictionsAreTheSimulation(t *testing.T) {
 func TestLimitAndMonotony(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, ppn := rapid.IntRange(1, 6).Draw(t, "nodes"), rapid.IntRange(1, 4).Draw(t, "ppn")
-		v := collectives.Verb(rapid.IntRange(0, 2).Draw(t, "verb"))
+		v := schedule.Collective(rapid.IntRange(0, 2).Draw(t, "verb"))
 		bytes := 4 * rapid.IntRange(1, 1<<20).Draw(t, "elements")
 		m := models()[rapid.SampledFrom([]string{"lab", "shared", "fast"}).Draw(t, "model")]
-		nodes := collectives.NodesOf(n, ppn)
-		l := collectives.LayoutOf(nodes)
-		sel := &collectives.Selector{Model: m}
-		all := sel.Candidates(l, collectives.Query{Verb: v, Bytes: bytes, Type: mem.Float32})
+		nodes := spec.NodesOf(n, ppn)
+		l := spec.LayoutOf(nodes)
+		sel := &selection.Selector{Model: m}
+		all := sel.Candidates(l, selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32})
 		c := rapid.SampledFrom(all).Draw(t, "candidate")
 		setup := sim.Setup{Model: m, Nodes: nodes, ElemSize: 4}
 		of := func(bytes int) float64 {
 			var all []*schedule.Schedule
 			for r := range nodes {
-				one, err := collectives.Build(collectives.Call{Verb: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes}, c.Spec)
+				one, err := spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes}, c.Spec)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +99,7 @@ func TestLimitAndMonotony(t *testing.T) {
 		}
 		wire := 0.0
 		if n > 1 {
-			wire = collectives.Limit(v, bytes, collectives.Layout{Ranks: n, Nodes: n, PPN: 1}, m)
+			wire = selection.Limit(v, bytes, spec.Layout{Ranks: n, Nodes: n, PPN: 1}, m)
 		}
 		once, more := of(bytes), of(2*bytes)
 		if once < wire*0.999 {
@@ -107,7 +108,7 @@ func TestLimitAndMonotony(t *testing.T) {
 		if more < once*0.999 {
 			t.Fatalf("%v by %v on %v: %d bytes take %g s, twice as many %g s", v, c.Spec, l, bytes, once, more)
 		}
-		if a, b := collectives.Predict(v, bytes, c.Spec, l, m, false), collectives.Predict(v, 2*bytes, c.Spec, l, m, false); b < a {
+		if a, b := selection.Predict(v, bytes, c.Spec, l, m, selection.Registered), selection.Predict(v, 2*bytes, c.Spec, l, m, selection.Registered); b < a {
 			t.Fatalf("%v by %v on %v: predicted %g s for %d bytes, %g s for twice as many", v, c.Spec, l, a, bytes, b)
 		}
 	})
@@ -115,9 +116,9 @@ func TestLimitAndMonotony(t *testing.T) {
 
 // What the built-in rule comes to, for the layouts that people have.
 func TestBuiltInChoices(t *testing.T) {
-	of := func(n, ppn int, v collectives.Verb, bytes int, library bool) string {
-		sel := &collectives.Selector{Model: models()["lab"]}
-		c, err := sel.Select(collectives.LayoutOf(collectives.NodesOf(n, ppn)), collectives.Query{Verb: v, Bytes: bytes, Blocking: true, Library: library}, collectives.Spec{})
+	of := func(n, ppn int, v schedule.Collective, bytes int, library bool) string {
+		sel := &selection.Selector{Model: models()["lab"]}
+		c, err := sel.Select(spec.LayoutOf(spec.NodesOf(n, ppn)), selection.Query{Collective: v, Bytes: bytes, Blocking: true, Library: library}, spec.Spec{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func TestBuiltInChoices(t *testing.T) {
 	}
 	for _, n := range []int{3, 4, 5, 7, 8} {
 		for _, bytes := range []int{8 << 20, 64 << 20} {
-			for _, v := range []collectives.Verb{collectives.Reduce, collectives.Bcast} {
+			for _, v := range []schedule.Collective{schedule.Reduce, schedule.Bcast} {
 				if got := of(n, 1, v, bytes, true); !strings.HasPrefix(got, "chain,") {
 					t.Errorf("%v of %d bytes on %d nodes is done by %s", v, bytes, n, got)
 				}
@@ -133,20 +134,20 @@ func TestBuiltInChoices(t *testing.T) {
 					t.Errorf("%v of %d bytes on %d nodes of 2 is done by %s", v, bytes, n, got)
 				}
 			}
-			if got := of(n, 1, collectives.Allreduce, bytes, true); !strings.HasPrefix(got, "ring,") {
+			if got := of(n, 1, schedule.Allreduce, bytes, true); !strings.HasPrefix(got, "ring,") {
 				t.Errorf("allreduce of %d bytes on %d nodes is done by %s", bytes, n, got)
 			}
-			if got := of(n, 2, collectives.Allreduce, bytes, true); !strings.HasPrefix(got, "direct,") || !strings.Contains(got, "/ring,") {
+			if got := of(n, 2, schedule.Allreduce, bytes, true); !strings.HasPrefix(got, "direct,") || !strings.Contains(got, "/ring,") {
 				t.Errorf("allreduce of %d bytes on %d nodes of 2 is done by %s", bytes, n, got)
 			}
-			if got := of(1, n, collectives.Allreduce, bytes, true); !strings.HasPrefix(got, "direct,") {
+			if got := of(1, n, schedule.Allreduce, bytes, true); !strings.HasPrefix(got, "direct,") {
 				t.Errorf("allreduce of %d bytes on one node of %d is done by %s", bytes, n, got)
 			}
 		}
-		if got := of(n, 1, collectives.Reduce, 4096, true); got != "mpi" {
+		if got := of(n, 1, schedule.Reduce, 4096, true); got != "mpi" {
 			t.Errorf("a small blocking reduce on %d nodes is done by %s", n, got)
 		}
-		if got := of(n, 1, collectives.Reduce, 4096, false); got != "binomial" {
+		if got := of(n, 1, schedule.Reduce, 4096, false); got != "binomial" {
 			t.Errorf("a small reduce on %d nodes is done by %s where there is no library", n, got)
 		}
 	}

@@ -1,25 +1,25 @@
-package collectives
+package selection
 
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
-	"github.com/scaffe/scaffe/internal/units"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // Table is a tuning table: which spec serves which call. docs/tuning.md has
 // its text form:
 //
-//	scaffe-table 1
+//	scaffe-table 2
 //	host AMD EPYC, 2 cores
 //	layout nodes=4 ppn=2 ranks=8
 //	model inter.latency=6e-05 inter.bandwidth=1.25e+08
-//	collective=reduce nodes=2-8 ppn=1-2 bytes=256K-64M type=f32 spec=direct/chain,chunk=512K
+//	collective=reduce nodes=2-8 ppn=1-2 bytes=256K..64M type=f32 spec=direct/chain,chunk=512K
 //
 // A line begins with what it is for; # begins a comment. The first rule that
 // matches a call decides.
@@ -33,37 +33,25 @@ type Table struct {
 // Provenance says where a table comes from.
 type Provenance struct {
 	Machine    Machine
-	Layout     Layout
+	Layout     spec.Layout
 	Date       string // RFC 3339
 	Iterations int    // most repetitions of one measurement
 	Spread     string // of the measurements, such as 3%
 }
 
-// Machine is the fingerprint of what a table depends on beside the layout.
-type Machine struct {
-	Host string // processor and number of cores
-	MPI  string // library and version; or "none"
-}
-
 // Rule is one line of a Table. It matches a call where all that it names fits.
 type Rule struct {
 	Line       int // in the file, from 1
-	Verb       Verb
-	Nodes, PPN Span // both ends belong to it
-	Bytes      Span // its end does not belong to it
+	Collective schedule.Collective
+	Nodes, PPN Range
+	Bytes      Range
 	Type       mem.Datatype
 	AnyType    bool
 	Buffers    BufferKind
 	AnyBuffers bool
-	Spec       Spec
+	Spec       spec.Spec
 	Note       string // written behind it as a comment; reading drops it
 }
-
-// Span is a range of numbers.
-type Span struct{ From, To int }
-
-// Endless, as the To of a Span, is no end.
-const Endless = math.MaxInt
 
 // BufferKind says what kind of memory the buffers of a call lie in, on all
 // ranks. It is the caller's word: ranks that looked for themselves could
@@ -73,27 +61,27 @@ type BufferKind uint8
 const (
 	// Registered is memory from Comm.Alloc.
 	Registered BufferKind = iota
-	// Heap is any other memory. Between ranks of a node it is copied by the
+	// Unregistered is any other memory. Between ranks of a node it is copied by the
 	// kernel, or through a staging buffer, where registered memory is read in
 	// place.
-	Heap
+	Unregistered
 )
 
-// String returns registered or heap.
+// String returns registered or unregistered.
 func (k BufferKind) String() string {
-	if k == Heap {
-		return "heap"
+	if k == Unregistered {
+		return "unregistered"
 	}
 	return "registered"
 }
 
-// ParseBufferKind is the inverse of String.
+// ParseBufferKind is the inverse of String; heap is an older word for unregistered.
 func ParseBufferKind(s string) (BufferKind, error) {
 	switch s {
 	case "registered":
 		return Registered, nil
 	case "unregistered", "heap":
-		return Heap, nil
+		return Unregistered, nil
 	}
 	return 0, fmt.Errorf("unknown kind of buffers %q: want registered or unregistered", s)
 }
@@ -111,15 +99,19 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Name, e.L
 // Unwrap returns what is wrong.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// tableHeader is a table's first line.
-const tableHeader = "scaffe-table 1"
+// A table's first line. In version 1 the end of FROM-TO was excluded for bytes and
+// included for nodes and ppn; version 2 writes the former FROM..TO.
+const (
+	tableHeader  = "scaffe-table 2"
+	tableHeader1 = "scaffe-table 1"
+)
 
 // ParseTable reads a table; name is the file's, for messages. The error names
 // every line that is wrong (errors.Join of *LineError).
 func ParseTable(name, text string) (*Table, error) {
 	t := &Table{Name: name}
 	var errs []error
-	first, number := true, 0
+	first, number, sizes := true, 0, parseSizes
 	for line := range strings.Lines(text) {
 		number++
 		line, _, _ = strings.Cut(line, "#")
@@ -128,12 +120,17 @@ func ParseTable(name, text string) (*Table, error) {
 		}
 		var err error
 		if first {
-			if first = false; line != tableHeader {
+			first = false
+			switch line {
+			case tableHeader:
+			case tableHeader1:
+				sizes = parseSizes1
+			default:
 				return nil, &LineError{name, number, fmt.Errorf("a tuning table begins with the line %q, not with %q", tableHeader, abridged(line))}
 			}
 			continue
 		}
-		if err = t.line(line, number); err != nil {
+		if err = t.line(line, number, sizes); err != nil {
 			errs = append(errs, &LineError{name, number, err})
 		}
 	}
@@ -154,7 +151,7 @@ func abridged(s string) string {
 }
 
 // line reads a line that is neither empty nor the first.
-func (t *Table) line(text string, number int) (err error) {
+func (t *Table) line(text string, number int, sizes func(string) (Range, error)) (err error) {
 	word, rest, _ := strings.Cut(text, " ")
 	rest = strings.TrimSpace(rest)
 	switch word {
@@ -177,7 +174,7 @@ func (t *Table) line(text string, number int) (err error) {
 		t.Model, err = &m, e
 	default:
 		var r Rule
-		if r, err = parseRule(text); err == nil {
+		if r, err = parseRule(text, sizes); err == nil {
 			r.Line = number
 			t.Rules = append(t.Rules, r)
 		}
@@ -193,7 +190,7 @@ func positive(s string) (int, error) {
 	return n, nil
 }
 
-func parseLayout(s string) (l Layout, err error) {
+func parseLayout(s string) (l spec.Layout, err error) {
 	at := map[string]*int{"ranks": &l.Ranks, "nodes": &l.Nodes, "ppn": &l.PPN}
 	for _, w := range strings.Fields(s) {
 		key, value, _ := strings.Cut(w, "=")
@@ -213,8 +210,8 @@ func parseLayout(s string) (l Layout, err error) {
 // ruleKeys are the keys of a rule, in the order in which it is written.
 var ruleKeys = []string{"collective", "nodes", "ppn", "bytes", "type", "buffer", "spec"}
 
-func parseRule(text string) (Rule, error) {
-	r := Rule{AnyType: true, AnyBuffers: true, Nodes: Span{1, Endless}, PPN: Span{1, Endless}, Bytes: Span{0, Endless}}
+func parseRule(text string, sizes func(string) (Range, error)) (Rule, error) {
+	r := Rule{AnyType: true, AnyBuffers: true, Nodes: Range{1, NoLimit}, PPN: Range{1, NoLimit}, Bytes: Range{0, NoLimit}}
 	given := map[string]bool{}
 	for _, w := range strings.Fields(text) {
 		key, value, has := strings.Cut(w, "=")
@@ -225,7 +222,7 @@ func parseRule(text string) (Rule, error) {
 			return r, fmt.Errorf("%s is given twice", key)
 		}
 		given[key] = true
-		if err := r.set(key, value); err != nil {
+		if err := r.set(key, value, sizes); err != nil {
 			return r, err
 		}
 	}
@@ -234,24 +231,19 @@ func parseRule(text string) (Rule, error) {
 			return r, fmt.Errorf("a rule needs %s=", key)
 		}
 	}
-	return r, r.Spec.serves(r.Verb)
+	return r, r.Spec.Serves(r.Collective)
 }
 
-func (r *Rule) set(key, value string) (err error) {
+func (r *Rule) set(key, value string, sizes func(string) (Range, error)) (err error) {
 	switch key {
 	case "collective":
-		r.Verb, err = ParseVerb(value)
+		r.Collective, err = schedule.ParseCollective(value)
 	case "nodes":
-		r.Nodes, err = parseSpan(value, 1, positive)
+		r.Nodes, err = parseRange(value, 1, positive)
 	case "ppn":
-		r.PPN, err = parseSpan(value, 1, positive)
+		r.PPN, err = parseRange(value, 1, positive)
 	case "bytes":
-		if r.Bytes, err = parseSpan(value, 0, units.ParseBytes); err == nil && r.Bytes.From == r.Bytes.To {
-			if strings.Contains(value, "-") {
-				return fmt.Errorf("bytes=%s: the end does not belong to the range, so nothing does", value)
-			}
-			r.Bytes.To++
-		}
+		r.Bytes, err = sizes(value)
 	case "type":
 		r.AnyType = false
 		r.Type, err = mem.ParseDatatype(value)
@@ -259,7 +251,7 @@ func (r *Rule) set(key, value string) (err error) {
 		r.AnyBuffers = false
 		r.Buffers, err = ParseBufferKind(value)
 	case "spec":
-		r.Spec, err = ParseSpec(value)
+		r.Spec, err = spec.Parse(value)
 	default:
 		return fmt.Errorf("unknown key %q: use %s", key, strings.Join(ruleKeys, ", "))
 	}
@@ -269,54 +261,25 @@ func (r *Rule) set(key, value string) (err error) {
 	return nil
 }
 
-// parseSpan reads N, FROM-TO, FROM- or -TO.
-func parseSpan(s string, least int, number func(string) (int, error)) (Span, error) {
-	from, to, isRange := strings.Cut(s, "-")
-	span := Span{least, Endless}
-	var err error
-	if from != "" || !isRange {
-		if span.From, err = number(from); err != nil {
-			return span, err
-		}
-	}
-	switch {
-	case !isRange:
-		span.To = span.From
-	case to != "":
-		if span.To, err = number(to); err != nil {
-			return span, err
-		}
-	}
-	if span.To < span.From {
-		return span, fmt.Errorf("%s ends before it begins", s)
-	}
-	return span, nil
-}
-
-// has reports whether n is in s, both ends of which belong to it.
-func (s Span) has(n int) bool { return s.From <= n && n <= s.To }
-
 // matches reports whether the rule is for a call.
-func (r *Rule) matches(l Layout, q Query) bool {
-	return r.Verb == q.Verb && r.Nodes.has(l.Nodes) && r.PPN.has(l.PPN) &&
-		r.Bytes.From <= q.Bytes && q.Bytes < r.Bytes.To &&
+func (r *Rule) matches(l spec.Layout, q Query) bool {
+	return r.Collective == q.Collective && r.Nodes.Has(l.Nodes) && r.PPN.Has(l.PPN) && r.Bytes.Has(q.Bytes) &&
 		(r.AnyType || r.Type == q.Type) && (r.AnyBuffers || r.Buffers == q.Buffers) &&
 		(!r.Spec.IsLibrary() || q.libraryServes())
 }
 
 // String returns the rule as a line of a table.
 func (r Rule) String() string {
-	words := []string{"collective=" + r.Verb.String()}
+	words := []string{"collective=" + r.Collective.String()}
 	add := func(key, value string) { words = append(words, key+"="+value) }
-	number := strconv.Itoa
-	if r.Nodes != (Span{1, Endless}) {
-		add("nodes", r.Nodes.text(number, r.Nodes.From == r.Nodes.To))
+	if r.Nodes != (Range{1, NoLimit}) {
+		add("nodes", r.Nodes.numbers())
 	}
-	if r.PPN != (Span{1, Endless}) {
-		add("ppn", r.PPN.text(number, r.PPN.From == r.PPN.To))
+	if r.PPN != (Range{1, NoLimit}) {
+		add("ppn", r.PPN.numbers())
 	}
-	if r.Bytes != (Span{0, Endless}) {
-		add("bytes", r.Bytes.text(units.FormatBytes, r.Bytes.From+1 == r.Bytes.To))
+	if r.Bytes != (Range{0, NoLimit}) {
+		add("bytes", r.Bytes.sizes())
 	}
 	if !r.AnyType {
 		add("type", r.Type.String())
@@ -326,16 +289,6 @@ func (r Rule) String() string {
 	}
 	add("spec", r.Spec.String())
 	return strings.Join(words, " ")
-}
-
-func (s Span) text(number func(int) string, one bool) string {
-	switch {
-	case one:
-		return number(s.From)
-	case s.To == Endless:
-		return number(s.From) + "-"
-	}
-	return number(s.From) + "-" + number(s.To)
 }
 
 // String returns the table's text form, which ParseTable reads back.

@@ -1,4 +1,4 @@
-package collectives
+package selection
 
 import (
 	"errors"
@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/internal/units"
+	"github.com/scaffe/scaffe/schedule"
 )
 
-// LintTable reports everything that is wrong or odd with a table, in the order
+// Lint reports everything that is wrong or odd with a table, in the order
 // of its lines: what ParseTable refuses; rules that never decide, since one
 // above takes all their calls; rules that overlap in part; sizes between rules
 // that no rule is for; chains longer than there are ranks; missing provenance.
-func LintTable(name, text string) []error {
+func Lint(name, text string) []error {
 	t, err := ParseTable(name, text)
 	if err != nil {
 		var joined interface{ Unwrap() []error }
@@ -55,7 +56,7 @@ func (t *Table) lintHead(add lintFunc) {
 		}
 	}
 	if len(missing) > 0 {
-		add(1, "no %s line: nobody can tell where these rules hold", strings.Join(missing, ", no "))
+		add(1, "no %s line: provenance is missing: rules cannot be checked against this machine", strings.Join(missing, ", no "))
 	}
 	if len(t.Rules) == 0 {
 		add(1, "no rules: the table decides nothing")
@@ -82,21 +83,19 @@ func (t *Table) lintOverlap(i int, add lintFunc) {
 
 // covers reports whether every call that o is for is one of r's.
 func (r *Rule) covers(o *Rule) bool {
-	within := func(a, b Span) bool { return a.From <= b.From && b.To <= a.To }
-	return r.Verb == o.Verb && within(r.Nodes, o.Nodes) && within(r.PPN, o.PPN) && within(r.Bytes, o.Bytes) &&
+	return r.Collective == o.Collective && r.Nodes.covers(o.Nodes) && r.PPN.covers(o.PPN) && r.Bytes.covers(o.Bytes) &&
 		(r.AnyType || !o.AnyType && r.Type == o.Type) && (r.AnyBuffers || !o.AnyBuffers && r.Buffers == o.Buffers)
 }
 
 // meets reports whether some call is one of both.
 func (r *Rule) meets(o *Rule) bool {
-	both := func(a, b Span, end int) bool { return max(a.From, b.From) <= min(a.To, b.To)-end }
-	return r.Verb == o.Verb && both(r.Nodes, o.Nodes, 0) && both(r.PPN, o.PPN, 0) && both(r.Bytes, o.Bytes, 1) &&
+	return r.Collective == o.Collective && r.Nodes.meets(o.Nodes) && r.PPN.meets(o.PPN) && r.Bytes.meets(o.Bytes) &&
 		(r.AnyType || o.AnyType || r.Type == o.Type) && (r.AnyBuffers || o.AnyBuffers || r.Buffers == o.Buffers)
 }
 
 // lintGroups looks for groups of more ranks than the rule is for.
 func (t *Table) lintGroups(r *Rule, add lintFunc) {
-	if r.Nodes.To == Endless || r.PPN.To == Endless {
+	if r.Nodes.To == NoLimit || r.PPN.To == NoLimit {
 		return
 	}
 	most, size := r.Nodes.To*r.PPN.To, 1
@@ -116,8 +115,8 @@ func (t *Table) lintGroups(r *Rule, add lintFunc) {
 // lintGaps looks for sizes between the rules of like calls that none is for.
 func (t *Table) lintGaps(add lintFunc) {
 	type like struct {
-		verb                Verb
-		nodes, ppn          Span
+		collective          schedule.Collective
+		nodes, ppn          Range
 		typ, anyType        any
 		buffers, anyBuffers any
 	}
@@ -128,7 +127,7 @@ func (t *Table) lintGaps(add lintFunc) {
 		if r.Spec.IsLibrary() {
 			continue
 		}
-		k := like{r.Verb, r.Nodes, r.PPN, r.Type, r.AnyType, r.Buffers, r.AnyBuffers}
+		k := like{r.Collective, r.Nodes, r.PPN, r.Type, r.AnyType, r.Buffers, r.AnyBuffers}
 		if of[k] == nil {
 			order = append(order, k)
 		}
@@ -137,20 +136,20 @@ func (t *Table) lintGaps(add lintFunc) {
 	for _, k := range order {
 		rules := slices.Clone(of[k])
 		slices.SortStableFunc(rules, func(a, b *Rule) int { return a.Bytes.From - b.Bytes.From })
-		end := rules[0].Bytes.To
+		last := rules[0].Bytes.To
 		for _, r := range rules[1:] {
-			if r.Bytes.From > end && !t.anyFor(k.verb, Span{end, r.Bytes.From}) {
-				add(r.Line, "no rule is for %v of %s up to here (%s): the built-in rule decides there", k.verb, units.FormatBytes(end), units.FormatBytes(r.Bytes.From))
+			if last < NoLimit && r.Bytes.From > last+1 && !t.anyFor(k.collective, Range{last + 1, r.Bytes.From - 1}) {
+				add(r.Line, "no rule is for %v of %s up to here (%s): the built-in rule decides there", k.collective, units.FormatBytes(last+1), units.FormatBytes(r.Bytes.From))
 			}
-			end = max(end, r.Bytes.To)
+			last = max(last, r.Bytes.To)
 		}
 	}
 }
 
-// anyFor reports whether one rule takes all calls of a verb and some sizes,
+// anyFor reports whether one rule takes all calls of a collective and some sizes,
 // whatever else it asks for.
-func (t *Table) anyFor(v Verb, bytes Span) bool {
+func (t *Table) anyFor(c schedule.Collective, bytes Range) bool {
 	return slices.ContainsFunc(t.Rules, func(r Rule) bool {
-		return r.Verb == v && !r.Spec.IsLibrary() && r.Bytes.From <= bytes.From && bytes.To <= r.Bytes.To
+		return r.Collective == c && !r.Spec.IsLibrary() && r.Bytes.covers(bytes)
 	})
 }

@@ -1,4 +1,4 @@
-package collectives_test
+package spec_test
 
 import (
 	"fmt"
@@ -7,31 +7,29 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
 // plan builds the schedules of all ranks of one node, with elements of one byte.
-func plan(t testing.TB, v checktest.Verb, s collectives.Spec, size, root, count int) []*schedule.Schedule {
+func plan(t testing.TB, v schedule.Collective, s spec.Spec, size, root, count int) []*schedule.Schedule {
 	t.Helper()
 	return planOn(t, v, s, size, root, count, nil)
 }
 
 // planOn is plan for ranks on the given nodes.
-func planOn(t testing.TB, v checktest.Verb, s collectives.Spec, size, root, count int, nodes []int) []*schedule.Schedule {
+func planOn(t testing.TB, v schedule.Collective, s spec.Spec, size, root, count int, nodes []int) []*schedule.Schedule {
 	t.Helper()
-	verb, err := collectives.ParseVerb(string(v))
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := make([]*schedule.Schedule, size)
 	for rank := range size {
-		c := collectives.Call{Verb: verb, Rank: rank, Size: size, Root: root, Count: count, ElemSize: 1, Nodes: nodes}
-		if all[rank], err = collectives.Build(c, s); err != nil {
+		c := spec.Call{Collective: v, Rank: rank, Size: size, Root: root, Count: count, ElemSize: 1, Nodes: nodes}
+		one, err := spec.Build(c, s)
+		if err != nil {
 			t.Fatal(err)
 		}
+		all[rank] = one
 	}
 	return all
 }
@@ -71,7 +69,7 @@ func TestEverySpecIsProved(t *testing.T) {
 	for _, text := range provenSpecs() {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			s, err := collectives.ParseSpec(text)
+			s, err := spec.Parse(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,8 +80,8 @@ func TestEverySpecIsProved(t *testing.T) {
 						counts = []int{provenCounts[(turn+size)%len(provenCounts)], 17}
 					}
 					for _, count := range counts {
-						for _, v := range checktest.Verbs {
-							if err := checktest.Prove(v, plan(t, v, s, size, root, count), root); err != nil {
+						for _, v := range schedule.Collectives {
+							if err := check.Prove(v, plan(t, v, s, size, root, count), root); err != nil {
 								t.Fatalf("%s over %d ranks, root %d, count %d: %v", v, size, root, count, err)
 							}
 						}
@@ -114,20 +112,20 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			s, err := collectives.ParseSpec(text)
+			s, err := spec.Parse(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			verbs := checktest.Verbs
+			verbs := schedule.Collectives
 			if strings.HasSuffix(strings.Split(text, ",chunk")[0], "ring") || strings.Contains(text, "/ring") {
-				verbs = []checktest.Verb{checktest.Allreduce}
+				verbs = []schedule.Collective{schedule.Allreduce}
 			}
 			for size := 1; size <= 33; size++ {
 				for layout, nodes := range layouts(size) {
 					for turn, root := range checktest.Roots(size) {
 						count := []int{17, 1, 12, 0, 40}[(turn+size)%5]
 						for _, v := range verbs {
-							if err := checktest.Prove(v, planOn(t, v, s, size, root, count, nodes), root); err != nil {
+							if err := check.Prove(v, planOn(t, v, s, size, root, count, nodes), root); err != nil {
 								t.Fatalf("%s over %d ranks (%s), root %d, count %d: %v", v, size, layout, root, count, err)
 							}
 						}
@@ -141,7 +139,7 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 // TestNodesAreCrossedOnce: with direct below, each node but the root's sends
 // the buffer once to another node and receives none.
 func TestNodesAreCrossedOnce(t *testing.T) {
-	s, err := collectives.ParseSpec("direct/chain,chunk=4")
+	s, err := spec.Parse("direct/chain,chunk=4")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +147,7 @@ func TestNodesAreCrossedOnce(t *testing.T) {
 	nodes := layouts(size)["dealt to 3"]
 	for root := range size {
 		sent := map[int]int{}
-		for rank, p := range planOn(t, checktest.Reduce, s, size, root, count, nodes) {
+		for rank, p := range planOn(t, schedule.Reduce, s, size, root, count, nodes) {
 			for i := range p.Ops {
 				if op := &p.Ops[i]; op.Kind == schedule.Send && nodes[op.Peer] != nodes[rank] {
 					sent[nodes[rank]] += op.Len()
@@ -173,43 +171,47 @@ func TestNodesAreCrossedOnce(t *testing.T) {
 func TestLargeCounts(t *testing.T) {
 	const size, count = 6, 3 << 31
 	nodes := []int{0, 0, 1, 1, 2, 2}
-	for text, v := range map[string]checktest.Verb{
-		"chain,chunk=1G": checktest.Reduce, "direct,chunk=1G/binomial,chunk=512M": checktest.Bcast, "direct,chunk=2G/ring,chunk=300M": checktest.Allreduce,
+	for text, v := range map[string]schedule.Collective{
+		"chain,chunk=1G": schedule.Reduce, "direct,chunk=1G/binomial,chunk=512M": schedule.Bcast, "direct,chunk=2G/ring,chunk=300M": schedule.Allreduce,
 	} {
-		s, err := collectives.ParseSpec(text)
+		s, err := spec.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checktest.Prove(v, planOn(t, v, s, size, 4, count, nodes), 4); err != nil {
+		if err := check.Prove(v, planOn(t, v, s, size, 4, count, nodes), 4); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
 
 // Golden transcripts of composed specs; -rewrite writes them anew.
-func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
+func TestGolden(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var text string
 			d.ScanArgs(t, "spec", &text)
-			s, err := collectives.ParseSpec(text)
+			s, err := spec.Parse(text)
 			if err != nil {
 				return err.Error() + "\n"
 			}
-			v, p := checktest.Verb(d.Cmd), checktest.Scan(t, d)
-			return checktest.Transcript(v, plan(t, v, s, p.Size, p.Root, p.Count), p.Root)
+			v, err := schedule.ParseCollective(d.Cmd)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			p := checktest.Scan(t, d)
+			return checktest.Text(v, plan(t, v, s, p.Size, p.Root, p.Count), p.Root)
 		})
 	})
 }
 
 // stepsOf returns how many steps a reduction of n chunks takes.
-func stepsOf(t *testing.T, spec string, size, n int) int {
+func stepsOf(t *testing.T, text string, size, n int) int {
 	t.Helper()
-	s, err := collectives.ParseSpec(spec)
+	s, err := spec.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := check.Steps(plan(t, checktest.Reduce, s, size, 0, n))
+	steps, err := check.Steps(plan(t, schedule.Reduce, s, size, 0, n))
 	if err != nil {
 		t.Fatal(err)
 	}

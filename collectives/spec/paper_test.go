@@ -1,12 +1,11 @@
-package collectives_test
+package spec_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/schedule"
-	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
 // S-Caffe's three candidates, with the buffer in chunks of one element.
@@ -73,11 +72,11 @@ func TestSCaffe_OneChainIsTheChain(t *testing.T) {
 // sends upward waits for messages of the same chunk only.
 func TestLevelsArePipelined(t *testing.T) {
 	const ranks, chunks, leader = 32, 8, 24
-	s, err := collectives.ParseSpec(paperCB8)
+	s, err := spec.Parse(paperCB8)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ops := plan(t, checktest.Reduce, s, ranks, 0, chunks)[leader].Ops
+	ops := plan(t, schedule.Reduce, s, ranks, 0, chunks)[leader].Ops
 	sends := 0
 	for i := range ops {
 		if ops[i].Kind != schedule.Send {

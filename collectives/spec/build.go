@@ -1,46 +1,15 @@
-package collectives
+package spec
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/scaffe/scaffe/schedule"
-	"github.com/scaffe/scaffe/schedule/check"
 )
-
-// Verb is a collective operation.
-type Verb uint8
-
-const (
-	// Reduce combines everyone's In into the root's Out.
-	Reduce Verb = iota
-	// Bcast copies the root's Out to everyone's Out.
-	Bcast
-	// Allreduce combines everyone's In into everyone's Out.
-	Allreduce
-)
-
-// String returns reduce, bcast or allreduce.
-func (v Verb) String() string {
-	if int(v) < 3 {
-		return [...]string{"reduce", "bcast", "allreduce"}[v]
-	}
-	return fmt.Sprintf("verb(%d)", uint8(v))
-}
-
-// ParseVerb is the inverse of String.
-func ParseVerb(s string) (Verb, error) {
-	for v := Reduce; v <= Allreduce; v++ {
-		if v.String() == s {
-			return v, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown collective %q: use reduce, bcast or allreduce", s)
-}
 
 // Call is one rank's view of a collective.
 type Call struct {
-	Verb             Verb
+	Collective       schedule.Collective
 	Rank, Size, Root int
 	// Count is the number of elements, ElemSize that of bytes of each; the
 	// latter turns the spec's chunks into elements.
@@ -69,10 +38,10 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 		return err
 	}
 	if c.ElemSize < 1 {
-		return fmt.Errorf("collectives: elements of %d bytes", c.ElemSize)
+		return fmt.Errorf("spec: elements of %d bytes", c.ElemSize)
 	}
 	if c.Nodes != nil && len(c.Nodes) != c.Size {
-		return fmt.Errorf("collectives: the nodes of %d ranks where there are %d", len(c.Nodes), c.Size)
+		return fmt.Errorf("spec: the nodes of %d ranks where there are %d", len(c.Nodes), c.Size)
 	}
 	if err := s.Validate(); err != nil {
 		return err
@@ -80,23 +49,23 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 	last := s.Levels[len(s.Levels)-1].Algorithm
 	switch {
 	case s.IsLibrary():
-		return fmt.Errorf("collectives: spec %s has no schedule: it is the MPI library's own", s)
-	case c.Verb != Allreduce && algorithms[last].reduce == nil:
-		return fmt.Errorf("collectives: spec %s: %s serves allreduce alone, not %v", s, last, c.Verb)
+		return fmt.Errorf("spec: spec %s has no schedule: it is the MPI library's own", s)
+	case c.Collective != schedule.Allreduce && algorithms[last].Reduce == nil:
+		return fmt.Errorf("spec: spec %s: %s serves allreduce alone, not %v", s, last, c.Collective)
 	}
 	levels := groups(c, p, s)
-	if c.Scaled && c.Verb != Bcast && c.Size > 1 {
+	if c.Scaled && c.Collective != schedule.Bcast && c.Size > 1 {
 		b = scaled(b, c, levels[0].params(c))
 	}
-	switch c.Verb {
-	case Reduce:
+	switch c.Collective {
+	case schedule.Reduce:
 		reduce(b, c, levels)
-	case Bcast:
+	case schedule.Bcast:
 		bcast(b, c, levels)
-	case Allreduce:
+	case schedule.Allreduce:
 		allreduce(b, c, levels, s)
 	default:
-		return fmt.Errorf("collectives: unknown verb %v", c.Verb)
+		return fmt.Errorf("spec: unknown collective %v", c.Collective)
 	}
 	return nil
 }
@@ -113,17 +82,6 @@ func scaled(b *schedule.Builder, c Call, p schedule.Params) *schedule.Builder {
 		all[i] = i
 	}
 	return b.On(all, into, schedule.Out.At(schedule.Range{Len: c.Count}))
-}
-
-// Check proves the schedules of all ranks of a collective right together.
-func Check(v Verb, all []*schedule.Schedule, root int) error {
-	switch v {
-	case Reduce:
-		return check.Reduce(all, root)
-	case Bcast:
-		return check.Bcast(all, root)
-	}
-	return check.Allreduce(all)
 }
 
 // group is the part of one level that a rank belongs to.
@@ -231,7 +189,7 @@ func climb(b *schedule.Builder, c Call, levels []group, out func() schedule.Ref)
 		if g.at == 0 && sum.Buf == schedule.In {
 			into = out()
 		}
-		algorithms[g.Algorithm].reduce(b.On(g.ranks, sum, into), g.params(c))
+		algorithms[g.Algorithm].Reduce(b.On(g.ranks, sum, into), g.params(c))
 		sum = into
 	}
 	return sum
@@ -248,32 +206,25 @@ func finish(b *schedule.Builder, sum schedule.Ref) {
 func bcast(b *schedule.Builder, c Call, levels []group) {
 	out := schedule.Out.At(schedule.Range{Len: c.Count})
 	for _, g := range slices.Backward(levels) {
-		algorithms[g.Algorithm].bcast(b.On(g.ranks, out, out), g.params(c))
+		algorithms[g.Algorithm].Bcast(b.On(g.ranks, out, out), g.params(c))
 	}
 }
 
-// allreduce adds the way up to the last of the spec's levels, that level's allreduce,
-// and the way down. Levels and directions are joined by the ranges that they
-// touch: chunk 0 goes down while chunk 7 comes up. Sums lie in Out from the
+// allreduce adds the way up to the last of the spec's levels, that level's
+// allreduce, and the way down. Levels and directions are joined by the ranges that
+// they touch: chunk 0 goes down while chunk 7 comes up. Sums lie in Out from the
 // start, since every rank has one.
 func allreduce(b *schedule.Builder, c Call, levels []group, s Spec) {
 	out := schedule.Out.At(schedule.Range{Len: c.Count})
-	inOut := func() schedule.Ref { return out }
 	n := len(s.Levels)
-	own := algorithms[s.Levels[n-1].Algorithm].allreduce
-	if own == nil { // its reduce joined to its bcast
-		sum := climb(b, c, levels, inOut)
-		if len(levels) == n && levels[n-1].at == 0 {
-			finish(b, sum)
-		}
-		bcast(b, c, levels)
-		return
-	}
 	lower := levels[:min(len(levels), n-1)]
-	sum := climb(b, c, lower, inOut)
+	sum := climb(b, c, lower, func() schedule.Ref { return out })
 	if len(levels) == n {
-		top := levels[n-1]
-		own(b.On(top.ranks, sum, out), top.params(c))
+		if top := levels[n-1]; len(top.ranks) == 1 {
+			finish(b, sum)
+		} else {
+			algorithms[top.Algorithm].Add(b.On(top.ranks, sum, out), schedule.Allreduce, top.params(c))
+		}
 	}
 	bcast(b, c, lower)
 }

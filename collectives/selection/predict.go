@@ -1,22 +1,24 @@
-package collectives
+package selection
 
 import (
 	"math/bits"
 
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // Predict returns in seconds how long the model says that a collective takes,
 // in closed form: the way of the first chunk through all levels, and then the
 // time that the busiest part (a port, a thread, a node's cores or memory) needs
-// for all the rest. heap says that the buffers are not registered.
+// for all the rest.
 //
 // It is a function of its arguments alone, to the last bit, on all kinds of
 // processors: every product is rounded before anything is added to it, so that
 // no compiler fuses the two. Ranks that agree on the arguments agree on the
 // result.
-func Predict(v Verb, bytes int, s Spec, l Layout, m sim.Model, heap bool) float64 {
-	e := estimate{m: m, l: l, bytes: float64(bytes), heap: heap}
+func Predict(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
+	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers == Unregistered}
 	if l.Ranks < 2 || bytes == 0 {
 		return m.Op + 2*e.bytes/m.Core.Bandwidth
 	}
@@ -29,7 +31,7 @@ func Predict(v Verb, bytes int, s Spec, l Layout, m sim.Model, heap bool) float6
 		switch {
 		case last:
 			size = members
-		case size == Node:
+		case size == spec.Node:
 			size = max(1, l.PPN/stride)
 		}
 		size = min(size, members)
@@ -44,10 +46,10 @@ func times(a float64, b float64) float64 { return float64(a * b) }
 
 // estimate is a prediction under way.
 type estimate struct {
-	m     sim.Model
-	l     Layout
-	bytes float64
-	heap  bool
+	m            sim.Model
+	l            spec.Layout
+	bytes        float64
+	unregistered bool
 
 	fill   float64 // seconds until the first chunk has ended
 	leader load    // of a leader in the levels so far
@@ -79,7 +81,7 @@ type place struct {
 	busy      float64 // threads that share a core
 }
 
-func (e *estimate) place(level Level, size, stride int) place {
+func (e *estimate) place(level spec.Level, size, stride int) place {
 	onNode := max(1, e.l.PPN/stride)
 	if e.l.Nodes == 1 {
 		onNode = max(onNode, size)
@@ -91,7 +93,7 @@ func (e *estimate) place(level Level, size, stride int) place {
 	}
 	chunk := level.Chunk
 	if chunk == 0 {
-		chunk = DefaultChunk
+		chunk = spec.DefaultChunk
 	}
 	n := (int(e.bytes) + chunk - 1) / chunk
 	p.chunk, p.chunks = min(float64(chunk), e.bytes), float64(n)
@@ -103,7 +105,7 @@ func (e *estimate) place(level Level, size, stride int) place {
 }
 
 // level adds one level: its reduction, its broadcast, or both.
-func (e *estimate) level(v Verb, p place, i int, last bool) {
+func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 	if p.members < 2 {
 		if last {
 			e.worst = max(e.worst, e.leader.most())
@@ -118,13 +120,13 @@ func (e *estimate) level(v Verb, p place, i int, last bool) {
 	switch {
 	case p.algorithm == "ring":
 		add(e.ring(p))
-	case p.algorithm == "direct" && v == Allreduce && last:
+	case p.algorithm == "direct" && v == schedule.Allreduce && last:
 		add(e.directAll(p))
 	default:
-		if v != Bcast {
+		if v != schedule.Bcast {
 			add(e.reduce(p, i))
 		}
-		if v != Reduce {
+		if v != schedule.Reduce {
 			add(e.bcast(p))
 		}
 	}
@@ -153,14 +155,14 @@ func (e *estimate) wire(b float64) float64 { return b / e.m.Inter.Bandwidth }
 // alone; far says that the network has brought them.
 func (e *estimate) combine(b, passes float64, user bool) float64 {
 	t := times(passes, b) / e.m.Core.Bandwidth
-	if e.heap && user {
+	if e.unregistered && user {
 		t += b / e.m.Staging.Bandwidth
 	}
 	return t
 }
 
 func (e *estimate) take(b float64) float64 {
-	if e.heap {
+	if e.unregistered {
 		return b / e.m.Staging.Bandwidth
 	}
 	return 2 * b / e.m.Core.Bandwidth
@@ -316,7 +318,7 @@ func (e *estimate) directPasses(p place) float64 {
 }
 
 func (e *estimate) staged(b float64) float64 {
-	if !e.heap {
+	if !e.unregistered {
 		return 0
 	}
 	return b / e.m.Staging.Bandwidth
@@ -433,7 +435,7 @@ func (e *estimate) gathered(p place, b float64) float64 {
 
 // library is the MPI library's collective of few bytes: a tree, or for
 // allreduce recursive doubling, of whole messages.
-func (e *estimate) library(Verb) float64 {
+func (e *estimate) library(schedule.Collective) float64 {
 	far := depth(float64(e.l.Nodes))
 	near := depth(float64(e.l.Ranks)) - far
 	copies := 2 * e.bytes / e.m.Core.Bandwidth
@@ -449,18 +451,18 @@ func log2(n float64) float64 { return float64(bits.Len(uint(n) - 1)) }
 
 // Limit returns in seconds what no algorithm can beat under the model: the
 // bytes that must pass a node's port, or memory, over their bandwidth.
-func Limit(v Verb, bytes int, l Layout, m sim.Model) float64 {
+func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64 {
 	b, ranks, nodes := float64(bytes), float64(l.PPN), float64(l.Nodes)
 	// Passes through a node's memory: every contribution is read, every result
 	// written; a broadcast's is read once.
-	passes := map[Verb]float64{Reduce: ranks + 1, Bcast: ranks, Allreduce: 2 * ranks}[v]
+	passes := map[schedule.Collective]float64{schedule.Reduce: ranks + 1, schedule.Bcast: ranks, schedule.Allreduce: 2 * ranks}[v]
 	limit := 0.0
 	if l.PPN > 1 {
 		limit = times(b, passes) / m.Memory.Bandwidth
 	}
 	if l.Nodes > 1 {
 		wire := b / m.Inter.Bandwidth
-		if v == Allreduce {
+		if v == schedule.Allreduce {
 			wire = times(2*wire, (nodes-1)/nodes)
 		}
 		limit = max(limit, wire)

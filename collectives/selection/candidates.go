@@ -1,10 +1,15 @@
-package collectives
+package selection
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
+)
 
 // Candidate is a spec with the time that the model predicts.
 type Candidate struct {
-	Spec    Spec
+	Spec    spec.Spec
 	Seconds float64
 }
 
@@ -16,17 +21,17 @@ const doubt = 1.03
 // one to choose, which is the fastest that the model knows or, of those that it
 // cannot tell from that, the one that asks the least of the model; then the
 // others, the fastest first. There is always one.
-func (s *Selector) Candidates(l Layout, q Query) []Candidate {
-	specs := shapes(l, q.Verb)
+func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate {
+	specs := shapes(l, q.Collective)
 	var all []Candidate
-	add := func(spec Spec) {
-		all = append(all, Candidate{spec, Predict(q.Verb, q.Bytes, spec, l, s.Model, q.Buffers == Heap)})
+	add := func(sp spec.Spec) {
+		all = append(all, Candidate{sp, Predict(q.Collective, q.Bytes, sp, l, s.Model, q.Buffers)})
 	}
 	if l.Nodes > 1 && q.libraryServes() && q.Bytes <= LibraryBytes {
-		add(Spec{[]Level{{Algorithm: Library}}})
+		add(spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}})
 	}
-	for _, spec := range specs {
-		for _, sized := range chunked(spec, l, q.Bytes) {
+	for _, shape := range specs {
+		for _, sized := range chunked(shape, l, q.Bytes) {
 			add(sized)
 		}
 	}
@@ -55,21 +60,21 @@ func preferred(all []Candidate) int {
 }
 
 // sameShape reports whether two specs differ in chunks alone.
-func sameShape(a, b Spec) bool {
-	return slices.EqualFunc(a.Levels, b.Levels, func(x, y Level) bool {
+func sameShape(a, b spec.Spec) bool {
+	return slices.EqualFunc(a.Levels, b.Levels, func(x, y spec.Level) bool {
 		return x.Algorithm == y.Algorithm && x.Size == y.Size
 	})
 }
 
 // shapes returns the specs that make sense for a layout, without chunks. What
 // comes first wins where the model sees no difference.
-func shapes(l Layout, v Verb) []Spec {
-	one := func(names ...string) Spec {
-		var s Spec
+func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
+	one := func(names ...string) spec.Spec {
+		var s spec.Spec
 		for i, n := range names {
-			level := Level{Algorithm: n}
+			level := spec.Level{Algorithm: n}
 			if i < len(names)-1 {
-				level.Size = Node
+				level.Size = spec.Node
 			}
 			s.Levels = append(s.Levels, level)
 		}
@@ -77,18 +82,18 @@ func shapes(l Layout, v Verb) []Spec {
 	}
 	switch {
 	case l.Ranks == 1:
-		return []Spec{one("linear")}
+		return []spec.Spec{one("linear")}
 	case l.Nodes == 1:
-		return []Spec{one("direct"), one("linear"), one("binomial")}
+		return []spec.Spec{one("direct"), one("linear"), one("binomial")}
 	}
 	tops := []string{"chain", "binomial"}
-	if v == Allreduce {
+	if v == schedule.Allreduce {
 		tops = []string{"ring", "chain", "binomial"}
 	}
 	if l.Nodes == 2 {
 		tops = append(tops, "linear")
 	}
-	var all []Spec
+	var all []spec.Spec
 	for _, top := range tops {
 		if l.PPN == 1 {
 			all = append(all, one(top))
@@ -98,9 +103,9 @@ func shapes(l Layout, v Verb) []Spec {
 	}
 	if l.Nodes > 8 { // chains of 8, their heads in a tree: S-Caffe's CB-8
 		for _, top := range []string{"chain", "binomial"} {
-			s := Spec{[]Level{{Algorithm: "chain", Size: 8}, {Algorithm: top}}}
+			s := spec.Spec{Levels: []spec.Level{{Algorithm: "chain", Size: 8}, {Algorithm: top}}}
 			if l.PPN > 1 {
-				s.Levels = slices.Insert(s.Levels, 0, Level{Algorithm: "direct", Size: Node})
+				s.Levels = slices.Insert(s.Levels, 0, spec.Level{Algorithm: "direct", Size: spec.Node})
 			}
 			all = append(all, s)
 		}
@@ -130,15 +135,15 @@ const belowRing = 1 << 20
 // chunked returns a spec with its last level's chunk in all sizes that differ
 // for the given bytes. The levels below have the same, so that a chunk climbs
 // as one, but below a ring.
-func chunked(s Spec, l Layout, bytes int) []Spec {
+func chunked(s spec.Spec, l spec.Layout, bytes int) []spec.Spec {
 	if bytes <= leastChunk {
-		return []Spec{s}
+		return []spec.Spec{s}
 	}
 	chunks := netChunks
 	if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
 		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > mostPart*l.Ranks })
 	}
-	var all []Spec
+	var all []spec.Spec
 	whole := false // there is one with a single chunk
 	for _, c := range chunks {
 		if c >= bytes {
@@ -147,7 +152,7 @@ func chunked(s Spec, l Layout, bytes int) []Spec {
 			}
 			whole = true
 		}
-		sized := Spec{slices.Clone(s.Levels)}
+		sized := spec.Spec{Levels: slices.Clone(s.Levels)}
 		top := len(sized.Levels) - 1
 		for k := range sized.Levels {
 			sized.Levels[k].Chunk = c
