@@ -150,6 +150,17 @@ func cutShort(b []byte) string {
 // zero value writes to the file system of the operating system.
 type Writer struct {
 	FS atomicfile.FS
+	// MaxBytes, unless 0, is the largest file that it writes: less than the
+	// 2 GiB at which protocol buffers, and so Caffe's formats, end.
+	MaxBytes int
+}
+
+// Limit returns the bytes of the largest file that w writes.
+func (w Writer) Limit() int {
+	if w.MaxBytes > 0 && w.MaxBytes < math.MaxInt32 {
+		return w.MaxBytes
+	}
+	return math.MaxInt32
 }
 
 // Model writes a model (.caffemodel).
@@ -163,8 +174,8 @@ func (w Writer) Blob(path string, b *BlobProto) error { return w.write(path, b) 
 
 // write marshals so that equal messages give equal bytes.
 func (w Writer) write(path string, m pb.Message) error {
-	if size := pb.Size(m); size > math.MaxInt32 {
-		return fmt.Errorf("write %s: %d bytes are more than a protocol buffer can hold (2 GiB)", path, size)
+	if size := pb.Size(m); size > w.Limit() {
+		return fmt.Errorf("write %s: %d bytes are more than the file can hold (%d)", path, size, w.Limit())
 	}
 	b, err := pb.MarshalOptions{AllowPartial: true, Deterministic: true}.Marshal(m)
 	if err != nil {

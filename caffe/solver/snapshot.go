@@ -3,15 +3,18 @@ package solver
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 
 	pb "google.golang.org/protobuf/proto"
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // checkSnapshots makes sure, before hours of training, that snapshots can be
@@ -34,6 +37,34 @@ func (s *Solver) checkSnapshots() error {
 			s.param.GetSnapshotPrefix(), err, filepath.Dir(s.param.GetSnapshotPrefix()))
 	}
 	return nil
+}
+
+// checkSizes makes sure, before hours of training, that a model and a state
+// can be written at all: Caffe's formats end at 2 GiB.
+func (s *Solver) checkSizes() error {
+	if s.opts.NoSnapshots || s.param.GetSnapshot() == 0 && !s.param.GetSnapshotAfterTrain() {
+		return nil
+	}
+	const instead = "set snapshot: 0 and snapshot_after_train: false to train without snapshots"
+	limit := s.opts.Writer.Limit()
+	if size := pb.Size(s.net.ToProto()); size > limit {
+		return fieldError("snapshot_prefix", "the model has %d bytes, more than a .caffemodel can hold (%d): %s", size, limit, instead)
+	}
+	if size := s.stateSize(); size > limit {
+		return fieldError("type", "%s keeps %d values for each of %d parameters, and so a state of %d bytes, more than a .solverstate can hold (%d): use a type that keeps fewer, or %s",
+			s.rule.Name(), s.rule.Histories(), s.net.ParamCount(), size, limit, instead)
+	}
+	return nil
+}
+
+// stateSize bounds the bytes of a .solverstate from the shapes alone: the
+// history, which has those of the parameters, need not be there yet.
+func (s *Solver) stateSize() int {
+	data, _ := s.net.Packed()
+	st := s.stateOf(fmt.Sprintf("%s_iter_%d.caffemodel", s.param.GetSnapshotPrefix(), math.MaxInt32),
+		slices.Repeat([][]float32{mem.Float32s(data)}, s.rule.Histories()))
+	st.Iter, st.CurrentStep = pb.Int32(math.MaxInt32), pb.Int32(math.MaxInt32)
+	return pb.Size(st)
 }
 
 // Snapshot writes <snapshot_prefix>_iter_N.caffemodel and then .solverstate,
@@ -68,11 +99,13 @@ func (s *Solver) Snapshot() error {
 
 // state is what a solver needs to go on, beside the model: in Caffe's layout,
 // the first history of all parameters, then the second.
-func (s *Solver) state(model string) *proto.SolverState {
+func (s *Solver) state(model string) *proto.SolverState { return s.stateOf(model, s.History()) }
+
+func (s *Solver) stateOf(model string, history [][]float32) *proto.SolverState {
 	st := &proto.SolverState{
 		Iter: pb.Int32(int32(s.iter)), LearnedNet: &model, CurrentStep: pb.Int32(s.currentStep()),
 	}
-	for _, h := range s.History() {
+	for _, h := range history {
 		for _, p := range s.net.Learnable() {
 			st.History = append(st.History, proto.NewBlob(p.Blob.Shape(), h[p.Offset:p.Offset+p.Blob.Count()], nil))
 		}

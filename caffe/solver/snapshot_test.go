@@ -3,6 +3,7 @@ package solver
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -266,5 +267,48 @@ func TestNoSnapshots(t *testing.T) {
 	solve(t, s)
 	if calls != 3 {
 		t.Errorf("OnSnapshot ran %d times", calls)
+	}
+}
+
+// Files that would be too large are refused before training begins. (The limit
+// of 2 GiB is made small here.)
+func TestTooLargeSnapshotsAreRefusedAtStart(t *testing.T) {
+	for _, typ := range []string{"SGD", "Adam"} {
+		f := func(fields string) *proto.SolverFile {
+			text := strings.Replace(regression, "num_output: 4", "num_output: 100", 1) +
+				fmt.Sprintf("base_lr: 0.1 lr_policy: 'fixed' max_iter: 1 type: %q snapshot_prefix: %q ", typ, filepath.Join(t.TempDir(), "snap")) + fields
+			f, err := proto.ParseSolver("solver.prototxt", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+		s := start(t, f(""), Options{})
+		solve(t, s)
+		prefix := s.Param().GetSnapshotPrefix()
+		size := func(name string) int {
+			info, err := os.Stat(prefix + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(info.Size())
+		}
+		model, state := size("_iter_1.caffemodel"), size("_iter_1.solverstate")
+		if got := s.stateSize(); got < state || got > state+32 {
+			t.Errorf("%s: a state of %d bytes was foreseen, %d were written", typ, got, state)
+		}
+
+		largest := func(n int) Options { return Options{Writer: proto.Writer{MaxBytes: n}} }
+		_, err := New(f(""), largest(model-1))
+		wantError(t, err, "solver.prototxt:12:", fmt.Sprintf("the model has %d bytes", model), "set snapshot: 0")
+		if typ == "Adam" { // whose state is larger than its model
+			_, err = New(f(""), largest(state-1))
+			wantError(t, err, "solver.prototxt:", "Adam keeps 2 values for each of 802 parameters", fmt.Sprintf("more than a .solverstate can hold (%d)", state-1))
+		}
+		solve(t, start(t, f(""), largest(max(model, s.stateSize()))))
+		solve(t, start(t, f("snapshot_after_train: false"), largest(model-1)))
+		o := largest(model - 1)
+		o.NoSnapshots = true // another worker writes
+		start(t, f(""), o)
 	}
 }

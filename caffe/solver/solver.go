@@ -196,6 +196,9 @@ func (s *Solver) build() (err error) {
 	if _, _, err := s.net.Pack(s.opts.Alloc); err != nil {
 		return err
 	}
+	if err := s.checkSizes(); err != nil {
+		return err
+	}
 	if err := s.buildTests(memory); err != nil {
 		return err
 	}
