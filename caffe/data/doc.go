@@ -32,10 +32,16 @@
 // # Bad input
 //
 // Whatever a file holds, the answer is an error that names the file and the
-// key or line, delivered at the batch it belongs to; never a panic. An LMDB
-// is mapped into memory, so one that is shorter than its own header says would
-// kill the process at the first missing page: OpenLMDB compares the two first.
+// key or line, delivered at the batch it belongs to; never a panic.
 //
-// Reading and writing LMDB needs cgo (the LMDB library is C); without it
-// OpenLMDB and Create return an error, and the rest works.
+// An LMDB is mapped into memory and read by this package itself, which checks
+// every page before it follows it: its tree, with the number of entries, when
+// it is opened (OpenLMDB says what that costs), the pages of large values when
+// they are read. A file that is shorter than its header says is refused, since a
+// page that is not there would end the process. LMDB stores no checksums: bytes
+// that are changed within a value are noticed only if the record or its image
+// can no longer be decoded.
+//
+// Writing an LMDB needs cgo (the LMDB library is C); without it Create returns
+// an error, and the rest works.
 package data

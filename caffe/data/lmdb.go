@@ -1,25 +1,18 @@
-//go:build cgo
-
 package data
 
 import (
-	"errors"
 	"fmt"
+	"sort"
 	"strconv"
-
-	"github.com/PowerDNS/lmdb-go/lmdb"
 )
 
-// lmdbSource reads an LMDB of Datum in key order by stepping a cursor: no
-// start-up cost however many keys there are, and no memory.
+// lmdbSource reads an LMDB of Datum in key order.
 type lmdbSource struct {
 	path string
-	env  *environment
-	txn  *lmdb.Txn
-	cur  *lmdb.Cursor
-	at   int64 // the sample the cursor stands on, -1 before the first
+	env  *environment // nil: closed
+	leaf int          // the leaf page read last
+	at   int64        // the sample read last
 	key  []byte
-	val  []byte
 	dec  Decoder
 }
 
@@ -28,33 +21,28 @@ type lmdbSource struct {
 // read-only file system. path is the LMDB's directory or its data file. color
 // is what encoded images are decoded to.
 //
-// Sources of one file in one process share its descriptor and its mapping. The
-// file must not be written to while it is read; it may be replaced, which
-// readers that have it open do not see.
+// It walks the LMDB's tree and returns an error about a damaged page or a wrong
+// number of entries; large values, which lie outside of the tree, are checked
+// when they are read.
+//
+// Sources of one file in one process share its mapping. The file must not be
+// written to while it is read; it may be replaced, which readers that have it
+// open do not see.
 func OpenLMDB(path string, color Color) (Source, error) {
-	file, fi, err := lmdbFile(path)
+	file, err := lmdbFile(path)
 	if err != nil {
 		return nil, err
 	}
-	env, err := openEnvironment(file, fi)
+	env, err := openEnvironment(file)
 	if err != nil {
-		return nil, fmt.Errorf("LMDB %s: %w", path, err)
+		return nil, fmt.Errorf("LMDB %s: %w", file, err)
 	}
-	return newLMDBSource(path, env, color)
+	return &lmdbSource{path: path, env: env, dec: Decoder{Color: color}}, nil
 }
 
-// newLMDBSource begins to read from env, of which it is a user.
-func newLMDBSource(path string, env *environment, color Color) (Source, error) {
-	txn, cur, err := env.cursor()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("LMDB %s: %w", path, err), env.release())
-	}
-	return &lmdbSource{path: path, env: env, txn: txn, cur: cur, at: -1, dec: Decoder{Color: color}}, nil
-}
-
-// Fork begins a transaction of its own on the same environment.
+// Fork shares the mapping.
 func (s *lmdbSource) Fork() (Source, error) {
-	return newLMDBSource(s.path, s.env.share(), s.dec.Color)
+	return &lmdbSource{path: s.path, env: s.env.share(), dec: Decoder{Color: s.dec.Color}}, nil
 }
 
 func (s *lmdbSource) Len() int64 { return s.env.entries }
@@ -67,41 +55,34 @@ func (s *lmdbSource) Where() string {
 }
 
 func (s *lmdbSource) Read(_, i int64, out *Sample) error {
-	if err := s.seek(i); err != nil {
+	value, err := s.seek(i)
+	if err != nil {
 		return err
 	}
-	return s.dec.Datum(s.val, out)
+	return s.dec.Datum(value, out)
 }
 
-// seek steps the cursor to sample i.
-func (s *lmdbSource) seek(i int64) error {
-	if i < s.at {
-		s.at = -1
+// seek finds sample i.
+func (s *lmdbSource) seek(i int64) (value []byte, err error) {
+	leaves := s.env.leaves
+	holds := func(l int) bool {
+		return l < len(leaves) && leaves[l].first <= i && (l+1 == len(leaves) || i < leaves[l+1].first)
 	}
-	for s.at < i {
-		op := uint(lmdb.Next)
-		if s.at < 0 {
-			op = lmdb.First
+	if !holds(s.leaf) {
+		if s.leaf++; !holds(s.leaf) {
+			s.leaf = sort.Search(len(leaves), func(l int) bool { return leaves[l].first > i }) - 1
 		}
-		key, val, err := s.cur.Get(nil, nil, op)
-		if err != nil {
-			at := s.at + 1
-			s.key, s.val, s.at = nil, nil, -1
-			return fmt.Errorf("the LMDB is damaged: cannot read sample %d of %d: %w", at, s.env.entries, err)
-		}
-		s.key, s.val = key, val
-		s.at++
 	}
-	return nil
+	s.at = i
+	s.key, value, err = s.env.pages.entry(leaves[s.leaf].page, int(i-leaves[s.leaf].first))
+	return value, err
 }
 
 func (s *lmdbSource) Close() error {
-	s.key, s.val = nil, nil
-	if s.txn == nil {
+	if s.env == nil {
 		return nil
 	}
-	s.cur.Close()
-	s.txn.Abort()
-	s.cur, s.txn = nil, nil
-	return s.env.release()
+	env := s.env
+	s.key, s.env = nil, nil
+	return env.release()
 }

@@ -4,10 +4,7 @@ package data
 
 import "errors"
 
-var errNoLMDB = errors.New("this program was built without cgo and cannot read or write LMDB: build it with CGO_ENABLED=1 and a C compiler")
-
-// OpenLMDB needs cgo, without which it returns an error.
-func OpenLMDB(path string, color Color) (Source, error) { return nil, errNoLMDB }
+var errNoLMDB = errors.New("this program was built without cgo and cannot write an LMDB: build it with CGO_ENABLED=1 and a C compiler")
 
 // Writer writes an LMDB, which needs cgo.
 type Writer struct{}
