@@ -36,16 +36,17 @@ func (c *Comm) run(ctx context.Context, k call, opts []Option) error {
 		return r.Run(ctx)
 	}
 	key := recentKey{k.collective, k.root, k.send, k.recv, k.dt, k.op}
-	r := c.takeRecent(key)
+	r, err := c.takeRecent(key)
+	if err != nil {
+		return err
+	}
 	if r == nil {
-		var err error
 		k.blocking = true
 		if r, err = c.init(k, nil); err != nil {
 			return err
 		}
 	}
-	err := r.Run(ctx)
-	if err != nil {
+	if err := r.Run(ctx); err != nil {
 		r.Close()
 		return err
 	}
@@ -57,24 +58,30 @@ func (c *Comm) run(ctx context.Context, k call, opts []Option) error {
 func blocking(k *call) { k.blocking = true }
 
 // takeRecent returns the kept request if it is of the same call, numbered anew.
-func (c *Comm) takeRecent(key recentKey) *nbc.Request {
+func (c *Comm) takeRecent(key recentKey) (*nbc.Request, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.recent.request
 	if r == nil || c.recent.key != key {
-		return nil
+		return nil, nil
 	}
 	c.recent.request = nil
-	c.instance++
-	r.Again(c.instance)
-	return r
+	if err := r.Renumber(c.countLocked(false)); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
 }
 
 // keepRecent keeps r for the next call, instead of the one kept before.
 func (c *Comm) keepRecent(key recentKey, r *nbc.Request) {
 	c.mu.Lock()
 	old := c.recent.request
-	c.recent = recent{key, r}
+	if c.closed {
+		old = r
+	} else {
+		c.recent = recent{key, r}
+	}
 	c.mu.Unlock()
 	if old != nil {
 		old.Close()

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"sync"
@@ -36,15 +37,15 @@ type Options struct {
 // together. Every rank must create the same collectives in the same order
 // (calling a verb creates one); requests may be started in any order, but for
 // those of the MPI library's own (spec mpi), whose rule is one order on all
-// ranks.
+// ranks. Collectives that run once and persistent requests (Init) are counted
+// apart. Any number of communicators and requests may be in use together.
 type Comm struct {
 	engine *nbc.Engine
 	opts   Options
-	id     uint32
+	id     uint64
 	rank   int
 	ranks  []int // ranks[i] is rank i's in the world
 	nodes  []int // by rank
-	ids    *ids
 
 	layout spec.Layout
 	plans  *plans
@@ -53,7 +54,8 @@ type Comm struct {
 	selector *selection.Selector
 	recent   recent
 	choices  lru[selection.Query, *selection.Choice]
-	instance uint32
+	counts   [2]uint32 // of the collectives that run once, and of persistent requests
+	closed   bool
 }
 
 // World returns the communicator of all ranks of the engine's transport. There
@@ -67,12 +69,12 @@ func World(e *nbc.Engine, opts Options) *Comm {
 	if len(opts.Spec.Levels) > 0 {
 		selector = selection.Always(opts.Spec)
 	}
-	return newComm(e, opts, selector, 0, e.Rank(), ranks, &ids{})
+	return newComm(e, opts, selector, worldID, e.Rank(), ranks)
 }
 
-func newComm(e *nbc.Engine, opts Options, selector *selection.Selector, id uint32, rank int, ranks []int, ids *ids) *Comm {
+func newComm(e *nbc.Engine, opts Options, selector *selection.Selector, id uint64, rank int, ranks []int) *Comm {
 	c := &Comm{
-		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks, ids: ids,
+		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks,
 		plans: newPlans(keptOps), choices: lru[selection.Query, *selection.Choice]{room: keptChoices},
 	}
 	nodes := e.Nodes()
@@ -140,6 +142,13 @@ type call struct {
 	needsSend  bool
 	needsRecv  bool
 	blocking   bool
+	persistent bool
+}
+
+// persist marks the call of a request to be started many times.
+func (k call) persist() call {
+	k.persistent = true
+	return k
 }
 
 func (c *Comm) reduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int) call {
@@ -157,32 +166,32 @@ func (c *Comm) allreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op) call
 // ReduceInit makes a persistent request for Reduce, to be started any number
 // of times and closed at the end.
 func (c *Comm) ReduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
-	return c.init(c.reduce(send, recv, dt, op, root), opts)
+	return c.init(c.reduce(send, recv, dt, op, root).persist(), opts)
 }
 
 // BcastInit makes a persistent request for Bcast.
 func (c *Comm) BcastInit(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
-	return c.init(c.bcast(buf, dt, root), opts)
+	return c.init(c.bcast(buf, dt, root).persist(), opts)
 }
 
 // AllreduceInit makes a persistent request for Allreduce.
 func (c *Comm) AllreduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
-	return c.init(c.allreduce(send, recv, dt, op), opts)
+	return c.init(c.allreduce(send, recv, dt, op).persist(), opts)
 }
 
 // Ireduce starts a Reduce. The request must be waited for, then closed.
 func (c *Comm) Ireduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
-	return started(c.ReduceInit(send, recv, dt, op, root, opts...))
+	return started(c.init(c.reduce(send, recv, dt, op, root), opts))
 }
 
 // Ibcast starts a Bcast. The request must be waited for, then closed.
 func (c *Comm) Ibcast(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
-	return started(c.BcastInit(buf, dt, root, opts...))
+	return started(c.init(c.bcast(buf, dt, root), opts))
 }
 
 // Iallreduce starts an Allreduce. The request must be waited for, then closed.
 func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
-	return started(c.AllreduceInit(send, recv, dt, op, opts...))
+	return started(c.init(c.allreduce(send, recv, dt, op), opts))
 }
 
 // Reduce combines every rank's send into root's recv, element by element. The
@@ -234,9 +243,12 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	for _, o := range opts {
 		o(&k)
 	}
-	instance := c.nextInstance()
+	instance, err := c.nextInstance(k.persistent)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", k.collective, err)
+	}
 	fail := func(err error) (*nbc.Request, error) {
-		return nil, fmt.Errorf("%v#%d: %w", k.collective, instance, err)
+		return nil, fmt.Errorf("%s: %w", nbc.RequestName(k.collective.String(), instance), err)
 	}
 	count, err := k.count(c.Size())
 	if err != nil {
@@ -248,7 +260,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	}
 	bind := nbc.Binding{
 		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Comm: uint64(c.id), Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum
@@ -334,14 +346,28 @@ func (c *Comm) Layout() spec.Layout { return c.layout }
 
 // HasLibrary reports whether the MPI library's own collectives (spec mpi) may
 // serve this communicator: that of the world, under mpirun.
-func (c *Comm) HasLibrary() bool { return c.id == 0 && c.engine.HasLibrary() }
+func (c *Comm) HasLibrary() bool { return c.id == worldID && c.engine.HasLibrary() }
+
+// ErrClosed is what collectives on a closed communicator return.
+var ErrClosed = errors.New("collectives: the communicator is closed")
 
 // nextInstance numbers a collective.
-func (c *Comm) nextInstance() uint32 {
+func (c *Comm) nextInstance(persistent bool) (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.instance++
-	return c.instance
+	if c.closed {
+		return 0, ErrClosed
+	}
+	return c.countLocked(persistent), nil
+}
+
+func (c *Comm) countLocked(persistent bool) uint32 {
+	kind, bit := 0, uint32(0)
+	if persistent {
+		kind, bit = 1, nbc.Persistent
+	}
+	c.counts[kind]++
+	return c.counts[kind]&^nbc.Persistent | bit
 }
 
 // library prepares a call of the MPI library's own collective.

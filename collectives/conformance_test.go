@@ -335,7 +335,7 @@ func TestARankThatNeverCalls(t *testing.T) {
 	})
 	for i, errs := range ends {
 		t.Run(specs[i].String(), func(t *testing.T) {
-			culprit := fmt.Sprintf("rank %d has not entered allreduce#1", absent)
+			culprit := fmt.Sprintf("rank %d has not entered allreduce#p1", absent)
 			for rank, err := range errs {
 				if rank != absent && !strings.Contains(fmt.Sprint(err), culprit) {
 					t.Errorf("rank %d does not say %q but: %v", rank, culprit, err)

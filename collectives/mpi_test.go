@@ -49,13 +49,19 @@ func stuckRank(dir, transport, wrong string) {
 	if err != nil {
 		panic(err)
 	}
-	open := overmpi.Open(overmpi.Options{CloseWait: 5 * time.Second})
+	bound := 0
+	if _, text, found := strings.Cut(transport, ":"); found {
+		if _, err := fmt.Sscan(text, &bound); err != nil {
+			panic(err)
+		}
+	}
+	open := overmpi.Open(overmpi.Options{CloseWait: 5 * time.Second, TagBound: bound})
 	if transport == "shm" {
 		open = shm.Over(open, shm.Options{})
 	}
 	deadline := 3 * time.Second
-	if wrong == "nothing" || wrong == "beside" {
-		deadline = time.Minute
+	if wrong == "nothing" || wrong == "identities" || wrong == "beside" {
+		deadline = 10 * time.Minute
 	}
 	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: deadline})
 	if err != nil {
@@ -99,6 +105,8 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 	ctx := context.Background()
 	c := collectives.World(e, collectives.Options{})
 	switch wrong {
+	case "identities":
+		return identities(ctx, c, 20_000)
 	case "nothing":
 		return ct.Run(c, ct.Some(c.Size()))
 	case "beside":
@@ -174,7 +182,7 @@ func ranks(t *testing.T, transport, wrong string) (reports []string, said string
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin", "mpirun"), "-np", fmt.Sprint(mpiRanks), program)
 	cmd.Env = append(os.Environ(), stuckIn+"="+strings.Join([]string{folder, transport, wrong}, ","))

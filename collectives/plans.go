@@ -70,6 +70,13 @@ func (p *plans) get(key planKey, build func() (*schedule.Schedule, error)) (*nbc
 	return built.(*nbc.Plan), nil
 }
 
+// clear drops all plans.
+func (p *plans) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept.clear()
+}
+
 // lru keeps the values that were used last, as many as there is room for: the
 // sum of their weights is at most room. A value heavier than that is kept alone.
 type lru[K comparable, V any] struct {

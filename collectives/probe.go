@@ -31,6 +31,7 @@ func (c *Comm) measure(ctx context.Context, m sim.Model) (sim.Model, error) {
 	if err != nil || pair == nil {
 		return m, err
 	}
+	defer pair.Close()
 	latency, err := pair.pingPong(ctx)
 	if err != nil {
 		return m, err

@@ -2,17 +2,31 @@ package collectives
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/scaffe/scaffe/mem"
 )
 
-// ids hands out numbers of communicators. All communicators of an engine share
-// one; a number is new to every rank that takes part.
-type ids struct {
-	mu   sync.Mutex
-	last int64
+// worldID is the number of the communicator of all ranks. Another's is the world
+// rank of its rank 0 in the upper half, below 1<<31, and in the lower half a
+// number that this rank's process gives out once, never 0. So ranks need not
+// agree on numbers, and communicators may be made at the same time.
+const worldID = 0
+
+// made counts the communicators that this process has offered numbers for.
+var made atomic.Uint64
+
+// number returns a fresh number for a communicator.
+func number() (int64, error) {
+	n := made.Add(1)
+	if n > math.MaxUint32 {
+		return 0, errors.New("collectives: this process has no number left for another communicator")
+	}
+	return int64(n), nil
 }
 
 // Dup returns a communicator of the same ranks whose collectives do not meet
@@ -24,24 +38,25 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) { return c.Split(ctx, 0, 
 // negative color takes part in none and gets nil. It is a collective.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	n := c.Size()
-	// One row a rank: last id, color, key; zero elsewhere, so that the sum of
-	// all ranks' tables is everyone's.
+	// One row a rank: a fresh number, color, key; zero elsewhere, so that the sum
+	// of all ranks' tables is everyone's.
 	table := make([]int64, 3*n)
-	c.ids.mu.Lock()
-	table[c.rank] = c.ids.last
-	c.ids.mu.Unlock()
+	fresh, failed := number() // its 0 tells the others
+	table[c.rank] = fresh
 	table[n+c.rank], table[2*n+c.rank] = int64(color), int64(key)
 	if err := c.Allreduce(ctx, mem.Of(table), mem.Of(table), mem.Int64, mem.Sum, control); err != nil {
 		return nil, err
 	}
-	id := slices.Max(table[:n]) + 1
-	c.ids.mu.Lock()
-	c.ids.last = max(c.ids.last, id)
-	c.ids.mu.Unlock()
+	numbers, colors, keys := table[:n], table[n:2*n], table[2*n:]
+	if failed != nil {
+		return nil, failed
+	}
+	if r := slices.Index(numbers, 0); r >= 0 {
+		return nil, fmt.Errorf("collectives: rank %d has no number left for another communicator", r)
+	}
 	if color < 0 {
 		return nil, nil
 	}
-	colors, keys := table[n:2*n], table[2*n:]
 	var members []int
 	for r := range n {
 		if colors[r] == int64(color) {
@@ -61,5 +76,24 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	for i, r := range members {
 		ranks[i] = c.ranks[r]
 	}
-	return newComm(c.engine, c.opts, c.Selector(), uint32(id), slices.Index(members, c.rank), ranks, c.ids), nil
+	id := uint64(ranks[0])<<32 | uint64(numbers[members[0]])
+	return newComm(c.engine, c.opts, c.Selector(), id, slices.Index(members, c.rank), ranks), nil
+}
+
+// Close gives back what the communicator keeps: the request of its last blocking
+// call, and its plans. Later collectives on it return ErrClosed; requests that
+// were made before stay, to be closed by themselves. It is no collective: each
+// rank closes its own. It may be called twice.
+func (c *Comm) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	kept := c.recent.request
+	c.recent = recent{}
+	c.choices.clear()
+	c.mu.Unlock()
+	c.plans.clear()
+	if kept != nil {
+		kept.Close()
+	}
+	return nil
 }

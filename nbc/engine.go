@@ -30,12 +30,13 @@ type Options struct {
 // there is (Request.Run) takes its place meanwhile, which saves waking two
 // threads.
 type Engine struct {
-	opts      Options
-	transport Transport
-	device    Device
-	scratch   scratch
-	rank      int
-	size      int
+	opts       Options
+	transport  Transport
+	device     Device
+	scratch    scratch
+	identities identities
+	rank       int
+	size       int
 
 	mu        sync.Mutex
 	starts    []*Request // submitted, not yet seen by the loop

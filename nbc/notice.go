@@ -3,7 +3,6 @@ package nbc
 import (
 	"encoding/json"
 	"hash/fnv"
-	"strconv"
 	"strings"
 )
 
@@ -80,12 +79,7 @@ type called struct {
 }
 
 // String returns such as reduce#812.
-func (c called) String() string {
-	if c.instance == 0 {
-		return c.name
-	}
-	return c.name + "#" + strconv.FormatUint(uint64(c.instance), 10)
-}
+func (c called) String() string { return RequestName(c.name, c.instance) }
 
 func (b *Binding) name() string { return called{b.Name, b.Instance}.String() }
 

@@ -29,8 +29,8 @@ type Binding struct {
 	// Scale is what the schedule's Scale ops divide by. Divide, unless 0, is what
 	// Out is divided by at the end. Of integers both are whole.
 	Scale, Divide float64
-	// Comm and Instance identify the collective: no two requests in flight
-	// may share both, and all ranks must agree on them. Package collectives
+	// Comm and Instance identify the collective: no two open requests may
+	// share both, and all ranks must agree on them. Package collectives
 	// numbers its communicators below 1<<63; the rest is for programs that
 	// use an engine directly.
 	Comm     uint64
@@ -56,6 +56,8 @@ type Request struct {
 	buffers [3]mem.Buffer // by schedule.Buffer
 
 	active atomic.Bool
+	closed atomic.Bool
+	given  atomic.Bool   // closed, and ended
 	done   chan struct{} // holds a token while the last execution has ended
 	err    error         // why it failed; read after taking the token
 
@@ -97,8 +99,12 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 	if b.Deadline == 0 {
 		b.Deadline = e.opts.Deadline
 	}
+	if !e.identities.take(b.identity()) {
+		return nil, b.taken(b.Instance)
+	}
 	own, err := e.scratch.get(b.Datatype.Bytes(s.Scratch))
 	if err != nil {
+		e.identities.give(b.identity())
 		return nil, fmt.Errorf("nbc: %s: scratch memory: %w", b.name(), err)
 	}
 	r := &Request{
@@ -128,6 +134,9 @@ func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 		b.Deadline = e.opts.Deadline
 	}
 	b.Datatype, b.Op = c.Datatype, c.Op
+	if !e.identities.take(b.identity()) {
+		return nil, b.taken(b.Instance)
+	}
 	r := &Request{engine: e, plan: libraryPlan, bind: b, library: &c, done: make(chan struct{}, 1), print: b.fingerprint()}
 	r.done <- struct{}{}
 	return r, nil
@@ -144,14 +153,22 @@ func (r *Request) Start() error {
 	return r.engine.submit(r)
 }
 
-// Again makes the next execution one of another collective, of the same plan on
-// the same buffers. The last execution has ended.
-func (r *Request) Again(instance uint32) {
+// Renumber makes the next execution one of another collective, of the same plan
+// on the same buffers. The last execution has ended.
+func (r *Request) Renumber(instance uint32) error {
+	if !r.engine.identities.take(identity{r.bind.Comm, instance}) {
+		return r.bind.taken(instance)
+	}
+	r.engine.identities.give(r.bind.identity())
 	r.bind.Instance, r.round = instance, 0
+	return nil
 }
 
 // begin makes r active, and reports whether it has ended already.
 func (r *Request) begin() (ended bool, err error) {
+	if r.closed.Load() {
+		return false, fmt.Errorf("nbc: %s is started after it was closed", r.bind.name())
+	}
 	if !r.active.CompareAndSwap(false, true) {
 		return false, fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.bind.name())
 	}
@@ -207,11 +224,23 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 }
 
-// Close gives the request's scratch memory back. A request in flight must be
-// waited for first; where that failed the engine has failed as a whole, and
-// the memory stays its own.
+// Close gives back the request's scratch memory and its number: at once, or, for
+// a request in flight, when it ends. Where that failed the engine has failed as
+// a whole, and the memory stays its own. It may be called twice.
 func (r *Request) Close() {
-	if !r.active.Load() && r.buffers[schedule.Scratch].Len() > 0 {
+	r.closed.Store(true)
+	if !r.active.Load() {
+		r.giveBack()
+	}
+}
+
+// giveBack does once what Close asks for.
+func (r *Request) giveBack() {
+	if !r.given.CompareAndSwap(false, true) {
+		return
+	}
+	r.engine.identities.give(r.bind.identity())
+	if r.buffers[schedule.Scratch].Len() > 0 {
 		if r.err == nil { // otherwise messages may still arrive
 			r.engine.scratch.put(r.buffers[schedule.Scratch])
 		}
@@ -223,6 +252,9 @@ func (r *Request) Close() {
 func (r *Request) end(err error) {
 	r.err = err
 	r.active.Store(false)
+	if r.closed.Load() {
+		r.giveBack()
+	}
 	r.done <- struct{}{}
 }
 

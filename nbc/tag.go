@@ -26,5 +26,5 @@ func (t Tag) String() string {
 	if t.Comm != 0 {
 		comm = fmt.Sprintf("communicator %d.%d", t.Comm>>32, uint32(t.Comm))
 	}
-	return fmt.Sprintf("message %d of collective %d on %s", t.Message, t.Instance, comm)
+	return fmt.Sprintf("message %d of collective %s on %s", t.Message, instanceName(t.Instance), comm)
 }
