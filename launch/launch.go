@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -165,7 +166,15 @@ func closeAll(engines []*nbc.Engine) error {
 // overMPI opens the transport under mpirun: over MPI, and between the ranks of
 // a node through shared memory unless SCAFFE_SHM=off.
 func overMPI() (nbc.Transport, error) {
-	open := overmpi.Open(overmpi.Options{})
+	var o overmpi.Options
+	if v := os.Getenv("SCAFFE_TAG_BOUND"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("invalid SCAFFE_TAG_BOUND=%q: want the largest MPI tag to use, at least 1", v)
+		}
+		o.TagBound = n
+	}
+	open := overmpi.Open(o)
 	switch v := os.Getenv("SCAFFE_SHM"); v {
 	case "", "on":
 		return shm.Over(open, shm.Options{Warn: func(s string) { fmt.Fprintf(os.Stderr, "scaffe: warning: %s\n", s) }})()
