@@ -90,3 +90,20 @@ func TestReplayMistakes(t *testing.T) {
 		t.Error("a timeline was written")
 	}
 }
+
+// TestReplayWithFewTags: hundreds of buckets under way together between two
+// processes, whose messages through MPI are told apart with next to no tags.
+func TestReplayWithFewTags(t *testing.T) {
+	run := mpirun(t)
+	t.Setenv("SCAFFE_SHM", "off")
+	t.Setenv("SCAFFE_TAG_BOUND", "3")
+	r := command(t, t.TempDir(), run, "-np", "2", scaffe, "replay", "--profile", "inception_v3-titanx", "--bucket", "256K", "--designs", "SC-OBR",
+		"--check", "--compute-scale", "0.01", "--iterations", "1", "--warmup", "0")
+	if r.code != 0 || !strings.Contains(r.stdout, "SC-OBR") {
+		t.Errorf("status %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	t.Setenv("SCAFFE_TAG_BOUND", "none")
+	if r := command(t, t.TempDir(), run, "-np", "1", scaffe, "replay", "--profile", "resnet152-k80"); r.code == 0 || !strings.Contains(r.stderr, `invalid SCAFFE_TAG_BOUND="none"`) {
+		t.Errorf("a bound that is no number: status %d\n%s", r.code, r.stderr)
+	}
+}
