@@ -1,20 +1,26 @@
 package tune
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"html"
+	"image/color"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives/spec"
-	"github.com/scaffe/scaffe/internal/units"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// plot is a chart with two logarithmic axes, as SVG. Colours come from classes
-// of the page, so that it is at home on light and dark.
-type plot struct {
+// chartData is what a chart with two logarithmic axes shows.
+type chartData struct {
 	xLabel, yLabel string
 	x              []tick
 	lines          []line
@@ -26,129 +32,214 @@ type tick struct {
 }
 
 type line struct {
-	name, class string
+	name, class string // class is a color of the page: c0 to c7, or limit
 	dashed      bool
 	points      []xy
 }
 
 type xy struct {
 	x, y float64
-	note string
+	note string // shown where the pointer is over the point
 }
 
-// Places in the picture, in SVG's units.
-const (
-	plotLeft, plotTop, plotRight, plotBottom = 74.0, 18.0, 740.0, 380.0
-	plotWidth, plotHeight                    = 960.0, 432.0
-	labelHeight                              = 17.0
+// The page's colors, which differ on light and dark, are CSS variables. The
+// plotting library knows numbers, so each variable has one that nothing else
+// has, and inPage puts the variables back.
+var (
+	ink, soft, rule = pageColor(0xfe), pageColor(0xfd), pageColor(0xfc)
+	palette         = newPalette()
+	inPage          = newReplacer()
 )
 
-// scale maps a logarithmic axis onto a line.
-type scale struct{ from, to, low, high float64 }
+func pageColor(n uint8) color.Color { return color.RGBA{n, 0xab, 0xcd, 0xff} }
 
-func (s scale) at(v float64) float64 {
-	if s.high == s.low {
-		return (s.from + s.to) / 2
+// newPalette returns the colors of lines by class.
+func newPalette() map[string]color.Color {
+	p := map[string]color.Color{"limit": ink}
+	for i := range colors {
+		p[fmt.Sprintf("c%d", i)] = pageColor(uint8(i))
 	}
-	return s.from + (s.to-s.from)*(math.Log(v)-s.low)/(s.high-s.low)
+	return p
 }
 
-func (p plot) svg() string {
-	var out strings.Builder
-	add := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	sx := scale{plotLeft + 14, plotRight - 14, math.Log(p.x[0].at), math.Log(p.x[len(p.x)-1].at)}
-	low, high := p.bounds()
-	sy := scale{plotBottom, plotTop, math.Log(low), math.Log(high)}
-	add(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s against %s">`, plotWidth, plotHeight, p.yLabel, p.xLabel)
-	for _, t := range timeTicks(low, high) {
-		y := sy.at(t.at)
-		add(`<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="tick" x="%g" y="%.1f" text-anchor="end">%s</text>`, plotLeft, plotRight, y, y, plotLeft-8, y+4, t.name)
+func newReplacer() *strings.Replacer {
+	pairs := []string{
+		"font-family:Liberation Sans", "font-family:system-ui,sans-serif",
+		`xmlns="http://www.w3.org/2000/svg"`, "", `xmlns:xlink="http://www.w3.org/1999/xlink"`, "", // needed outside of HTML alone
 	}
-	every := (len(p.x) + 7) / 8
-	for i, t := range p.x {
-		x := sx.at(t.at)
-		add(`<line class="grid faint" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/>`, x, x, plotTop, plotBottom)
-		if i%every == 0 || i == len(p.x)-1 && i%every > every/2 {
-			add(`<text class="tick" x="%.1f" y="%g" text-anchor="middle">%s</text>`, x, plotBottom+18, html.EscapeString(t.name))
+	put := func(c color.Color, variable string) {
+		r, g, b, _ := c.RGBA()
+		pairs = append(pairs, fmt.Sprintf("#%02X%02X%02X", r>>8, g>>8, b>>8), "var(--"+variable+")")
+	}
+	put(ink, "ink")
+	put(soft, "soft")
+	put(rule, "rule")
+	for class, c := range palette {
+		if class != "limit" {
+			put(c, class)
 		}
 	}
-	add(`<text class="axis" x="%g" y="%g" text-anchor="middle">%s</text>`, (plotLeft+plotRight)/2, plotBottom+42, html.EscapeString(p.xLabel))
-	for _, l := range slices.Backward(p.lines) {
-		p.line(add, l, sx, sy)
+	return strings.NewReplacer(pairs...)
+}
+
+// Sizes of a chart and of the legend at its right.
+const (
+	chartWidth, chartHeight, legendWidth vg.Length = 720, 324, 190
+)
+
+var labelFont = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9.5}
+
+// svg returns the chart as an SVG element, "" where there is nothing to show.
+func (d chartData) svg() (string, error) {
+	if d.lines = drawable(d.lines); len(d.lines) == 0 {
+		return "", nil
 	}
-	p.labels(add, sx, sy)
-	add(`</svg>`)
+	p := d.plot()
+	legend := d.legend()
+	for _, l := range d.lines {
+		drawn, err := l.plotter()
+		if err != nil {
+			return "", err
+		}
+		p.Add(drawn)
+	}
+	d.widen(p)
+	picture := vgsvg.New(chartWidth, chartHeight)
+	all := draw.New(picture)
+	left := draw.Crop(all, 0, -legendWidth, 0, 0)
+	p.Draw(left)
+	legend.Draw(draw.Crop(all, chartWidth-legendWidth+14, 0, 0, -4))
+	var b bytes.Buffer
+	if _, err := picture.WriteTo(&b); err != nil {
+		return "", err
+	}
+	_, text, _ := strings.Cut(inPage.Replace(b.String()), "<svg ")
+	text = strings.TrimSuffix(strings.TrimSpace(text), "</svg>")
+	label := html.EscapeString(d.yLabel + " against " + d.xLabel)
+	return fmt.Sprintf("<svg role=\"img\" aria-label=\"%s\" %s%s</svg>", label, text, d.notes(p, left)), nil
+}
+
+// drawable returns what logarithmic axes can show.
+func drawable(lines []line) (some []line) {
+	for _, l := range lines {
+		l.points = slices.DeleteFunc(slices.Clone(l.points), func(q xy) bool { return !(q.x > 0 && q.y > 0 && q.y < math.Inf(1)) })
+		if len(l.points) > 0 {
+			some = append(some, l)
+		}
+	}
+	return some
+}
+
+// plot returns the axes and the grid.
+func (d chartData) plot() *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Label.Text, p.Y.Label.Text = d.xLabel, d.yLabel
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Color, a.Tick.Color = rule, rule
+		a.Label.TextStyle.Color, a.Tick.Label.Color = soft, soft
+		a.Label.TextStyle.Font, a.Tick.Label.Font = labelFont, labelFont
+		a.Padding, a.Label.Padding = 6, 6
+	}
+	var marks []plot.Tick
+	every := (len(d.x) + 7) / 8
+	for i, t := range d.x {
+		if i%every == 0 || i == len(d.x)-1 && i%every > every/2 {
+			marks = append(marks, plot.Tick{Value: t.at, Label: t.name})
+		}
+	}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks(marks), timeTicks{}
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = rule, rule
+	p.Add(grid)
+	return p
+}
+
+// widen gives the lines some air, and one size or time a range at all.
+func (d chartData) widen(p *plot.Plot) {
+	p.X.Min, p.X.Max = d.x[0].at/1.15, d.x[len(d.x)-1].at*1.15
+	p.Y.Min, p.Y.Max = p.Y.Min/1.4, p.Y.Max*1.4
+}
+
+// legend names the lines in the order of their ends, from top to bottom.
+func (d chartData) legend() plot.Legend {
+	lines := slices.Clone(d.lines)
+	slices.SortStableFunc(lines, func(a, b line) int { return -cmp.Compare(a.end(), b.end()) })
+	l := plot.NewLegend()
+	l.Top, l.Left = true, true
+	l.YPosition = draw.PosCenter
+	l.Padding = 5
+	l.TextStyle.Color, l.TextStyle.Font = ink, labelFont
+	for _, x := range lines {
+		l.Add(x.name, &plotter.Line{LineStyle: x.style()})
+	}
+	return l
+}
+
+func (l line) end() float64 { return l.points[len(l.points)-1].y }
+
+func (l line) style() draw.LineStyle {
+	s := draw.LineStyle{Color: palette[l.class], Width: 1.7}
+	switch {
+	case l.class == "limit":
+		s.Width, s.Dashes = 1.2, []vg.Length{1.5, 3}
+	case l.dashed:
+		s.Dashes = []vg.Length{4, 3}
+	}
+	return s
+}
+
+// plotter draws the line, with dots where there are notes.
+func (l line) plotter() (plot.Plotter, error) {
+	points := make(plotter.XYs, len(l.points))
+	for i, q := range l.points {
+		points[i] = plotter.XY{X: q.x, Y: q.y}
+	}
+	drawn, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return nil, fmt.Errorf("line %s: %w", l.name, err)
+	}
+	drawn.LineStyle = l.style()
+	dots.GlyphStyle = draw.GlyphStyle{Color: palette[l.class], Radius: 2.6, Shape: draw.CircleGlyph{}}
+	if l.points[0].note == "" {
+		return drawn, nil
+	}
+	return both{drawn, dots}, nil
+}
+
+// both are a line and its dots.
+type both struct {
+	*plotter.Line
+	dots *plotter.Scatter
+}
+
+func (b both) Plot(c draw.Canvas, p *plot.Plot) {
+	b.Line.Plot(c, p)
+	b.dots.Plot(c, p)
+}
+
+// notes are transparent circles over the points, which show their notes.
+func (d chartData) notes(p *plot.Plot, c draw.Canvas) string {
+	var out strings.Builder
+	x, y := p.Transforms(ptr(p.DataCanvas(c)))
+	for _, l := range d.lines {
+		for _, q := range l.points {
+			if q.note != "" {
+				fmt.Fprintf(&out, "<circle class=\"note %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"><title>%s</title></circle>\n",
+					l.class, float64(x(q.x)), float64(chartHeight-y(q.y)), html.EscapeString(q.note))
+			}
+		}
+	}
 	return out.String()
 }
 
-func (p plot) line(add func(string, ...any), l line, sx, sy scale) {
-	class := l.class
-	if l.dashed {
-		class += " dashed"
-	}
-	var path []string
-	for _, q := range l.points {
-		path = append(path, fmt.Sprintf("%.1f,%.1f", sx.at(q.x), sy.at(q.y)))
-	}
-	if len(path) > 1 {
-		add(`<polyline class="line %s" points="%s"/>`, class, strings.Join(path, " "))
-	}
-	for _, q := range l.points {
-		if q.note != "" {
-			add(`<circle class="dot %s" cx="%.1f" cy="%.1f" r="3.6"><title>%s</title></circle>`, l.class, sx.at(q.x), sy.at(q.y), html.EscapeString(q.note))
-		}
-	}
-}
+func ptr[T any](x T) *T { return &x }
 
-// labels names the lines at their ends, one below the other.
-func (p plot) labels(add func(string, ...any), sx, sy scale) {
-	type label struct {
-		line
-		from xy
-		y    float64
-	}
-	var all []label
-	for _, l := range p.lines {
-		if n := len(l.points); n > 0 {
-			end := l.points[n-1]
-			at := xy{x: sx.at(end.x), y: sy.at(end.y)}
-			all = append(all, label{l, at, at.y})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b label) int { return int(math.Copysign(1, a.y-b.y)) })
-	for i := range all {
-		if i > 0 {
-			all[i].y = max(all[i].y, all[i-1].y+labelHeight)
-		}
-	}
-	for i, floor := len(all)-1, plotBottom; i >= 0; i-- { // none below the axis
-		all[i].y = min(all[i].y, floor)
-		floor = all[i].y - labelHeight
-	}
-	for _, l := range all {
-		x := plotRight + 20
-		dash := ""
-		if l.dashed {
-			dash = " dashed"
-		}
-		add(`<polyline class="lead %s" points="%.1f,%.1f %g,%.1f %g,%.1f"/>`, l.class, l.from.x+5, l.from.y, x-12, l.y, x-4, l.y)
-		add(`<line class="line %s%s" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="label" x="%g" y="%.1f">%s</text>`, l.class, dash, x-4, x+12, l.y, l.y, x+18, l.y+4, html.EscapeString(l.name))
-	}
-}
+// timeTicks marks round times.
+type timeTicks struct{}
 
-// bounds returns the lowest and highest y, with some air.
-func (p plot) bounds() (low, high float64) {
-	low = math.Inf(1)
-	for _, l := range p.lines {
-		for _, q := range l.points {
-			low, high = min(low, q.y), max(high, q.y)
-		}
-	}
-	return low / 1.25, high * 1.25
-}
-
-// timeTicks returns round times.
-func timeTicks(low, high float64) (ticks []tick) {
+func (timeTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	steps := []float64{1, 2, 5}
 	if high/low > 1e3 {
 		steps = []float64{1}
@@ -156,7 +247,7 @@ func timeTicks(low, high float64) (ticks []tick) {
 	for exp := -9.0; exp < 4; exp++ {
 		for _, s := range steps {
 			if v := s * math.Pow(10, exp); low <= v && v <= high {
-				ticks = append(ticks, tick{v, shortDuration(v)})
+				ticks = append(ticks, plot.Tick{Value: v, Label: shortDuration(v)})
 			}
 		}
 	}
@@ -174,53 +265,4 @@ func shortDuration(s float64) string {
 		return fmt.Sprintf("%g µs", math.Round(s*1e9)/1e3)
 	}
 	return fmt.Sprintf("%d ns", d)
-}
-
-// winnerMap draws the fastest spec for every size and collective, and how much
-// faster than the MPI library's own it is.
-func (r *Result) winnerMap() string {
-	var sizes []int
-	for _, p := range r.Points {
-		if !slices.Contains(sizes, p.Bytes) {
-			sizes = append(sizes, p.Bytes)
-		}
-	}
-	slices.Sort(sizes)
-	const left, cellHeight, top = 84.0, 46.0, 26.0
-	width := (plotWidth - left) / float64(max(len(sizes), 1))
-	var out strings.Builder
-	add := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	used := map[string]bool{}
-	height := top + cellHeight*float64(len(r.Config.Collectives))
-	add(`<svg viewBox="0 0 %g %g" role="img" aria-label="the fastest spec for every size and collective">`, plotWidth, height+4)
-	for i, n := range sizes {
-		add(`<text class="tick" x="%.1f" y="16" text-anchor="middle">%s</text>`, left+width*(float64(i)+0.5), units.FormatBytes(n))
-	}
-	for k, v := range r.Config.Collectives {
-		y := top + cellHeight*float64(k)
-		add(`<text class="axis" x="%g" y="%.1f" text-anchor="end">%s</text>`, left-12, y+cellHeight/2+4, v)
-		for _, p := range r.of(v) {
-			x := left + width*float64(slices.Index(sizes, p.Bytes))
-			best := p.Specs[0]
-			used[shape(best.Spec)] = true
-			note, over := fmt.Sprintf("%v of %s: %s by %s", v, units.FormatBytes(p.Bytes), Duration(seconds(best.Median)), best.Spec), ""
-			if l := p.find(spec.Library); l != nil && best.Spec != spec.Library {
-				over = fmt.Sprintf("%.1f×", l.Median/best.Median)
-				note += fmt.Sprintf(", %.2f times as fast as the library's own", l.Median/best.Median)
-			}
-			add(`<g><title>%s</title><rect class="cell %s" x="%.1f" y="%.1f" width="%.1f" height="%g" rx="5"/>`, html.EscapeString(note), r.colour(shape(best.Spec)), x+1.5, y+1.5, width-3, cellHeight-3)
-			if width > 34 {
-				add(`<text class="in" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x+width/2, y+cellHeight/2+4, over)
-			}
-			add(`</g>`)
-		}
-	}
-	add(`</svg><div class="legend">`)
-	for _, name := range r.shapes() {
-		if used[name] {
-			add(`<span><i class="%s"></i>%s</span>`, r.colour(name), html.EscapeString(name))
-		}
-	}
-	add(`</div>`)
-	return out.String()
 }

@@ -20,12 +20,14 @@ var page string
 var pageTemplate = template.Must(template.New("report").Parse(page))
 
 // Report returns the page: one HTML file with everything in it.
-func (r *Result) Report() []byte {
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, r.view()); err != nil {
-		return []byte(template.HTMLEscapeString(err.Error())) // a bytes.Buffer takes everything
+func (r *Result) Report() ([]byte, error) {
+	v, err := r.view()
+	if err != nil {
+		return nil, err
 	}
-	return b.Bytes()
+	var b bytes.Buffer
+	err = pageTemplate.Execute(&b, v)
+	return b.Bytes(), err
 }
 
 // view is what the page shows.
@@ -45,7 +47,7 @@ type chart struct {
 
 type row struct{ Collective, Size, Spec, Time, Spread, Limit, Library string }
 
-func (r *Result) view() view {
+func (r *Result) view() (view, error) {
 	t := r.Table()
 	v := view{Title: "Tuning of " + r.Layout.String(), Table: t.String(), Map: template.HTML(r.winnerMap())}
 	m := t.Made
@@ -67,23 +69,41 @@ func (r *Result) view() view {
 		if len(points) == 0 {
 			continue
 		}
-		v.Charts = append(v.Charts, chart{
-			ID: verb.String(), Title: "Time of " + verb.String(),
-			Text: "The last rank's time, the median of all executions; of each algorithm its best chunk. Dashed: the limit, what must pass " + r.bottleneck() + " over its bandwidth in the cost model.",
-			SVG:  template.HTML(r.timeChart(verb, points)),
-		})
-		if svg := r.chainChart(points); svg != "" {
-			v.Charts = append(v.Charts, chart{
-				ID: verb.String() + "-chains", Title: "Chain sizes, " + verb.String(),
-				Text: "Chains of that many ranks below a binomial tree (CB) or, dashed, a chain (CC): S-Caffe’s figure 11.",
-				SVG:  template.HTML(svg),
-			})
+		charts, err := r.charts(verb, points)
+		if err != nil {
+			return v, err
 		}
+		v.Charts = append(v.Charts, charts...)
 		for _, p := range points {
 			v.Rows = append(v.Rows, r.row(verb, p))
 		}
 	}
-	return v
+	return v, nil
+}
+
+// charts returns those of a collective.
+func (r *Result) charts(verb schedule.Collective, points []Point) ([]chart, error) {
+	time, err := r.timeChart(verb, points)
+	if err != nil {
+		return nil, err
+	}
+	chains, err := r.chainChart(points)
+	if err != nil {
+		return nil, err
+	}
+	charts := []chart{{
+		ID: verb.String(), Title: "Time of " + verb.String(),
+		Text: "The last rank's time, the median of all executions; of each algorithm its best chunk. Dotted: the limit, what must pass " + r.bottleneck() + " over its bandwidth in the cost model.",
+		SVG:  template.HTML(time),
+	}}
+	if chains != "" {
+		charts = append(charts, chart{
+			ID: verb.String() + "-chains", Title: "Chain sizes, " + verb.String(),
+			Text: "Chains of that many ranks below a binomial tree (CB) or, dashed, a chain (CC): S-Caffe’s figure 11.",
+			SVG:  template.HTML(chains),
+		})
+	}
+	return charts, nil
 }
 
 func (r *Result) bottleneck() string {
@@ -156,19 +176,19 @@ func (r *Result) shapes() []string {
 	return names
 }
 
-// colours is how many the page has, the first of them for the library; what
+// colors is how many the page has, the first of them for the library; what
 // comes later is grey.
-const colours = 8
+const colors = 8
 
-// colour returns the class of a shape.
-func (r *Result) colour(name string) string {
+// color returns the class of a shape.
+func (r *Result) color(name string) string {
 	if name == spec.Library {
 		return "c0"
 	}
 	i := 1
 	for _, other := range r.shapes() {
 		switch {
-		case other == name && i < colours:
+		case other == name && i < colors:
 			return fmt.Sprintf("c%d", i)
 		case other != spec.Library:
 			i++
@@ -178,7 +198,7 @@ func (r *Result) colour(name string) string {
 }
 
 // timeChart plots time against size, a line a shape.
-func (r *Result) timeChart(verb schedule.Collective, points []Point) string {
+func (r *Result) timeChart(verb schedule.Collective, points []Point) (string, error) {
 	best := map[string]map[int]Measured{}
 	var names []string
 	for _, p := range points {
@@ -197,10 +217,10 @@ func (r *Result) timeChart(verb schedule.Collective, points []Point) string {
 	slices.SortFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	var lines []line
 	for _, name := range names {
-		if r.colour(name) == "other" || len(best[name]) < 2 && len(points) > 2 {
+		if r.color(name) == "other" || len(best[name]) < 2 && len(points) > 2 {
 			continue
 		}
-		l := line{name: name, class: r.colour(name)}
+		l := line{name: name, class: r.color(name)}
 		for _, p := range points {
 			if m, has := best[name][p.Bytes]; has {
 				l.points = append(l.points, xy{float64(p.Bytes), m.Median, fmt.Sprintf("%s of %s: %s by %s, spread %.0f %%", verb, units.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec, 100*m.Spread)})
@@ -218,18 +238,18 @@ func (r *Result) timeChart(verb schedule.Collective, points []Point) string {
 			limit.points = append(limit.points, xy{float64(p.Bytes), t, ""})
 		}
 	}
-	return plot{xLabel: "size of the buffer", yLabel: "time", x: sizeTicks(points), lines: append(lines, limit)}.svg()
+	return chartData{xLabel: "size of the buffer", yLabel: "time", x: sizeTicks(points), lines: append(lines, limit)}.svg()
 }
 
 // chainChart plots time against chain size, a line for every size and kind.
-func (r *Result) chainChart(points []Point) string {
+func (r *Result) chainChart(points []Point) (string, error) {
 	var lines []line
 	sizes := map[int]bool{}
 	count := 0 // of message sizes
 	for _, p := range points {
 		before := len(lines)
 		for kind, top := range []string{"binomial", "chain"} {
-			l := line{name: units.FormatBytes(p.Bytes) + " C" + strings.ToUpper(top[:1]), class: fmt.Sprintf("c%d", 1+count%(colours-1))}
+			l := line{name: units.FormatBytes(p.Bytes) + " C" + strings.ToUpper(top[:1]), class: fmt.Sprintf("c%d", 1+count%(colors-1))}
 			for size := 2; size < r.Layout.Ranks; size *= 2 {
 				if m := p.find(fmt.Sprintf("chain:%d/%s", size, top)); m != nil {
 					sizes[size] = true
@@ -246,14 +266,14 @@ func (r *Result) chainChart(points []Point) string {
 		}
 	}
 	if len(lines) == 0 {
-		return ""
+		return "", nil
 	}
 	var ticks []tick
 	for size := range sizes {
 		ticks = append(ticks, tick{float64(size), fmt.Sprint(size)})
 	}
 	slices.SortFunc(ticks, func(a, b tick) int { return int(a.at - b.at) })
-	return plot{xLabel: "chain size", yLabel: "time", x: ticks, lines: lines}.svg()
+	return chartData{xLabel: "chain size", yLabel: "time", x: ticks, lines: lines}.svg()
 }
 
 func sizeTicks(points []Point) (ticks []tick) {

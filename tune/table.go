@@ -122,10 +122,14 @@ func winner(p Point, before string, library bool) Measured {
 // measured, it removes the partial file. It returns the report's file.
 func (r *Result) Write() (report string, err error) {
 	report = r.Config.Out + ".html"
+	page, err := r.Report()
+	if err != nil {
+		return "", err
+	}
 	if err := atomicfile.Write(nil, r.Config.Out, []byte(r.Table().String())); err != nil {
 		return "", err
 	}
-	if err := atomicfile.Write(nil, report, r.Report()); err != nil {
+	if err := atomicfile.Write(nil, report, page); err != nil {
 		return "", err
 	}
 	if r.Complete() {

@@ -201,14 +201,35 @@ collective=reduce nodes=4 ppn=1 bytes=544K.. buffer=registered spec=chain,chunk=
 
 // The page says who won, by how much over the library, and shows every line.
 func TestReport(t *testing.T) {
-	page := string(measured(t).Report())
+	b, err := measured(t).Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
 	for _, want := range []string{
 		"Tuning of 4 nodes × 1 rank", "1.3×", "4.0×", "<td><code>chain,chunk=64K</code></td>", "4.00 ms (4.00 ×)",
-		"reduce of 1M: 1.00 ms by chain,chunk=64K, spread 1 %", ">limit</text>", "prefers-color-scheme: dark",
+		"reduce of 1M: 1.00 ms by chain,chunk=64K, spread 1 %", ">limit</text>", "stroke:var(--c1)", "prefers-color-scheme: dark",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
 		}
+	}
+}
+
+// A page of what logarithms cannot show, as a kept file may hold it: no time,
+// one size.
+func TestReportOfOddTimes(t *testing.T) {
+	r := measured(t)
+	r.Points = r.Points[2:3]
+	r.Points[0].Specs[0].Median = 0
+	if page, err := r.Report(); err != nil || strings.Contains(string(page), "NaN") {
+		t.Errorf("%v\n%s", err, page)
+	}
+	for i := range r.Points[0].Specs {
+		r.Points[0].Specs[i].Median = 0
+	}
+	if _, err := r.Report(); err != nil {
+		t.Error(err)
 	}
 }
 
