@@ -21,9 +21,45 @@ help: ## list the targets
 install-deps: ## install what is missing (apt on Debian and Ubuntu)
 	@scripts/install-deps
 
+# The version that the programs print. The Go toolchain takes it from the
+# repository; VERSION=v1.2.0 sets another. The revision is for builds that the
+# toolchain does not stamp.
+VERSION ?=
+version := github.com/scaffe/scaffe/internal/version
+revision := $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
+
 .PHONY: build
 build: install-deps ## build bin/scaffe and bin/osu_* with the chosen MPI
-	$(WITH) go build -o bin/ ./cmd/scaffe ./osu-bench/...
+	SCAFFE_LDFLAGS="-X $(version).number=$(VERSION) -X $(version).revision=$(revision)" \
+		$(WITH) go build -o bin/ ./cmd/scaffe ./osu-bench/...
+
+# As the GNU coding standards have it: DESTDIR is for packagers.
+PREFIX ?= /usr/local
+DESTDIR ?=
+prefix := $(DESTDIR)$(PREFIX)
+bash_completion := $(prefix)/share/bash-completion/completions/scaffe
+zsh_completion := $(prefix)/share/zsh/site-functions/_scaffe
+fish_completion := $(prefix)/share/fish/vendor_completions.d/scaffe.fish
+
+# Where the programs are that are installed.
+BIN := bin
+$(BIN)/scaffe:
+	$(MAKE) --no-print-directory build
+
+.PHONY: install
+install: | $(BIN)/scaffe ## install programs, man pages and shell completions (PREFIX=/usr/local DESTDIR=)
+	install -d $(prefix)/bin $(prefix)/share/man/man1 $(dir $(bash_completion) $(zsh_completion) $(fish_completion))
+	install -m 755 $(BIN)/scaffe $(BIN)/osu_* $(prefix)/bin
+	$(BIN)/scaffe man --out $(prefix)/share/man/man1
+	$(BIN)/scaffe completion bash > $(bash_completion)
+	$(BIN)/scaffe completion zsh > $(zsh_completion)
+	$(BIN)/scaffe completion fish > $(fish_completion)
+
+.PHONY: uninstall
+uninstall: ## remove what make install installed (with the same PREFIX and DESTDIR)
+	rm -f $(prefix)/bin/scaffe $(addprefix $(prefix)/bin/,$(notdir $(wildcard osu-bench/osu_*)))
+	rm -f $(prefix)/share/man/man1/scaffe.1 $(prefix)/share/man/man1/scaffe-*.1
+	rm -f $(bash_completion) $(zsh_completion) $(fish_completion)
 
 # The data set is made once; `make clean` removes it.
 glyphs := examples/glyphs
