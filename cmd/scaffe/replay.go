@@ -13,6 +13,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/replay"
 	"github.com/scaffe/scaffe/replay/workload"
@@ -146,6 +147,7 @@ func replayRank(ctx context.Context, comm *collectives.Comm, c *cli.Context, cfg
 	}
 	if file != "" {
 		cfg.Trace = trace.New(comm.Rank(), trace.Options{})
+		cfg.Trace.Describe("version", version.String())
 		if err := trace.Align(ctx, comm, cfg.Trace); err != nil {
 			return err
 		}

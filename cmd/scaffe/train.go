@@ -14,6 +14,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/internal/cmdline"
+	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
@@ -177,6 +178,7 @@ func (t *training) train(ctx context.Context, comm *collectives.Comm, cfg train.
 
 // writeTrace gathers what all ranks did and writes it.
 func (t *training) writeTrace(ctx context.Context, comm *collectives.Comm, cfg train.Config) error {
+	cfg.Trace.Describe("version", version.String())
 	cfg.Trace.Describe("design", cfg.Design.String())
 	cfg.Trace.Describe("aggregate", cfg.Scheme.String())
 	cfg.Trace.Describe("solver", t.solver)

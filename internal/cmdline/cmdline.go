@@ -82,7 +82,7 @@ func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, 
 func (p *Program) Main(ctx context.Context, args []string) int {
 	err := p.run(ctx, args)
 	lost := p.Stdout.Err()
-	if lost != nil && !errors.Is(err, lost) {
+	if lost != nil && (err == nil || !strings.Contains(err.Error(), lost.Error())) {
 		defer fmt.Fprintf(p.Stderr, "%s: %v\n", p.App.Name, lost)
 	}
 	var usage *UsageError

@@ -14,17 +14,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/mpi"
 )
 
-// Finding is one thing that was looked at.
+// Finding is one thing that was checked.
 type Finding struct {
 	What  string // such as "MPI library"
 	Found string
-	Wrong string // empty: nothing is
+	Wrong string // empty: nothing
 	Fix   string // what to do about it
 	Fatal bool   // training does not work like this
 }
@@ -32,6 +33,7 @@ type Finding struct {
 // Examine looks at everything. In a world of several ranks all must call it;
 // rank tells which one this is.
 func Examine(ctx context.Context) (findings []Finding, rank int) {
+	findings = []Finding{program()}
 	done := make(chan struct{})
 	go func() { // MPI wants one thread from start to end
 		defer close(done)
@@ -39,7 +41,7 @@ func Examine(ctx context.Context) (findings []Finding, rank int) {
 		defer runtime.UnlockOSThread()
 		w, err := mpi.Start()
 		if err != nil {
-			findings = append(findings, Finding{What: "MPI", Found: orNone(mpi.Built()), Wrong: err.Error(), Fix: "see the message", Fatal: true})
+			findings = append(findings, Finding{What: "MPI", Found: orNone(mpi.Built()), Wrong: err.Error(), Fix: "act on the message", Fatal: true})
 			return
 		}
 		rank = w.Rank()
@@ -47,7 +49,7 @@ func Examine(ctx context.Context) (findings []Finding, rank int) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		if err := w.Finalize(ctx); err != nil {
-			findings = append(findings, Finding{What: "MPI", Wrong: err.Error(), Fix: "look at the other ranks' messages"})
+			findings = append(findings, Finding{What: "MPI", Wrong: err.Error(), Fix: "see the messages of the other ranks"})
 		}
 	}()
 	<-done
@@ -87,12 +89,12 @@ func library(w *mpi.World) []Finding {
 	if mpi.Built() == "" {
 		return []Finding{{
 			What: "MPI library", Found: "none: this program was built without MPI",
-			Wrong: "it runs one rank, or several with --local, but not under mpirun", Fix: "build it with `make build`",
+			Wrong: "runs one rank, or several with --local, but not under mpirun", Fix: "build with `make build`",
 		}}
 	}
 	lib := Finding{What: "MPI library", Found: fmt.Sprintf("%s (built for %s)", w.LibraryVersion(), mpi.Built())}
 	for _, note := range w.Notes() {
-		lib.Wrong, lib.Fix = note, "rebuild with `make build` where it misbehaves"
+		lib.Wrong, lib.Fix = note, "rebuild with `make build` if it misbehaves"
 	}
 	major, minor := w.StandardVersion()
 	launcher := w.Launcher().Name
@@ -109,6 +111,12 @@ func library(w *mpi.World) []Finding {
 	}
 }
 
+// program says which build this is.
+func program() Finding {
+	v := version.Get()
+	return Finding{What: "scaffe", Found: fmt.Sprintf("%s, %s", v, v.Go)}
+}
+
 // sharedMemory says whether ranks of one node can share memory.
 func sharedMemory() Finding {
 	const dir, enough = "/dev/shm", 256 << 20
@@ -121,7 +129,7 @@ func sharedMemory() Finding {
 	free := int64(st.Bavail) * st.Bsize
 	f.Found = fmt.Sprintf("%s, %d MiB free", dir, free>>20)
 	if free < enough {
-		f.Wrong = "MPI libraries keep their buffers between the ranks of a node there"
+		f.Wrong = "less than 256 MiB: MPI libraries keep the buffers that ranks of a node share there"
 		f.Fix = "enlarge it (mount -o remount,size=2G /dev/shm; in a container --shm-size=2g)"
 	}
 	if err := unix.Access(dir, unix.W_OK); err != nil {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/internal/output"
+	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
@@ -22,7 +24,10 @@ func Main(name string) {
 	launch.Main()
 	p, err := Find(name)
 	if err == nil {
-		err = Run(context.Background(), p, os.Args[1:], os.Stdout, os.Stderr)
+		err = Run(context.Background(), p, os.Args[1:], output.Stdout, os.Stderr)
+	}
+	if err == nil {
+		err = output.Stdout.Err()
 	}
 	if err == nil {
 		return
@@ -47,7 +52,7 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 	case err == nil && o.Help:
 		fmt.Fprint(stdout, p.help())
 	case err == nil:
-		fmt.Fprintln(stdout, p.title())
+		fmt.Fprintf(stdout, "%s\n# scaffe %s\n", p.title(), version.String())
 	}
 	return err
 }

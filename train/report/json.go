@@ -11,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -30,6 +31,7 @@ type jsonHead struct {
 
 type jsonStart struct {
 	jsonHead
+	Version     string       `json:"version"` // of the program
 	Net         string       `json:"net"`
 	Parameters  int          `json:"parameters"`
 	Ranks       int          `json:"ranks"`
@@ -184,7 +186,7 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 	}
 	n := w.Solver().Net()
 	v := jsonStart{
-		jsonHead: newHead("start"), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), GlobalBatch: n.GlobalBatch(),
+		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), GlobalBatch: n.GlobalBatch(),
 		Iter: w.Solver().Iter(), MaxIter: int(w.Solver().Param().GetMaxIter()),
 		Design: cfg.Design.String(), Aggregate: cfg.Scheme.String(), Spec: specName(cfg.Spec), LeastBucket: w.Exchange().LeastBucket(),
 		Buckets: []jsonBucket{},
