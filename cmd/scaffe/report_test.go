@@ -365,7 +365,7 @@ func TestSummaryLost(t *testing.T) {
 	cmd := exec.Command(scaffe, "train", "--local", "2", "--solver", "solver.prototxt")
 	var stderr bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, full, &stderr
-	if err := cmd.Run(); err == nil || strings.Count(stderr.String(), "the summary is lost: write /dev/stdout: no space left on device") != 1 {
+	if err := cmd.Run(); err == nil || strings.Count(stderr.String(), "the summary is lost: cannot write to stdout: no space left on device") != 1 {
 		t.Errorf("%v\n%s", err, &stderr)
 	}
 }

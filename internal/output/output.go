@@ -4,8 +4,10 @@
 package output
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 )
@@ -35,6 +37,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 	n, err := w.to.Write(p)
 	if err != nil {
+		if path := (*fs.PathError)(nil); errors.As(err, &path) {
+			err = path.Err // without the name, which follows
+		}
 		w.err = fmt.Errorf("cannot write to %s: %w", w.name, err)
 	}
 	return n, w.err
