@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/schedule"
@@ -93,7 +92,7 @@ func (r *Result) charts(verb schedule.Collective, points []Point) ([]chart, erro
 	}
 	charts := []chart{{
 		ID: verb.String(), Title: "Time of " + verb.String(),
-		Text: "The last rank's time, the median of all executions; of each algorithm its best chunk. Dotted: the limit, what must pass " + r.bottleneck() + " over its bandwidth in the cost model.",
+		Text: "The last rank's time, the median of all executions; of each algorithm its best chunk. Dotted: the limit, what must pass " + r.bottleneck() + " over the best bandwidth that the model knows or that was measured.",
 		SVG:  template.HTML(time),
 	}}
 	if chains != "" {
@@ -118,7 +117,7 @@ func (r *Result) row(verb schedule.Collective, p Point) row {
 	out := row{
 		Collective: verb.String(), Size: units.FormatBytes(p.Bytes), Spec: best.Spec,
 		Time: Duration(seconds(best.Median)), Spread: fmt.Sprintf("%.0f %%", 100*best.Spread),
-		Limit: Duration(seconds(selection.Limit(verb, p.Bytes, r.Layout, r.Selector.Model))),
+		Limit: Duration(seconds(r.limit(verb, p.Bytes))),
 	}
 	if l := p.find(spec.Library); l != nil {
 		out.Library = fmt.Sprintf("%s (%.2f ×)", Duration(seconds(l.Median)), l.Median/best.Median)
@@ -234,7 +233,7 @@ func (r *Result) timeChart(verb schedule.Collective, points []Point) (string, er
 	}
 	limit := line{name: "limit", class: "limit"}
 	for _, p := range points {
-		if t := selection.Limit(verb, p.Bytes, r.Layout, r.Selector.Model); t > low/4 {
+		if t := r.limit(verb, p.Bytes); t > low/4 {
 			limit.points = append(limit.points, xy{float64(p.Bytes), t, ""})
 		}
 	}

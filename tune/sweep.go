@@ -93,7 +93,8 @@ const fewest = 3
 // Measured is one spec at one size.
 type Measured struct {
 	Spec       string  `json:"spec"`
-	Median     float64 `json:"median"` // seconds, the last rank's
+	Best       float64 `json:"best"`   // seconds, the last rank's
+	Median     float64 `json:"median"` // likewise
 	Spread     float64 `json:"spread"` // between the quartiles, of the median
 	Iterations int     `json:"iterations"`
 }
@@ -330,10 +331,18 @@ func race(times [][]float64, left []int, round, library int) []int {
 	})
 }
 
+// least returns the smallest of values, 0 where there are none.
+func least(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return slices.Min(values)
+}
+
 func result(j job, times [][]float64) Point {
 	p := Point{Collective: j.verb.String(), Bytes: j.bytes}
 	for i, t := range times {
-		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Median: median(t), Spread: spread(t), Iterations: len(t)})
+		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Best: least(t), Median: median(t), Spread: spread(t), Iterations: len(t)})
 	}
 	slices.SortStableFunc(p.Specs, func(a, b Measured) int { return cmp.Compare(a.Median, b.Median) })
 	return p

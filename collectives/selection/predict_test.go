@@ -144,6 +144,11 @@ func TestBuiltInChoices(t *testing.T) {
 				t.Errorf("allreduce of %d bytes on one node of %d is done by %s", bytes, n, got)
 			}
 		}
+		for _, v := range schedule.Collectives {
+			if got := of(1, n, v, 4, true); got == "mpi" {
+				t.Errorf("%v of 4 bytes on one node of %d is done by %s", v, n, got)
+			}
+		}
 		if got := of(n, 1, schedule.Reduce, 4096, true); got != "mpi" {
 			t.Errorf("a small blocking reduce on %d nodes is done by %s", n, got)
 		}

@@ -13,7 +13,10 @@ import (
 // LibraryBytes is up to how many bytes the built-in rule may give a blocking
 // call between nodes to the MPI library. Beyond, the library's algorithm is
 // unknown to the model, and measuring decides (scaffe tune). Within a node the
-// shared memory of package nbc/shm is no slower.
+// shared memory of package nbc/shm is faster: the library's collective is started
+// and polled by the same loop, on top of what it costs itself. (That its blocking
+// call takes a fraction of either is no choice: inside of it a rank would miss
+// deadlines, signals and questions.)
 const LibraryBytes = 16 << 10
 
 // Query is what a selection depends on, besides the layout of the ranks. It is
