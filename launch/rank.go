@@ -17,7 +17,7 @@ const (
 	// lingerTime is how long a rank that has failed waits before its process
 	// ends, so that its notice arrives before that is noticed, and the launcher
 	// has read what it printed.
-	lingerTime = 50 * time.Millisecond
+	lingerTime = 200 * time.Millisecond
 )
 
 // rank is one rank of this process.
@@ -34,7 +34,7 @@ func newRank(e *nbc.Engine, o Options, here int) *rank {
 	o.Collectives.Machine = Machine(o.Local)
 	r := &rank{engine: e, comm: collectives.World(e, o.Collectives), log: o.Log, watch: &watch{engine: e}}
 	if e.Size() > here {
-		r.report = newReport(e, o.Log)
+		r.report = newReport(e, o.Log, r.watch.stop)
 		r.watch.onGone = r.report.gone
 	}
 	return r

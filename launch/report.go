@@ -22,7 +22,7 @@ const (
 
 const (
 	// reportTimeout is how long a rank waits for rank 0 to confirm.
-	reportTimeout = 3 * time.Second
+	reportTimeout = 10 * time.Second
 	// ownReason is how long f has to return the error of an engine that failed
 	// on its own rank, which says more than the engine's.
 	ownReason = 200 * time.Millisecond
@@ -37,6 +37,7 @@ const (
 type report struct {
 	engine *nbc.Engine
 	log    io.Writer
+	settle func() // what comes before ranks may end without being taken for killed
 
 	confirmed  func() // closes isReported
 	isReported chan struct{}
@@ -50,9 +51,9 @@ type report struct {
 	asked   map[int]bool // ranks that rank 0 owes an answer
 }
 
-func newReport(e *nbc.Engine, log io.Writer) *report {
+func newReport(e *nbc.Engine, log io.Writer, settle func()) *report {
 	p := &report{
-		engine: e, log: log, asked: map[int]bool{},
+		engine: e, log: log, settle: settle, asked: map[int]bool{},
 		isReported: make(chan struct{}), rank0Gone: make(chan struct{}), hurry: make(chan struct{}),
 	}
 	p.confirmed = sync.OnceFunc(func() { close(p.isReported) })
@@ -106,6 +107,7 @@ func (p *report) print(f failure) {
 	}
 	p.printed = true
 	p.mu.Unlock()
+	p.settle()
 	p.confirm()
 }
 

@@ -3,6 +3,8 @@ package mpi
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -69,17 +71,48 @@ func detectLauncher(lookup func(string) (string, bool)) Launcher {
 	return Launcher{Rank: -1}
 }
 
-// serves reports whether ranks of the family can find each other under l.
-func (l Launcher) serves(family string) bool {
-	if l.Families == nil {
-		return true
-	}
-	for _, f := range l.Families {
-		if f == family {
-			return true
+// launcherCommands are how the names of the launchers' programs begin.
+var launcherCommands = []string{"mpi", "orte", "prte", "hydra"}
+
+// LauncherProcesses returns the process numbers of the launcher's programs that
+// this process descends from, the nearest first: mpirun where it runs on this
+// machine, and its helpers. It looks at names alone.
+func LauncherProcesses() []int {
+	var pids []int
+	for pid := os.Getppid(); pid > 1; pid = parentOf(pid) {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil {
+			break // another user's
+		}
+		if isLauncherCommand(filepath.Base(exe)) {
+			pids = append(pids, pid)
 		}
 	}
-	return false
+	return pids
+}
+
+func isLauncherCommand(name string) bool {
+	return slices.ContainsFunc(launcherCommands, func(l string) bool { return strings.HasPrefix(name, l) })
+}
+
+// parentOf returns the parent of a process, 0 if that is unknown.
+func parentOf(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The second field is the command in parentheses, which may hold blanks.
+	after := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
+	if fields := strings.Fields(after); len(fields) > 1 {
+		n, _ := strconv.Atoi(fields[1])
+		return n
+	}
+	return 0
+}
+
+// serves reports whether ranks of the family can find each other under l.
+func (l Launcher) serves(family string) bool {
+	return l.Families == nil || slices.Contains(l.Families, family)
 }
 
 // LauncherError says that this process was started as one of several ranks by

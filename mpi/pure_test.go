@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -145,5 +146,22 @@ func TestNodesAreNumberedByTheirLowestRank(t *testing.T) {
 	}
 	if got.String() != "7 ranks on 3 nodes" {
 		t.Error(got)
+	}
+}
+
+func TestParentOf(t *testing.T) {
+	if got := parentOf(os.Getpid()); got != os.Getppid() {
+		t.Errorf("parent %d, want %d", got, os.Getppid())
+	}
+	if got := parentOf(-1); got != 0 {
+		t.Errorf("a process that does not exist has parent %d", got)
+	}
+}
+
+func TestIsLauncherCommand(t *testing.T) {
+	for name, want := range map[string]bool{"mpirun.openmpi": true, "mpiexec.hydra": true, "orterun": true, "prterun": true, "bash": false} {
+		if isLauncherCommand(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
 	}
 }

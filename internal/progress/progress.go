@@ -4,13 +4,14 @@ package progress
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"github.com/scaffe/scaffe/mpi"
 )
 
 // New returns a bar of n steps; -1 is an unknown number.
@@ -34,52 +35,13 @@ func Wanted(when string) (bool, error) {
 	return false, fmt.Errorf("invalid --progress %q: want auto, always or never", when)
 }
 
-// launchers are how the names of MPI's launchers begin.
-var launchers = []string{"mpi", "orte", "prte", "hydra"}
-
 // OnTerminal reports whether stderr is a terminal. Under mpirun stderr is a
 // pipe to it, so what counts there is mpirun's own.
 func OnTerminal() bool {
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return true
-	}
-	for pid := os.Getppid(); pid > 1; pid = parent(pid) {
-		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		if err != nil {
-			return false
-		}
-		if isLauncher(filepath.Base(exe)) && stderrIsTerminal(pid) {
-			return true
-		}
-	}
-	return false
-}
-
-func isLauncher(name string) bool {
-	for _, l := range launchers {
-		if strings.HasPrefix(name, l) {
-			return true
-		}
-	}
-	return false
+	return term.IsTerminal(int(os.Stderr.Fd())) || slices.ContainsFunc(mpi.LauncherProcesses(), stderrIsTerminal)
 }
 
 func stderrIsTerminal(pid int) bool {
 	target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
 	return err == nil && (strings.HasPrefix(target, "/dev/pts/") || strings.HasPrefix(target, "/dev/tty"))
-}
-
-// parent returns the parent of a process, 0 where that cannot be told.
-func parent(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The second field is the command in parentheses, which may hold blanks.
-	after := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
-	if fields := strings.Fields(after); len(fields) > 1 {
-		n, _ := strconv.Atoi(fields[1])
-		return n
-	}
-	return 0
 }
