@@ -2,19 +2,20 @@ package trace
 
 import (
 	"fmt"
-	"html"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/scaffe/scaffe/internal/svg"
 )
 
 // SVG draws some iterations: ranks below each other, in each what the computing
 // goroutine does, and below it what is in flight. The black line is the
 // critical path. It serves for one or a few iterations.
 func (t *Trace) SVG(s Span) ([]byte, error) {
-	p := &svg{timeline: newTimeline(t), left: 120, width: 1080}
+	p := &picture{timeline: newTimeline(t), left: 120, width: 1080}
 	var err error
 	if p.begin, p.end, err = p.window(s); err != nil {
 		return nil, err
@@ -30,15 +31,15 @@ func (t *Trace) SVG(s Span) ([]byte, error) {
 	}
 	p.critical()
 	p.legend()
-	p.add("</svg>\n")
-	return []byte(p.out.String()), nil
+	p.End()
+	return []byte(p.String()), nil
 }
 
-// svg is a drawing under way. Lengths are in SVG's user units.
-type svg struct {
+// picture is a drawing under way.
+type picture struct {
+	svg.Drawing
 	*timeline
 	views       []view
-	out         strings.Builder
 	begin, end  time.Duration
 	left, width float64
 	top, bottom float64
@@ -47,24 +48,13 @@ type svg struct {
 	used        [classes]bool
 }
 
-func (p *svg) add(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
-
-func (p *svg) text(class string, x, y float64, format string, args ...any) {
-	p.add("<text class=\"%s\" x=\"%s\" y=\"%s\">%s</text>\n", class, num(x), num(y), html.EscapeString(fmt.Sprintf(format, args...)))
-}
-
-// num returns a length with at most one decimal.
-func num(v float64) string {
-	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
-}
-
-func (p *svg) x(t time.Duration) float64 {
+func (p *picture) x(t time.Duration) float64 {
 	return p.left + p.width*float64(t-p.begin)/float64(p.end-p.begin)
 }
 
 // layout finds the rows' places: lanes of collectives are lower, and lower
 // still where there are many.
-func (p *svg) layout() {
+func (p *picture) layout() {
 	p.top = 96
 	y := p.top
 	for r := range p.views {
@@ -100,13 +90,11 @@ text{fill:#c9cbd6}.title{fill:#f4f4f7}.facts,.axis,.host{fill:#9599a8}.in,.low,.
 </style>
 `
 
-func (p *svg) head(s Span) {
+func (p *picture) head(s Span) {
 	w, h := p.left+p.width+28, p.bottom+64
-	p.add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %s %s\" width=\"%s\" height=\"%s\" role=\"img\">\n", num(w), num(h), num(w), num(h))
 	title := p.t.title()
-	p.add("<title>%s</title>\n%s", html.EscapeString(title), svgStyle)
-	p.add("<rect class=\"card\" x=\"0.5\" y=\"0.5\" width=\"%s\" height=\"%s\" rx=\"12\"/>\n", num(w-1), num(h-1))
-	p.text("title", 28, 38, "%s", title)
+	p.Begin(w, h, title, svgStyle)
+	p.Text("title", 28, 38, "%s", title)
 	what := fmt.Sprintf("iterations %d to %d", s.First, s.End-1)
 	switch {
 	case s.End == math.MaxInt:
@@ -114,7 +102,7 @@ func (p *svg) head(s Span) {
 	case s.End == s.First+1:
 		what = fmt.Sprintf("iteration %d", s.First)
 	}
-	p.text("facts", 28, 60, "%s, %s ms", what, num(float64(p.end-p.begin)/1e6))
+	p.Text("facts", 28, 60, "%s, %s ms", what, svg.Num(float64(p.end-p.begin)/1e6))
 }
 
 // step returns a round distance of ticks, about so many over all.
@@ -129,26 +117,26 @@ func step(all time.Duration, ticks float64) time.Duration {
 	return time.Duration(unit * 10)
 }
 
-func (p *svg) grid() {
+func (p *picture) grid() {
 	d := step(p.end-p.begin, 12)
 	for t := time.Duration(0); t <= p.end-p.begin; t += d {
 		x := p.x(p.begin + t)
-		p.add("<line class=\"tick\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>\n", num(x), num(p.top-8), num(x), num(p.bottom))
+		p.Line("tick", x, p.top-8, x, p.bottom)
 		unit := ""
 		if t == 0 {
 			unit = " ms"
 		}
-		p.text("axis", x, p.top-14, "%s%s", strconv.FormatFloat(float64(t)/1e6, 'g', 6, 64), unit)
+		p.Text("axis", x, p.top-14, "%s%s", strconv.FormatFloat(float64(t)/1e6, 'g', 6, 64), unit)
 	}
 }
 
-func (p *svg) rank(r int) {
+func (p *picture) rank(r int) {
 	k, v, tops := &p.t.Ranks[r], &p.views[r], p.rowTop[r]
-	p.text("rank", 28, tops[0]+16, "rank %d", k.Rank)
+	p.Text("rank", 28, tops[0]+16, "rank %d", k.Rank)
 	if k.Host != "" {
-		p.text("host", 28, tops[0]+32, "%s", cutText(k.Host, 13))
+		p.Text("host", 28, tops[0]+32, "%s", cutText(k.Host, 13))
 	}
-	p.add("<rect class=\"lane\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"24\"/>\n", num(p.left), num(tops[0]), num(p.width))
+	p.Rect("lane", p.left, tops[0], p.width, 24, 0)
 	boxes := p.boxes(v)
 	for _, b := range boxes {
 		y, h := tops[b.row], p.heights[r][b.row]
@@ -156,16 +144,19 @@ func (p *svg) rank(r int) {
 		if b.w > 4 {
 			b.w -= 0.7 // so that neighbours can be told apart
 		}
-		p.add("<rect class=\"k%d\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>\n", b.class, num(b.x), num(y), num(b.w), num(h))
+		p.Rect(b.class.css(), b.x, y, b.w, h, 0)
 		p.label(b, k, y, h)
 	}
 	for _, q := range v.periods {
 		if q.begin > p.begin && q.begin < p.end {
 			x := p.x(q.begin)
-			p.add("<line class=\"bound\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>\n", num(x), num(tops[0]-6), num(x), num(tops[len(tops)-1]+4))
+			p.Line("bound", x, tops[0]-6, x, tops[len(tops)-1]+4)
 		}
 	}
 }
+
+// css is the class in the style sheet.
+func (c class) css() string { return fmt.Sprintf("k%d", c) }
 
 // box is an item's place.
 type box struct {
@@ -177,7 +168,7 @@ type box struct {
 
 // boxes returns what can be seen of a view: neighbours of one class that are
 // too narrow to be told apart are one.
-func (p *svg) boxes(v *view) []box {
+func (p *picture) boxes(v *view) []box {
 	var out []box
 	last := map[int]int{} // of each row
 	for i := range v.items {
@@ -197,7 +188,7 @@ func (p *svg) boxes(v *view) []box {
 }
 
 // label writes a box's name into it where there is room.
-func (p *svg) label(b box, k *Rank, y, h float64) {
+func (p *picture) label(b box, k *Rank, y, h float64) {
 	if b.event < 0 || h < 8 {
 		return
 	}
@@ -215,14 +206,14 @@ func (p *svg) label(b box, k *Rank, y, h float64) {
 	}
 	for _, words := range []string{name, b.class.short()} {
 		if words != "" && em*float64(utf8.RuneCountInString(words))+6 < b.w {
-			p.text(style, b.x+b.w/2, y+h/2+em*0.58, "%s", words)
+			p.Text(style, b.x+b.w/2, y+h/2+em*0.58, "%s", words)
 			return
 		}
 	}
 }
 
 // critical draws the critical path along the ranks' first rows.
-func (p *svg) critical() {
+func (p *picture) critical() {
 	all := map[int32]bool{}
 	for r := range p.views {
 		for _, q := range p.views[r].periods {
@@ -237,18 +228,18 @@ func (p *svg) critical() {
 		}
 		switch y := p.rowTop[s.rank][0] + 26; {
 		case from < 0:
-			fmt.Fprintf(&d, "M%s %s", num(p.x(min(s.end, p.end))), num(y))
+			fmt.Fprintf(&d, "M%s %s", svg.Num(p.x(min(s.end, p.end))), svg.Num(y))
 		case from != s.rank:
-			fmt.Fprintf(&d, "H%sV%s", num(p.x(min(s.end, p.end))), num(y))
+			fmt.Fprintf(&d, "H%sV%s", svg.Num(p.x(min(s.end, p.end))), svg.Num(y))
 		}
 		from, begin = s.rank, p.x(max(s.begin, p.begin))
 	}
 	if from >= 0 {
-		p.add("<path class=\"path\" d=\"%sH%s\"/>\n", d.String(), num(begin))
+		p.Add("<path class=\"path\" d=\"%sH%s\"/>\n", d.String(), svg.Num(begin))
 	}
 }
 
-func (p *svg) legend() {
+func (p *picture) legend() {
 	x, y := 28.0, p.bottom+28
 	entry := func(w float64, draw func()) {
 		if x+w > p.left+p.width {
@@ -260,14 +251,14 @@ func (p *svg) legend() {
 	for c, used := range p.used {
 		if name := classNames[c]; used {
 			entry(34+6.3*float64(len(name)), func() {
-				p.add("<rect class=\"k%d\" x=\"%s\" y=\"%s\" width=\"12\" height=\"12\" rx=\"2\"/>\n", c, num(x), num(y-10))
-				p.text("facts", x+18, y, "%s", name)
+				p.Rect(class(c).css(), x, y-10, 12, 12, 2)
+				p.Text("facts", x+18, y, "%s", name)
 			})
 		}
 	}
 	entry(100, func() {
-		p.add("<line class=\"path\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>\n", num(x), num(y-4), num(x+14), num(y-4))
-		p.text("facts", x+20, y, "critical path")
+		p.Line("path", x, y-4, x+14, y-4)
+		p.Text("facts", x+20, y, "critical path")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/svg"
 )
 
 // ms is how tables show times.
@@ -28,21 +29,13 @@ func share(d, all time.Duration) string {
 	return strconv.FormatFloat(100*float64(d)/float64(all), 'f', 1, 64) + " %"
 }
 
-// count returns a number with its noun.
-func count(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
 // Title says in a line what was traced.
 func (r *Report) Title() string {
 	hosts := map[string]bool{}
 	for i := range r.Ranks {
 		hosts[r.Ranks[i].Host] = true
 	}
-	out := count(len(r.Ranks), "rank") + " on " + count(len(hosts), "node")
+	out := svg.Count(len(r.Ranks), "rank") + " on " + svg.Count(len(hosts), "node")
 	switch n := len(r.Iterations); n {
 	case 0:
 	case 1:

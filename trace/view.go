@@ -3,6 +3,8 @@ package trace
 import (
 	"fmt"
 	"time"
+
+	"github.com/scaffe/scaffe/internal/svg"
 )
 
 // class is what an item of a picture is coloured by: a Part, or one of those
@@ -117,7 +119,7 @@ func (v view) within(begin, end time.Duration) view {
 
 // title is a caption of a picture of the trace.
 func (t *Trace) title() string {
-	out := count(len(t.Ranks), "rank")
+	out := svg.Count(len(t.Ranks), "rank")
 	for _, key := range []string{"net", "profile", "design", "algorithm", "aggregate"} {
 		if v := t.Meta[key]; v != "" {
 			out += " · " + v

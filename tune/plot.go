@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"html"
 	"image/color"
 	"math"
 	"slices"
@@ -17,6 +16,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/scaffe/scaffe/internal/svg"
 )
 
 // chartData is what a chart with two logarithmic axes shows.
@@ -115,7 +116,7 @@ func (d chartData) svg() (string, error) {
 	}
 	_, text, _ := strings.Cut(inPage.Replace(b.String()), "<svg ")
 	text = strings.TrimSuffix(strings.TrimSpace(text), "</svg>")
-	label := html.EscapeString(d.yLabel + " against " + d.xLabel)
+	label := svg.Escape(d.yLabel + " against " + d.xLabel)
 	return fmt.Sprintf("<svg role=\"img\" aria-label=\"%s\" %s%s</svg>", label, text, d.notes(p, left)), nil
 }
 
@@ -227,7 +228,7 @@ func (d chartData) notes(p *plot.Plot, c draw.Canvas) string {
 		for _, q := range l.points {
 			if q.note != "" {
 				fmt.Fprintf(&out, "<circle class=\"note %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"><title>%s</title></circle>\n",
-					l.class, float64(x(q.x)), float64(chartHeight-y(q.y)), html.EscapeString(q.note))
+					l.class, float64(x(q.x)), float64(chartHeight-y(q.y)), svg.Escape(q.note))
 			}
 		}
 	}

@@ -2,11 +2,10 @@ package tune
 
 import (
 	"fmt"
-	"html"
 	"slices"
-	"strings"
 
 	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/svg"
 	"github.com/scaffe/scaffe/internal/units"
 )
 
@@ -25,17 +24,16 @@ func (r *Result) winnerMap() string {
 	slices.Sort(sizes)
 	const left, cellHeight, top = 84.0, 46.0, 26.0
 	width := (mapWidth - left) / float64(max(len(sizes), 1))
-	var out strings.Builder
-	add := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	var d svg.Drawing
 	used := map[string]bool{}
 	height := top + cellHeight*float64(len(r.Config.Collectives))
-	add(`<svg viewBox="0 0 %g %g" role="img" aria-label="the fastest spec for every size and collective">`, mapWidth, height+4)
+	d.Add("<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"the fastest spec for every size and collective\">\n", mapWidth, height+4)
 	for i, n := range sizes {
-		add(`<text class="tick" x="%.1f" y="16" text-anchor="middle">%s</text>`, left+width*(float64(i)+0.5), units.FormatBytes(n))
+		d.Text("tick mid", left+width*(float64(i)+0.5), 16, "%s", units.FormatBytes(n))
 	}
 	for k, v := range r.Config.Collectives {
 		y := top + cellHeight*float64(k)
-		add(`<text class="axis" x="%g" y="%.1f" text-anchor="end">%s</text>`, left-12, y+cellHeight/2+4, v)
+		d.Text("axis end", left-12, y+cellHeight/2+4, "%v", v)
 		for _, p := range r.of(v) {
 			x := left + width*float64(slices.Index(sizes, p.Bytes))
 			best := p.Specs[0]
@@ -45,19 +43,21 @@ func (r *Result) winnerMap() string {
 				over = fmt.Sprintf("%.1f×", l.Median/best.Median)
 				note += fmt.Sprintf(", %.2f times as fast as the library's own", l.Median/best.Median)
 			}
-			add(`<g><title>%s</title><rect class="cell %s" x="%.1f" y="%.1f" width="%.1f" height="%g" rx="5"/>`, html.EscapeString(note), r.color(shape(best.Spec)), x+1.5, y+1.5, width-3, cellHeight-3)
+			d.Add("<g><title>%s</title>", svg.Escape(note))
+			d.Rect("cell "+r.color(shape(best.Spec)), x+1.5, y+1.5, width-3, cellHeight-3, 5)
 			if width > 34 {
-				add(`<text class="in" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x+width/2, y+cellHeight/2+4, over)
+				d.Text("in mid", x+width/2, y+cellHeight/2+4, "%s", over)
 			}
-			add(`</g>`)
+			d.Add("</g>\n")
 		}
 	}
-	add(`</svg><div class="legend">`)
+	d.End()
+	d.Add("<div class=\"legend\">\n")
 	for _, name := range r.shapes() {
 		if used[name] {
-			add(`<span><i class="%s"></i>%s</span>`, r.color(name), html.EscapeString(name))
+			d.Add("<span><i class=\"%s\"></i>%s</span>\n", r.color(name), svg.Escape(name))
 		}
 	}
-	add(`</div>`)
-	return out.String()
+	d.Add("</div>\n")
+	return d.String()
 }

@@ -2,9 +2,8 @@ package draw
 
 import (
 	"fmt"
-	"html"
-	"strings"
 
+	"github.com/scaffe/scaffe/internal/svg"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -42,14 +41,14 @@ func SVG(all []*schedule.Schedule, o Options) ([]byte, error) {
 		p.load()
 		p.legend()
 	}
-	p.add("</svg>\n")
-	return []byte(p.out.String()), nil
+	p.End()
+	return []byte(p.String()), nil
 }
 
 // picture is the drawing under way. Lengths are in SVG's user units.
 type picture struct {
 	Options
-	out    strings.Builder
+	svg.Drawing
 	list   []message
 	ranks  int
 	chunks int
@@ -88,18 +87,6 @@ func (p *picture) y(i int) float64    { return p.top + (float64(i)+0.5)*p.row }
 // line returns a rank's line.
 func (p *picture) line(rank int) float64 { return p.y((rank - p.Root + p.ranks) % p.ranks) }
 
-func (p *picture) add(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
-
-// text adds text of a class at a place.
-func (p *picture) text(class string, x, y float64, format string, args ...any) {
-	p.add("<text class=\"%s\" x=\"%s\" y=\"%s\">%s</text>\n", class, num(x), num(y), html.EscapeString(fmt.Sprintf(format, args...)))
-}
-
-// num returns a length with at most one decimal.
-func num(v float64) string {
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
-}
-
 const style = `<style>
 .card{fill:#fcfcfd;stroke:#dcdce3}.band{fill:#f0f1f5}.rule{stroke:#c3c5d0}.tick{stroke:#e6e7ed}.halo{stroke:#fcfcfd}.bar{fill:#8d91a6}
 text{font-family:Inter,"Segoe UI","Helvetica Neue",Arial,sans-serif;fill:#3d3f4b;font-size:12px}
@@ -112,22 +99,13 @@ text{fill:#c9cbd6}.title,.root{fill:#f4f4f7}.facts,.axis{fill:#9599a8}.key{strok
 `
 
 func (p *picture) head() {
-	p.add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %s %s\" width=\"%s\" height=\"%s\" role=\"img\">\n", num(p.w), num(p.h), num(p.w), num(p.h))
-	p.add("<title>%s</title>\n%s", html.EscapeString(p.Title), style)
-	p.add("<rect class=\"card\" x=\"0.5\" y=\"0.5\" width=\"%s\" height=\"%s\" rx=\"12\"/>\n", num(p.w-1), num(p.h-1))
-	p.text("title", 28, 40, "%s", p.Title)
+	p.Begin(p.w, p.h, p.Title, style)
+	p.Text("title", 28, 40, "%s", p.Title)
 	if len(p.list) == 0 {
-		p.text("facts", 28, 62, "%s · nothing travels", count(p.ranks, "rank"))
+		p.Text("facts", 28, 62, "%s · nothing travels", svg.Count(p.ranks, "rank"))
 		return
 	}
-	p.text("facts", 28, 62, "%s · %s · %s · %s", count(p.ranks, "rank"), count(p.chunks, "chunk"), count(len(p.list), "message"), count(p.steps, "step"))
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	p.Text("facts", 28, 62, "%s · %s · %s · %s", svg.Count(p.ranks, "rank"), svg.Count(p.chunks, "chunk"), svg.Count(len(p.list), "message"), svg.Count(p.steps, "step"))
 }
 
 // bands shade every second group of ranks.
@@ -137,8 +115,7 @@ func (p *picture) bands() {
 	}
 	for first := p.Group; first < p.ranks; first += 2 * p.Group {
 		n := min(p.Group, p.ranks-first)
-		p.add("<rect class=\"band\" x=\"16\" y=\"%s\" width=\"%s\" height=\"%s\" rx=\"8\"/>\n",
-			num(p.y(first)-p.row/2), num(p.w-32), num(float64(n)*p.row))
+		p.Rect("band", 16, p.y(first)-p.row/2, p.w-32, float64(n)*p.row, 8)
 	}
 }
 
@@ -150,21 +127,21 @@ func (p *picture) grid() {
 	}
 	for s := range p.steps + 1 {
 		if s%every == 0 {
-			p.add("<path class=\"tick\" d=\"M%s %sV%s\"/>\n", num(p.x(s)), num(p.top), num(p.loadTop+p.loadHeight))
+			p.Add("<path class=\"tick\" d=\"M%s %sV%s\"/>\n", svg.Num(p.x(s)), svg.Num(p.top), svg.Num(p.loadTop+p.loadHeight))
 		}
 		if s < p.steps && (s+1)%every == 0 {
-			p.text("axis mid", p.x(s)+p.col/2, p.top-8, "%d", s+1)
+			p.Text("axis mid", p.x(s)+p.col/2, p.top-8, "%d", s+1)
 		}
 	}
-	p.text("axis end", p.left-16, p.top-8, "step")
+	p.Text("axis end", p.left-16, p.top-8, "step")
 	for i := range p.ranks {
 		rank := (i + p.Root) % p.ranks
-		p.add("<path class=\"rule\" d=\"M%s %sH%s\"/>\n", num(p.left), num(p.y(i)), num(p.x(p.steps)))
+		p.Add("<path class=\"rule\" d=\"M%s %sH%s\"/>\n", svg.Num(p.left), svg.Num(p.y(i)), svg.Num(p.x(p.steps)))
 		switch {
 		case i == 0:
-			p.text("rank root", p.left-16, p.y(i)+4, "root %d", rank)
+			p.Text("rank root", p.left-16, p.y(i)+4, "root %d", rank)
 		default:
-			p.text("rank", p.left-16, p.y(i)+4, "rank %d", rank)
+			p.Text("rank", p.left-16, p.y(i)+4, "rank %d", rank)
 		}
 	}
 }
@@ -172,42 +149,42 @@ func (p *picture) grid() {
 // strokes draws the messages, then the dots where they arrive.
 func (p *picture) strokes() {
 	width := between(p.dot*0.34, 1, 3)
-	p.add("<g fill=\"none\">\n")
+	p.Add("<g fill=\"none\">\n")
 	arrived := map[[2]int]int{} // rank, step -> the chunk that has arrived before it
 	for _, m := range p.list {
-		fill, _ := colour(m.chunk, p.chunks)
+		fill, _ := color(m.chunk, p.chunks)
 		x, y := p.x(m.Step), p.line(m.From)
 		chunk, any := arrived[[2]int{m.From, m.Step}]
 		if any && chunk != m.chunk { // leaves beside the dot: it is not that one which goes on
 			x += p.dot + width
 		}
-		d := fmt.Sprintf("M%s %sL%s %s", num(x), num(y), num(p.x(m.Step+1)), num(p.line(m.To)))
-		p.add("<path class=\"halo\" stroke-width=\"%s\" d=\"%s\"/><path stroke=\"%s\" stroke-width=\"%s\" d=\"%s\"><title>%s</title></path>",
-			num(width+2), d, fill, num(width), d, html.EscapeString(m.String()))
+		d := fmt.Sprintf("M%s %sL%s %s", svg.Num(x), svg.Num(y), svg.Num(p.x(m.Step+1)), svg.Num(p.line(m.To)))
+		p.Add("<path class=\"halo\" stroke-width=\"%s\" d=\"%s\"/><path stroke=\"%s\" stroke-width=\"%s\" d=\"%s\"><title>%s</title></path>",
+			svg.Num(width+2), d, fill, svg.Num(width), d, svg.Escape(m.String()))
 		if !any || chunk != m.chunk {
-			p.add("<circle cx=\"%s\" cy=\"%s\" r=\"%s\" fill=\"%s\"/>", num(x), num(y), num(width), fill)
+			p.Add("<circle cx=\"%s\" cy=\"%s\" r=\"%s\" fill=\"%s\"/>", svg.Num(x), svg.Num(y), svg.Num(width), fill)
 		}
-		p.add("\n")
+		p.Add("\n")
 		arrived[[2]int{m.To, m.Step + 1}] = m.chunk
 	}
-	p.add("</g>\n")
+	p.Add("</g>\n")
 	for _, m := range p.list {
-		fill, text := colour(m.chunk, p.chunks)
+		fill, text := color(m.chunk, p.chunks)
 		p.arrival(p.x(m.Step+1), p.line(m.To), m, fill, text)
 	}
 }
 
 // arrival draws the dot where a message arrives.
 func (p *picture) arrival(x, y float64, m message, fill, text string) {
-	p.add("<circle cx=\"%s\" cy=\"%s\" r=\"%s\" %s/>", num(x), num(y), num(p.dot), p.dotStyle(m.adds, fill))
+	p.Add("<circle cx=\"%s\" cy=\"%s\" r=\"%s\" %s/>", svg.Num(x), svg.Num(y), svg.Num(p.dot), p.dotStyle(m.adds, fill))
 	if p.labelled {
-		style := fmt.Sprintf("font-size:%spx", num(p.dot*1.15))
+		style := fmt.Sprintf("font-size:%spx", svg.Num(p.dot*1.15))
 		if m.adds {
 			style += ";fill:" + text
 		}
-		p.add("<text class=\"num\" style=\"%s\" x=\"%s\" y=\"%s\">%d</text>", style, num(x), num(y+p.dot*0.42), m.chunk)
+		p.Add("<text class=\"num\" style=\"%s\" x=\"%s\" y=\"%s\">%d</text>", style, svg.Num(x), svg.Num(y+p.dot*0.42), m.chunk)
 	}
-	p.add("\n")
+	p.Add("\n")
 }
 
 // dotStyle is full where a message is added, hollow where it is stored.
@@ -215,7 +192,7 @@ func (p *picture) dotStyle(adds bool, fill string) string {
 	if adds {
 		return fmt.Sprintf("fill=\"%s\"", fill)
 	}
-	return fmt.Sprintf("class=\"hole\" stroke=\"%s\" stroke-width=\"%s\"", fill, num(max(p.dot*0.25, 1)))
+	return fmt.Sprintf("class=\"hole\" stroke=\"%s\" stroke-width=\"%s\"", fill, svg.Num(max(p.dot*0.25, 1)))
 }
 
 // String says what a message is, for the reader who points at it.
@@ -239,21 +216,21 @@ func (p *picture) load() {
 	gap := between(p.col*0.12, 0.5, 5)
 	for s, n := range busy {
 		h := p.loadHeight * float64(n) / float64(most)
-		p.add("<rect class=\"bar\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" rx=\"2\"/>\n", num(p.x(s)+gap), num(bottom-h), num(p.col-2*gap), num(h))
+		p.Rect("bar", p.x(s)+gap, bottom-h, p.col-2*gap, h, 2)
 		if p.labelled {
-			p.text("axis mid", p.x(s)+p.col/2, bottom-h-5, "%d", n)
+			p.Text("axis mid", p.x(s)+p.col/2, bottom-h-5, "%d", n)
 		}
 	}
-	p.add("<path class=\"rule\" d=\"M%s %sH%s\"/>\n", num(p.left), num(bottom), num(p.x(p.steps)))
-	p.text("axis end", p.left-16, bottom-8, "messages")
-	p.text("axis end", p.left-16, bottom+6, "a step")
+	p.Add("<path class=\"rule\" d=\"M%s %sH%s\"/>\n", svg.Num(p.left), svg.Num(bottom), svg.Num(p.x(p.steps)))
+	p.Text("axis end", p.left-16, bottom-8, "messages")
+	p.Text("axis end", p.left-16, bottom+6, "a step")
 }
 
-// legend explains colours and dots.
+// legend explains colors and dots.
 func (p *picture) legend() {
 	y := p.h - 30
 	x := 28.0
-	p.text("axis", x, y+4, "chunk")
+	p.Text("axis", x, y+4, "chunk")
 	x += 44
 	shown := min(p.chunks, 16)
 	for i := range shown {
@@ -261,12 +238,12 @@ func (p *picture) legend() {
 		if shown > 1 {
 			chunk = i * (p.chunks - 1) / (shown - 1)
 		}
-		fill, text := colour(chunk, p.chunks)
-		p.add("<rect x=\"%s\" y=\"%s\" width=\"22\" height=\"18\" fill=\"%s\"/>", num(x), num(y-9), fill)
+		fill, text := color(chunk, p.chunks)
+		p.Add("<rect x=\"%s\" y=\"%s\" width=\"22\" height=\"18\" fill=\"%s\"/>", svg.Num(x), svg.Num(y-9), fill)
 		if i == 0 || i == shown-1 || shown == p.chunks {
-			p.add("<text class=\"num\" style=\"fill:%s;font-size:11px\" x=\"%s\" y=\"%s\">%d</text>", text, num(x+11), num(y+4), chunk)
+			p.Add("<text class=\"num\" style=\"fill:%s;font-size:11px\" x=\"%s\" y=\"%s\">%d</text>", text, svg.Num(x+11), svg.Num(y+4), chunk)
 		}
-		p.add("\n")
+		p.Add("\n")
 		x += 22
 	}
 	x += 26
@@ -275,8 +252,8 @@ func (p *picture) legend() {
 		says string
 	}{{true, "added on arrival"}, {false, "stored on arrival"}} {
 		if p.has(k.adds) {
-			p.add("<circle class=\"key %s\" cx=\"%s\" cy=\"%s\" r=\"6\" stroke-width=\"2\"/>\n", map[bool]string{true: "keyfill", false: "hole"}[k.adds], num(x), num(y))
-			p.text("axis", x+12, y+4, "%s", k.says)
+			p.Add("<circle class=\"key %s\" cx=\"%s\" cy=\"%s\" r=\"6\" stroke-width=\"2\"/>\n", map[bool]string{true: "keyfill", false: "hole"}[k.adds], svg.Num(x), svg.Num(y))
+			p.Text("axis", x+12, y+4, "%s", k.says)
 			x += 128
 		}
 	}

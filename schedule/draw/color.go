@@ -4,8 +4,8 @@ import "fmt"
 
 type rgb [3]float64
 
-// ramp is the colours of the chunks, first to last: even steps of lightness
-// and of hue from blue to yellow, so that neighbours differ for colour-blind
+// ramp is the colors of the chunks, first to last: even steps of lightness
+// and of hue from blue to yellow, so that neighbours differ for color-blind
 // people and in print too.
 var ramp = []rgb{
 	{0x48, 0x46, 0xc6},
@@ -18,8 +18,8 @@ var ramp = []rgb{
 	{0xf0, 0xc2, 0x1b},
 }
 
-// colour returns chunk i's of n, and the colour of text upon it.
-func colour(i, n int) (fill, text string) {
+// color returns chunk i's of n, and the color of text upon it.
+func color(i, n int) (fill, text string) {
 	at := 0.0
 	if n > 1 {
 		at = float64(i) / float64(n-1) * float64(len(ramp)-1)
