@@ -1,41 +1,67 @@
 // Package exchange decides when parameters and gradients move: the designs of
-// S-Caffe, sections 4.1 to 4.3.
+// S-Caffe, sections 4.1 to 4.3, and others that are written in the same way.
 //
-// An Exchange owns the buckets of a net and is told, by hooks around every
-// layer, how far an iteration has come. The designs differ in nothing but when
-// a bucket's two collectives start and who waits for them:
+// An Exchange owns the buckets of a net and is told, by calls around every
+// layer, how far an iteration has come. A design is a row of a table (designs, in
+// policy.go): when a bucket's gradients start to move and are awaited, when its
+// parameters start to move and are awaited. With the scheme Reduce:
 //
-//	             gradients (push)            parameters (pull)
-//	SC-B         one packed buffer after     one packed buffer before
-//	             backward, awaited           forward, awaited
-//	SC-OB-naive  after backward, awaited     bucket i+1 under the forward of
-//	                                         bucket i (Figure 4)
-//	SC-OB        after backward, awaited     all at the start, each awaited
-//	                                         before its layer (Figure 5)
-//	SC-OBR       each as soon as its layers' as soon as the bucket is updated,
-//	             backward ends (Figure 6)    each awaited before its layer
+//	             push at         awaited at   pull at       awaited at
+//	SC-B         after backward  Finish       Start         before forward   all as one packed buffer
+//	SC-OB-naive  after backward  Finish       one ahead     before forward   Figure 4
+//	SC-OB        after backward  Finish       Start         before forward   Figure 5
+//	SC-OBR       after layers    its sum      its sum       before forward   Figure 6
 //
-// With the scheme allreduce there is no second collective: every rank updates.
-// Then the allreduce itself takes the place of the pull: SC-OB starts all of
-// them after backward and SC-OB-naive one ahead of the layer that needs it, each
-// awaited before its layer in the next iteration; SC-B awaits it after backward.
+// "After layers" is when the backward pass of the bucket's own layers has ended,
+// "one ahead" when the forward pass comes to the bucket before it. Another
+// paper's design is another row: Poseidon's wait-free backpropagation (Algorithm
+// 2) pushes after layers, pulls at the sum and awaits both at Finish.
 //
-// # Helpers
+// With Allreduce every rank updates and there is nothing to pull. The allreduce
+// takes the place of the pull: SC-OB starts all of them after backward, SC-OBR
+// each after its layers, SC-OB-naive one ahead, each awaited before forward;
+// SC-B awaits it at Finish.
 //
-// Every bucket has a helper, a goroutine that waits for its collectives, has the
-// sum used (Config.Update), and in SC-OBR starts the pull. So a bucket's
-// parameters come back while the layers below it are still in their backward
-// pass, and the computing goroutine waits for what the next layer needs and for
-// nothing else. The collectives themselves are moved by package nbc.
+// # An iteration on a line
+//
+// What calls what, from top to bottom in time. The solver's hooks and callbacks
+// (package caffe/solver) call package train, which calls the exchange, which
+// calls the bucket's Syncer (package syncer) and, when the sum is there, back:
+//
+//	solver                train             Exchange         Syncer           events (trace)
+//	OnStart               start             Start            Pull             Iteration …
+//	BeforeForward(layer)  beforeForward     BeforeForward    Pulled, (Pull)   Pull, WaitPull
+//	                                                                          Input or Forward
+//	OnLoss                lossKnown: starts to sum the loss over the ranks
+//	BeforeBackward        beforeBackward
+//	AfterBackward(layer)  afterBackward     AfterBackward    Push             Backward
+//	   on the bucket's goroutine, whenever its sum arrives:  Pushed           Push
+//	                      onSum             OnSum                             Update
+//	                                                         Pull, Pulled     Pull
+//	OnGradientsReady      gradientsReady    Finish           (Pushed)         WaitPush
+//	   with UpdateAtOnce: beforeUpdates     BeforeUpdates, OnSum              Update
+//	                      waits for the loss                                  Sync
+//	OnIteration           what users see
+//	Requested             what all ranks agreed on with the loss              … Iteration
+//	OnSnapshot            snapshot          Updated          Pushed           Snapshot
+//	OnParams              paramsNeeded      Current          Pull, Pulled     Test
+//
+// # Goroutines
+//
+// Every bucket has a goroutine that waits for its collectives, has the sum used
+// (Config.OnSum), and in SC-OBR starts the pull. So a bucket's parameters come
+// back while the layers below it are still in their backward pass, and the
+// computing goroutine waits for what the next layer needs and for nothing else.
+// The collectives themselves are moved by package nbc.
 //
 // # The same bits
 //
 // All designs cut the net at the same places, and the packed buffer of SC-B is
 // summed part by part as the buckets are (collectives.Parts). So for one spec and
-// one bucket size all give the same bits. The spec mpi is excepted: what the MPI
-// library does with a packed buffer is its own affair.
+// one bucket size all give the same bits. The spec mpi is excepted: the MPI
+// library decides how it adds a packed buffer.
 //
-// The package knows layers as numbers with ranges of a packed buffer. Solvers,
-// and what computing a layer means, are none of its business: package train
-// joins it to a solver, package replay to timed waits.
+// The package knows layers as numbers with ranges of a packed buffer. It does not
+// know solvers, nor what computing a layer means: package train joins it to a
+// solver, package replay to timed waits.
 package exchange

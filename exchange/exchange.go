@@ -2,8 +2,8 @@ package exchange
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +14,7 @@ import (
 )
 
 // Config says what to exchange and how. Design, Scheme, Spec, Bucket, Root,
-// Together and the layers must be alike on all ranks.
+// UpdateAtOnce and the layers must be alike on all ranks.
 type Config struct {
 	Design Design
 	Scheme Scheme
@@ -29,21 +29,22 @@ type Config struct {
 	// Data and Diff are the packed parameters and gradients, float32, equally
 	// long, best from the communicator's Alloc.
 	Data, Diff mem.Buffer
-	// Use is called when this rank is done with a bucket's gradients of an
-	// iteration. With sum, they are the sum over all ranks, and the bucket's
-	// parameters are to be updated; without, they are of no more use. In either
-	// case the next backward finds in Diff what Use leaves there. It runs on the
-	// bucket's helper, beside the computing goroutine and other buckets.
-	Use func(iter int, b *Bucket, sum bool) error
-	// Together asks that no bucket is used before all have arrived, for updates
-	// that depend on all gradients (clipping). Use then runs on the caller's
-	// goroutine, in Finish, after All.
-	Together bool
-	// All, which may be nil, is called with Together before the buckets are
-	// used, with sum as Use is.
-	All func(iter int, sum bool) error
-	// Trace takes events; it may be nil.
-	Trace *trace.Recorder
+	// OnSum is called when the gradients of a bucket have been summed. Where this
+	// rank has the sum (updates), the bucket's parameters are to be updated by it;
+	// elsewhere the gradients are of no more use. In either case the next backward
+	// finds in Diff what OnSum leaves there. It runs on the bucket's goroutine,
+	// at the same time as the computing goroutine and other buckets.
+	OnSum func(iter int, b *Bucket, updates bool) error
+	// UpdateAtOnce asks that no bucket is updated before all sums have arrived,
+	// for updates that depend on all gradients (clipping). OnSum then runs on the
+	// computing goroutine, in Finish, after BeforeUpdates.
+	UpdateAtOnce bool
+	// BeforeUpdates, which may be nil, is called with UpdateAtOnce when all sums
+	// have arrived, before the first OnSum, with updates as OnSum is.
+	BeforeUpdates func(iter int, updates bool) error
+	// Events, unless nil, takes what moves and what is waited for: Push, Pull,
+	// WaitPush and WaitPull.
+	Events trace.Sink
 }
 
 // Exchange keeps the replicas of a net's parameters in step. Its methods are
@@ -51,20 +52,21 @@ type Config struct {
 type Exchange struct {
 	c       Config
 	comm    *collectives.Comm
-	least   int       // size of a bucket
-	buckets []Bucket  // as the net is cut
-	flows   []*flow   // what moves together: each bucket, or all of them
-	owner   []*flow   // by layer; nil where it has no parameters
-	uses    [][]*flow // by layer: what must be current before its forward
-	eager   bool      // helpers start the pulls
-	ctx     context.Context
-	cancel  context.CancelFunc
-	helpers sync.WaitGroup
+	policy  policy
+	least   int              // size of a bucket
+	buckets []Bucket         // as the net is cut
+	moved   []*bucketState   // what moves as one: each bucket, or all of them packed
+	owner   []*bucketState   // by layer; nil where it has no parameters
+	uses    [][]*bucketState // by layer: what must be current before its forward
+
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 
 	iter  int
+	begun bool  // the first iteration has
 	left  int   // layers whose backward has not ended
 	err   error // the first failure, after which nothing starts any more
-	watch watch
 }
 
 // New makes the exchange, which lives no longer than ctx. It is a collective,
@@ -73,10 +75,13 @@ type Exchange struct {
 // and the first Start brings it to the others; with Allreduce it must be equal
 // on all ranks already.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, error) {
-	x := &Exchange{comm: comm, least: c.Bucket, watch: newWatch()}
+	x := &Exchange{comm: comm, least: c.Bucket}
 	x.ctx, x.cancel = context.WithCancel(ctx)
-	if comm.Size() == 1 { // nothing to overlap: no work beside the computing goroutine
-		c.Design, c.Together = SCB, true
+	if comm.Size() == 1 { // nothing to overlap: all work is the computing goroutine's
+		c.Design, c.UpdateAtOnce = SCB, true
+	}
+	if c.Events == nil {
+		c.Events = trace.Sinks{}
 	}
 	x.c = c
 	if x.least == 0 {
@@ -87,9 +92,10 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	}
 	var err error
 	if x.buckets, err = divide(c.Layers, c.Data.Len()/mem.Float32.Size(), x.least); err != nil {
-		return nil, fmt.Errorf("design: %w", err)
+		return nil, fmt.Errorf("exchange: %w", err)
 	}
-	if err := x.makeFlows(); err != nil {
+	x.policy = designs[c.Design].policies[c.Scheme].within(c.UpdateAtOnce, x.library())
+	if err := x.makeBuckets(); err != nil {
 		x.Close()
 		return nil, err
 	}
@@ -105,237 +111,247 @@ func (x *Exchange) LeastBucket() int { return x.least }
 // Start begins iteration iter.
 func (x *Exchange) Start(iter int) error {
 	x.iter, x.left = iter, 0
-	for _, f := range x.flows {
-		f.left = f.layers
-		x.left += f.layers
+	for _, b := range x.moved {
+		b.left = b.layers
+		x.left += b.layers
 	}
-	switch x.c.Design {
-	case SCOBNaive:
-		return x.fetchAfter(-1)
-	default:
-		return x.fetchAll()
-	}
-}
-
-// fetchAll starts what brings every bucket that is not current.
-func (x *Exchange) fetchAll() error {
-	for _, f := range x.flows {
-		if err := x.fetch(f); err != nil {
-			return err
+	if !x.begun && x.policy.pullAt != oneAhead { // the first parameters, which follow no sum
+		for _, b := range x.moved {
+			if err := x.startDue(b); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
-}
-
-// fetchAfter starts what brings the bucket after number i.
-func (x *Exchange) fetchAfter(i int) error {
-	if i+1 < len(x.flows) {
-		return x.fetch(x.flows[i+1])
-	}
-	return nil
-}
-
-// fetch starts what makes f current, unless it is that or on its way: the
-// pull, or with Allreduce a push that was put off.
-func (x *Exchange) fetch(f *flow) error {
-	if f.busy || f.current {
-		return nil
-	}
-	if x.c.Scheme == Allreduce {
-		return x.push(f)
-	}
-	if x.err != nil {
-		return x.err
-	}
-	begin := time.Now()
-	if x.err = f.sync.Pull(); x.err != nil {
-		return x.err
-	}
-	x.hand(f, job{iter: x.iter, pull: true, begin: begin})
-	return nil
-}
-
-// push starts to aggregate f's gradients.
-func (x *Exchange) push(f *flow) error {
-	if x.err != nil {
-		return x.err
-	}
-	begin := time.Now()
-	if x.err = f.sync.Push(); x.err != nil {
-		return x.err
-	}
-	f.current, f.pushed = false, false
-	x.hand(f, job{iter: f.complete, push: true, pull: x.eager, begin: begin})
-	return nil
-}
-
-// hand gives f's helper a job.
-func (x *Exchange) hand(f *flow, j job) {
-	f.busy, f.pushing, f.iter = true, j.push, j.iter
-	if j.push {
-		x.watch.push.begin(j.begin)
-	} else {
-		x.watch.pull.begin(j.begin)
-	}
-	if x.comm.Size() == 1 { // it has ended already
-		f.done <- x.do(f, j)
-		return
-	}
-	f.jobs <- j
-}
-
-// wait waits until f's helper has done its job.
-func (x *Exchange) wait(f *flow) error {
-	if !f.busy {
-		return nil
-	}
-	begin := time.Now()
-	var err error
-	select {
-	case err = <-f.done:
-	default: // it has not ended yet
-		err = <-f.done
-		x.waited(f, begin, time.Now())
-	}
-	f.busy = false
-	switch {
-	case err != nil:
-		x.err = err
+	x.begun = true
+	if err := x.reach(atStart, x.moved); err != nil {
 		return err
-	case f.pushing:
-		f.pushed = true
-		f.current = x.eager || x.c.Scheme == Allreduce && !x.c.Together
-	default:
-		f.current = true
 	}
-	return nil
-}
-
-// waited accounts for a wait, which may have been for a push and then for the
-// pull that followed it.
-func (x *Exchange) waited(f *flow, begin, end time.Time) {
-	add := func(kind trace.Kind, to *time.Duration, begin, end time.Time) {
-		if !end.After(begin) {
-			return
-		}
-		*to += end.Sub(begin)
-		x.c.Trace.Add(trace.Event{Kind: kind, Name: f.Name, Iter: int32(f.iter), Bucket: int32(f.Index), Begin: begin, End: end})
-	}
-	turn := begin
-	if f.pushing {
-		turn = end
-		if x.eager && f.turned.Before(end) {
-			turn = f.turned
-		}
-		if turn.Before(begin) {
-			turn = begin
-		}
-	}
-	add(trace.WaitPush, &x.watch.exposedPush, begin, turn)
-	add(trace.WaitPull, &x.watch.exposedPull, turn, end)
-}
-
-// settle waits until f is current.
-func (x *Exchange) settle(f *flow) error {
-	for !f.current {
-		if err := errors.Join(x.fetch(f), x.wait(f)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.reachOneAhead(0)
 }
 
 // BeforeForward waits until the parameters that a layer uses are current, and
 // for no others.
 func (x *Exchange) BeforeForward(layer int) error {
-	for _, f := range x.uses[layer] {
-		if err := x.settle(f); err != nil {
+	for _, b := range x.uses[layer] {
+		if err := x.awaitCurrent(b); err != nil {
 			return err
 		}
 	}
-	if x.c.Design == SCOBNaive && x.owner[layer] != nil {
-		return x.fetchAfter(x.owner[layer].Index)
+	if b := x.owner[layer]; b != nil {
+		return x.reachOneAhead(b.Index + 1)
 	}
 	return nil
 }
 
 // AfterBackward says that a layer's gradients are complete.
 func (x *Exchange) AfterBackward(layer int) error {
-	f := x.owner[layer]
-	if f == nil {
+	b := x.owner[layer]
+	if b == nil {
 		return nil
 	}
 	x.left--
-	f.left--
-	f.complete = x.iter
-	if x.c.Design == SCOBR {
-		if f.left > 0 {
-			return nil
+	b.left--
+	if b.left == 0 {
+		b.state, b.complete = stale, x.iter
+		if err := x.reach(afterLayers, x.moved[b.Index:b.Index+1]); err != nil {
+			return err
 		}
-		return x.push(f)
 	}
 	if x.left > 0 {
 		return nil
 	}
-	for i := len(x.flows) - 1; i >= 0; i-- {
-		f := x.flows[i]
-		if f.current, f.pushed = false, false; x.c.Scheme == Allreduce && x.c.Design == SCOBNaive {
-			continue // its turn comes with the next forward
-		}
-		if err := x.push(f); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.reach(afterBackward, x.moved)
 }
 
-// Finish ends the iteration's backward pass: it waits where the design has a
-// phase to end.
-func (x *Exchange) Finish() error {
-	switch {
-	case x.c.Together:
-		return x.together()
-	case x.eager, x.c.Scheme == Allreduce && x.c.Design != SCB:
+// Finish ends the iteration's passes. With UpdateAtOnce the updates are made
+// here.
+func (x *Exchange) Finish() error { return x.reach(atFinish, x.moved) }
+
+// reachOneAhead says that bucket i is the next that the forward pass comes to.
+func (x *Exchange) reachOneAhead(i int) error {
+	if i >= len(x.moved) {
 		return nil
 	}
-	return x.waitAll()
+	return x.reach(oneAhead, x.moved[i:i+1])
 }
 
-func (x *Exchange) waitAll() error {
-	for i := len(x.flows) - 1; i >= 0; i-- {
-		if err := x.wait(x.flows[i]); err != nil {
+// reach does what the policy says for some buckets at a point: it starts pushes,
+// waits for sums, starts pulls, waits for parameters. Gradients go in the order
+// of the backward pass, parameters in that of the forward pass.
+func (x *Exchange) reach(p point, bs []*bucketState) error {
+	if p == x.policy.pushAt {
+		for _, b := range slices.Backward(bs) {
+			if b.state == stale {
+				if err := x.push(b); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if p == x.policy.pushAwaitedAt {
+		if err := x.awaitSums(bs); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// together waits for all gradients and then uses them.
-func (x *Exchange) together() error {
-	for i := len(x.flows) - 1; i >= 0; i-- {
-		f := x.flows[i]
-		if !f.busy && !f.pushed {
-			if err := x.push(f); err != nil { // put off
+	if p == x.policy.pullAt {
+		for _, b := range bs {
+			if b.state == summed {
+				if err := x.pull(b); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if p == x.policy.pullAwaitedAt {
+		for _, b := range bs {
+			if err := x.awaitCurrent(b); err != nil {
 				return err
 			}
 		}
 	}
-	if err := x.waitAll(); err != nil || len(x.flows) == 0 {
+	return nil
+}
+
+// awaitSums waits for what is on its way, and updates where that is done at
+// once.
+func (x *Exchange) awaitSums(bs []*bucketState) error {
+	for _, b := range slices.Backward(bs) {
+		if err := x.await(b); err != nil {
+			return err
+		}
+	}
+	if !x.c.UpdateAtOnce || len(bs) == 0 {
+		return nil
+	}
+	if x.c.BeforeUpdates != nil {
+		if err := x.c.BeforeUpdates(x.iter, bs[0].sync.Updates()); err != nil {
+			return err
+		}
+	}
+	for _, b := range bs {
+		if err := x.use(b, x.iter); err != nil {
+			return err
+		}
+		b.state = x.afterUse()
+	}
+	return nil
+}
+
+// afterUse is the state of a bucket whose sum has been used.
+func (x *Exchange) afterUse() state {
+	if x.c.Scheme == Allreduce { // every rank has updated
+		return current
+	}
+	return summed
+}
+
+// push starts to sum b's gradients.
+func (x *Exchange) push(b *bucketState) error {
+	if x.err != nil {
+		return x.err
+	}
+	begin := time.Now()
+	if x.err = b.sync.Push(); x.err != nil {
+		return x.err
+	}
+	b.state = pushing
+	x.submit(b, job{iter: b.complete, push: true, begin: begin})
+	return nil
+}
+
+// pull starts to bring b's parameters.
+func (x *Exchange) pull(b *bucketState) error {
+	if x.err != nil {
+		return x.err
+	}
+	begin := time.Now()
+	if x.err = b.sync.Pull(); x.err != nil {
+		return x.err
+	}
+	b.state = pulling
+	x.submit(b, job{iter: x.iter, begin: begin})
+	return nil
+}
+
+// submit gives b's goroutine a job.
+func (x *Exchange) submit(b *bucketState, j job) {
+	b.iter = j.iter
+	if x.comm.Size() == 1 { // it has ended already
+		b.done <- x.do(b, j)
+		return
+	}
+	b.jobs <- j
+}
+
+// await waits until b's goroutine has done its job, if it has one.
+func (x *Exchange) await(b *bucketState) error {
+	if !b.busy() {
+		return nil
+	}
+	begin := time.Now()
+	var err error
+	select {
+	case err = <-b.done:
+	default: // it has not ended yet
+		err = <-b.done
+		x.waited(b, begin, time.Now())
+	}
+	switch {
+	case err != nil:
+		x.err, b.state = err, stale // no matter: nothing starts any more
 		return err
+	case b.state == pulling, x.policy.pullAt == onSum:
+		b.state = current
+	case x.c.UpdateAtOnce:
+		b.state = summed
+	default:
+		b.state = x.afterUse()
 	}
-	if x.c.All != nil {
-		if err := x.c.All(x.iter, x.flows[0].sync.Updates()); err != nil {
-			return err
+	return nil
+}
+
+// waited accounts for a wait, which may have been for a push and then for the
+// pull that followed it.
+func (x *Exchange) waited(b *bucketState, begin, end time.Time) {
+	add := func(kind trace.Kind, begin, end time.Time) {
+		if end.After(begin) {
+			x.c.Events.Add(trace.Event{Kind: kind, Name: b.Name, Iter: int32(b.iter), Bucket: int32(b.Index), Begin: begin, End: end})
 		}
 	}
-	for _, f := range x.flows {
-		if err := x.use(f, x.iter); err != nil {
+	turn := begin
+	if b.state == pushing {
+		turn = end
+		if x.policy.pullAt == onSum && b.summedAt.Before(end) {
+			turn = b.summedAt
+		}
+		if turn.Before(begin) {
+			turn = begin
+		}
+	}
+	add(trace.WaitPush, begin, turn)
+	add(trace.WaitPull, turn, end)
+}
+
+// startDue starts what brings b nearer to current, unless that is under way.
+func (x *Exchange) startDue(b *bucketState) error {
+	switch b.state {
+	case stale: // a push that was put off
+		return x.push(b)
+	case summed:
+		return x.pull(b)
+	}
+	return nil
+}
+
+// awaitCurrent waits until b is current.
+func (x *Exchange) awaitCurrent(b *bucketState) error {
+	for b.state != current {
+		if err := x.startDue(b); err != nil {
 			return err
 		}
-		f.current = x.c.Scheme == Allreduce
-	}
-	if x.c.Design == SCOBR {
-		return x.fetchAll()
+		if err := x.await(b); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -346,33 +362,40 @@ func (x *Exchange) Updated() error {
 	if x.c.Scheme == Allreduce {
 		return x.Current()
 	}
-	return x.waitAll()
-}
-
-// Current waits until all parameters are current on this rank, and starts what
-// brings them. All ranks must call it at the same point.
-func (x *Exchange) Current() error {
-	if err := x.fetchAll(); err != nil {
-		return err
-	}
-	for _, f := range x.flows {
-		if err := x.settle(f); err != nil {
+	for _, b := range slices.Backward(x.moved) {
+		if err := x.await(b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Close ends the helpers and the requests. What is under way is given up; the
-// buffers stay in use until the engine has ended.
+// Current waits until all parameters are current on this rank, and starts what
+// brings them. All ranks must call it at the same point.
+func (x *Exchange) Current() error {
+	for _, b := range x.moved {
+		if err := x.startDue(b); err != nil {
+			return err
+		}
+	}
+	for _, b := range x.moved {
+		if err := x.awaitCurrent(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the buckets' goroutines and the requests. What is under way is given
+// up; the buffers stay in use until the engine has ended.
 func (x *Exchange) Close() {
 	x.cancel()
-	for _, f := range x.flows {
-		close(f.jobs)
+	for _, b := range x.moved {
+		close(b.jobs)
 	}
-	x.helpers.Wait()
-	for _, f := range x.flows {
-		f.sync.Close()
+	x.goroutines.Wait()
+	for _, b := range x.moved {
+		b.sync.Close()
 	}
-	x.flows = nil
+	x.moved = nil
 }

@@ -29,6 +29,7 @@ type rank struct {
 	gates []bool    // by layer: the first of its bucket, whose hooks may wait or start something
 	next  int       // the next iteration's number
 	trace *trace.Recorder
+	meter trace.Meter
 	late  lateness
 
 	updates    sync.Mutex // one at a time
@@ -77,7 +78,7 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchang
 	bytes := mem.Float32.Bytes(count)
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
 		Design: d, Scheme: r.c.Scheme, Spec: r.c.Spec, Bucket: r.c.Bucket, Layers: layers,
-		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), Use: r.use, Trace: r.trace,
+		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {
 		return nil, err
@@ -108,18 +109,18 @@ func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []ex
 	samples := make([]sample, 0, n)
 	r.at = time.Now()
 	var mark time.Time
-	var before exchange.Stats
+	var before trace.Totals
 	for k := range n + 1 {
 		if err := r.iteration(ctx, x, layers); err != nil {
 			return nil, err
 		}
-		now, stats := time.Now(), x.Stats()
+		now, totals := time.Now(), r.meter.Totals()
 		if k > 0 {
-			s := stats.Sub(before)
+			s := totals.Sub(before)
 			samples = append(samples, sample{ms(now.Sub(mark)), ms(s.ExposedPush), ms(s.ExposedPull)})
 			r.trace.Add(trace.Event{Kind: trace.Iteration, Name: d.String(), Iter: int32(r.next - 1), Begin: mark, End: now})
 		}
-		mark, before = now, stats
+		mark, before = now, totals
 	}
 	// All parameters arrive, so that the next turn finds them equal.
 	if err := x.Current(); err != nil {
@@ -148,7 +149,7 @@ func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, layers []exc
 	}
 	for i := range layers {
 		if len(layers[i].Params) > 0 {
-			if err := r.hook(x, r.gates[i], func() error { return x.BeforeForward(i) }); err != nil {
+			if err := r.hook(r.gates[i], func() error { return x.BeforeForward(i) }); err != nil {
 				return err
 			}
 		}
@@ -162,11 +163,11 @@ func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, layers []exc
 		if r.check != nil {
 			r.check.backward(i, iter)
 		}
-		if err := r.hook(x, r.gates[i], func() error { return x.AfterBackward(i) }); err != nil {
+		if err := r.hook(r.gates[i], func() error { return x.AfterBackward(i) }); err != nil {
 			return err
 		}
 	}
-	return r.hook(x, true, x.Finish)
+	return r.hook(true, x.Finish)
 }
 
 // lateness is how long after their points on the schedule waits ended.
@@ -192,7 +193,7 @@ func (r *rank) compute(kind trace.Kind, layer, iter int, keeps bool, d time.Dura
 
 // hook calls a hook of the exchange, for a gate when the computation before it
 // has ended. Where the hook waited, the schedule goes on from there.
-func (r *rank) hook(x *exchange.Exchange, gate bool, f func() error) error {
+func (r *rank) hook(gate bool, f func() error) error {
 	if !gate {
 		return f()
 	}
@@ -200,9 +201,9 @@ func (r *rank) hook(x *exchange.Exchange, gate bool, f func() error) error {
 		return err
 	}
 	r.late.add(time.Since(r.at))
-	before := x.Stats().Exposed()
+	before := r.meter.Totals().Exposed()
 	err := f()
-	if x.Stats().Exposed() > before {
+	if r.meter.Totals().Exposed() > before {
 		if now := time.Now(); now.After(r.at) {
 			r.at = now
 		}

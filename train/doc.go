@@ -13,7 +13,7 @@
 //
 // # The update
 //
-// A bucket is updated as soon as its sum has arrived, by its helper, once the
+// A bucket is updated as soon as its sum has arrived, by its goroutine, once the
 // loss of the iteration is known to be finite on all ranks: it is summed while
 // backward runs. Where the update depends on all gradients (clip_gradients, or
 // Options.SkipNotFinite) all buckets wait for the last.

@@ -36,13 +36,13 @@ func (w *Worker) attach() {
 		OnDisplay: told.OnDisplay,
 		OnSkip:    w.onSkip,
 		OnTest: func(t solver.Test) {
-			w.time.asideEnds(trace.Test, t.Name)
+			w.time.resumes(trace.Test, t.Name)
 			if told.OnTest != nil {
 				told.OnTest(t)
 			}
 		},
 		OnSnapshot: func(s solver.Snapshot) {
-			w.time.asideEnds(trace.Snapshot, "")
+			w.time.resumes(trace.Snapshot, "")
 			if told.OnSnapshot != nil {
 				told.OnSnapshot(s)
 			}
@@ -145,13 +145,13 @@ func (w *Worker) notFinite(e *solver.NotFiniteError) error {
 	return e // the losses are finite one by one
 }
 
-// all decides on the update of all buckets together, when it must.
-func (w *Worker) all(iter int, sum bool) error {
+// beforeUpdates decides on the update of all buckets at once, when it must.
+func (w *Worker) beforeUpdates(iter int, updates bool) error {
 	w.skip = nil
 	if err := w.loss.sum.Wait(w.ctx); err != nil {
 		return err
 	}
-	if w.skipLoss = !solver.Finite(w.loss.buf[sumLoss]); w.skipLoss || !sum {
+	if w.skipLoss = !solver.Finite(w.loss.buf[sumLoss]); w.skipLoss || !updates {
 		return nil
 	}
 	w.update = w.solver.Update(iter)
@@ -167,14 +167,14 @@ func (w *Worker) all(iter int, sum bool) error {
 	return nil
 }
 
-// use updates the parameters of a bucket by the sum of its gradients, or drops
+// onSum updates the parameters of a bucket by the sum of its gradients, or drops
 // them where another rank has the sum. A loss that is not finite ends training
 // soon, or is to be skipped: no update then.
-func (w *Worker) use(iter int, b *exchange.Bucket, sum bool) error {
+func (w *Worker) onSum(iter int, b *exchange.Bucket, updates bool) error {
 	p := w.params[b.Index]
 	update := w.update
 	spoiled := w.skipLoss || w.skip != nil
-	if !w.together && sum {
+	if !w.updateAtOnce && updates {
 		if err := w.loss.sum.Wait(w.ctx); err != nil {
 			return err
 		}
@@ -183,14 +183,14 @@ func (w *Worker) use(iter int, b *exchange.Bucket, sum bool) error {
 		}
 	}
 	begin := time.Now()
-	if spoiled || !sum {
+	if spoiled || !updates {
 		w.solver.ClearGradients(p.from, p.to)
 		return nil
 	}
 	if err := update.Apply(p.from, p.to); err != nil {
 		return err
 	}
-	w.rec.Add(trace.Event{Kind: trace.Update, Name: b.Name, Iter: int32(iter), Begin: begin, End: time.Now()})
+	w.sink.Add(trace.Event{Kind: trace.Update, Name: b.Name, Iter: int32(iter), Begin: begin, End: time.Now()})
 	return nil
 }
 
@@ -214,14 +214,14 @@ func (w *Worker) paramsNeeded(int) error {
 	if err == nil && w.scheme == exchange.Allreduce {
 		err = w.statistics()
 	}
-	w.time.asideBegins()
+	w.time.pauses()
 	return err
 }
 
 // snapshot makes the parameters and the history current at the root.
 func (w *Worker) snapshot(int) error {
 	err := w.exchange.Updated()
-	w.time.asideBegins()
+	w.time.pauses()
 	return err
 }
 

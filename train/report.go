@@ -7,8 +7,8 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/caffe/solver"
-	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/trace"
 )
 
 // Events are what training has to say.
@@ -32,11 +32,11 @@ type Summary struct {
 	Images     int // over all ranks
 	Total      time.Duration
 	// Exposed is the time in which this rank did nothing but wait for the
-	// others, Input that for its data layers, Aside that of tests and snapshots.
-	// The rest is computation.
-	Exposed, Input, Aside time.Duration
-	// Moves are the collectives' times, hidden ones too.
-	Moves exchange.Stats
+	// others, Input that for its data layers, TestsAndSnapshots that of those. The
+	// rest is computation.
+	Exposed, Input, TestsAndSnapshots time.Duration
+	// Collectives are the times of gradients and parameters, hidden ones too.
+	Collectives trace.Totals
 	// Readers is how well the training data kept up.
 	Readers data.Stats
 	// Ranks are the times of all ranks; at the end of a run, else empty.
@@ -45,15 +45,18 @@ type Summary struct {
 
 // RankTimes is where one rank's time went.
 type RankTimes struct {
-	Rank                           int
-	Compute, Exposed, Input, Aside time.Duration
+	Rank                                       int
+	Compute, Exposed, Input, TestsAndSnapshots time.Duration
 	// Readers is how well its training data kept up: batches, waits and the
 	// queue; how they were decoded is not gathered.
 	Readers data.Stats
 }
 
-// Compute is the time spent neither waiting nor reading, nor aside.
-func (s Summary) Compute() time.Duration { return s.Total - s.Exposed - s.Input - s.Aside }
+// Compute is the rest of the time: neither waiting nor reading, nor tests and
+// snapshots.
+func (s Summary) Compute() time.Duration {
+	return s.Total - s.Exposed - s.Input - s.TestsAndSnapshots
+}
 
 // ImagesPerSecond is the rate over all ranks, tests included.
 func (s Summary) ImagesPerSecond() float64 {
@@ -96,10 +99,10 @@ func (r RankTimes) work() time.Duration { return r.Compute + r.Input }
 
 func (w *Worker) summary() Summary {
 	perIteration := w.solver.Net().GlobalBatch() * int(w.solver.Param().GetIterSize())
-	moves := w.exchange.Stats()
+	t := w.meter.Totals()
 	s := Summary{
 		Iterations: w.done, Skipped: w.skipped, Images: w.done * perIteration, Total: time.Since(w.time.began),
-		Exposed: moves.Exposed() + w.time.sync, Input: w.time.input, Aside: w.time.aside, Moves: moves,
+		Exposed: t.Exposed() + t.Sync, Input: t.Input, TestsAndSnapshots: t.TestsAndSnapshots, Collectives: t,
 	}
 	for _, l := range w.time.layers {
 		if r, ok := l.Layer.(interface{ Stats() data.Stats }); ok {
@@ -113,7 +116,7 @@ func (w *Worker) summary() Summary {
 func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
 	r := s.Readers
 	mine := []int64{
-		int64(s.Compute()), int64(s.Exposed), int64(s.Input), int64(s.Aside),
+		int64(s.Compute()), int64(s.Exposed), int64(s.Input), int64(s.TestsAndSnapshots),
 		r.Loaders, r.Batches, r.Waits, int64(r.Starved), r.Found, r.Depth,
 	}
 	v := make([]int64, len(mine)*w.comm.Size())
@@ -125,7 +128,7 @@ func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
 	for i := range rs {
 		x := v[len(mine)*i:]
 		rs[i] = RankTimes{
-			Rank: i, Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]), Aside: time.Duration(x[3]),
+			Rank: i, Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]), TestsAndSnapshots: time.Duration(x[3]),
 			Readers: data.Stats{Loaders: x[4], Batches: x[5], Waits: x[6], Starved: time.Duration(x[7]), Found: x[8], Depth: x[9]},
 		}
 	}

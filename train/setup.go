@@ -11,14 +11,14 @@ import (
 // that move its buckets.
 type Setup struct {
 	exchange *exchange.Exchange
-	params   []span // by bucket
+	params   []params // by bucket
 }
 
 // Exchange returns what moves parameters and gradients in this setup.
 func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 
 // Setup makes another setup, beside the one that Config asked for and on the
-// same net, for callers that compare (package train/compare). c's Design, Spec
+// same net, for callers that compare (package train/table2). c's Design, Spec
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
 func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
@@ -26,10 +26,10 @@ func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
 	return w.newSetup(ctx, c)
 }
 
-// Use trains on with s, from the next Step on. It is a collective.
+// Use continues training with s, from the next Step on. It is a collective.
 func (w *Worker) Use(s *Setup) error {
-	// What the one before has under way ends first; all are current after it,
-	// whoever brought them.
+	// What the setup before has under way ends first: then all parameters are
+	// current, whoever brought them.
 	if err := w.exchange.Current(); err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 	data, diff := n.Packed()
 	x, err := exchange.New(ctx, w.comm, exchange.Config{
 		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root,
-		Layers: designLayers(n), Data: data, Diff: diff,
-		Use: w.use, Together: w.together, All: w.all, Trace: w.rec,
+		Layers: exchangeLayers(n), Data: data, Diff: diff,
+		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
 	})
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 		at := func(element int) int {
 			return sort.Search(len(learnable), func(i int) bool { return learnable[i].Offset >= element })
 		}
-		s.params = append(s.params, span{at(b.Off), at(b.End())})
+		s.params = append(s.params, params{at(b.Off), at(b.End())})
 	}
 	return s, nil
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/scaffe/scaffe/trace"
 )
 
-// timeline says where the computing goroutine's time goes: it adds it up, and
-// tells the trace. Collectives and the waits for them are package exchange's to
-// tell; a helper tells of its updates itself.
+// timeline says what the computing goroutine does, layer by layer, and how it
+// waits. Collectives and the waits for them are package exchange's to tell; a
+// bucket's goroutine tells of its updates itself.
 type timeline struct {
-	rec    *trace.Recorder
+	sink   trace.Sink
 	layers []net.Layer
 	reads  []bool // by layer: it reads data
 
@@ -21,26 +21,20 @@ type timeline struct {
 	iter      int32
 	mark      time.Time // where the last thing told of ended
 	open      int       // the layer whose forward runs, -1: none
-	input     time.Duration
-	sync      time.Duration
-	aside     time.Duration // tests and snapshots
-	since     time.Time     // of a test or a snapshot
-	synced    time.Duration // sync, then
+	since     time.Time // of a test or a snapshot
 }
 
-func newTimeline(rec *trace.Recorder, ls []net.Layer) timeline {
-	t := timeline{rec: rec, layers: ls, reads: make([]bool, len(ls)), open: -1}
+func newTimeline(sink trace.Sink, ls []net.Layer) timeline {
+	t := timeline{sink: sink, layers: ls, reads: make([]bool, len(ls)), open: -1}
 	for i, l := range ls {
 		_, t.reads[i] = l.Layer.(layers.Batcher)
 	}
 	return t
 }
 
-// tell adds an event from begin until now, which it returns.
-func (t *timeline) tell(kind trace.Kind, name string, begin time.Time) time.Time {
-	now := time.Now()
-	t.rec.Add(trace.Event{Kind: kind, Name: name, Iter: t.iter, Begin: begin, End: now})
-	return now
+// tell adds an event from begin until now.
+func (t *timeline) tell(kind trace.Kind, name string, begin time.Time) {
+	t.sink.Add(trace.Event{Kind: kind, Name: name, Iter: t.iter, Begin: begin, End: time.Now()})
 }
 
 // start begins iteration iter.
@@ -60,26 +54,25 @@ func (t *timeline) forwardEnds() {
 	if t.open < 0 {
 		return
 	}
-	now, kind := time.Now(), trace.Forward
+	kind := trace.Forward
 	if t.reads[t.open] {
 		kind = trace.Input
-		t.input += now.Sub(t.mark)
 	}
-	t.rec.Add(trace.Event{Kind: kind, Name: t.layers[t.open].Name, Iter: t.iter, Layer: int32(t.open), Begin: t.mark, End: now})
+	t.sink.Add(trace.Event{Kind: kind, Name: t.layers[t.open].Name, Iter: t.iter, Layer: int32(t.open), Begin: t.mark, End: time.Now()})
 	t.open = -1
 }
 
 // forwardBegins says that nothing is waited for any more.
 func (t *timeline) forwardBegins(layer int) { t.open, t.mark = layer, time.Now() }
 
-// backwardBegins begins the backward pass, or goes on with it after something
-// else was done.
+// backwardBegins begins the backward pass, or continues it after something else
+// was done.
 func (t *timeline) backwardBegins() { t.mark = time.Now() }
 
 // backwardEnds closes a layer's backward pass.
 func (t *timeline) backwardEnds(layer int) {
 	if l := &t.layers[layer]; l.Backward {
-		t.rec.Add(trace.Event{Kind: trace.Backward, Name: l.Name, Iter: t.iter, Layer: int32(layer), Begin: t.mark, End: time.Now()})
+		t.sink.Add(trace.Event{Kind: trace.Backward, Name: l.Name, Iter: t.iter, Layer: int32(layer), Begin: t.mark, End: time.Now()})
 	}
 }
 
@@ -87,13 +80,11 @@ func (t *timeline) backwardEnds(layer int) {
 // returns ends it.
 func (t *timeline) waits(what string) func() {
 	begin := time.Now()
-	return func() { t.sync += t.tell(trace.Sync, what, begin).Sub(begin) }
+	return func() { t.tell(trace.Sync, what, begin) }
 }
 
-// asideBegins begins a test or a snapshot.
-func (t *timeline) asideBegins() { t.since, t.synced = time.Now(), t.sync }
+// pauses begins a test or a snapshot, between two iterations.
+func (t *timeline) pauses() { t.since = time.Now() }
 
-// asideEnds ends it. Its waits for other ranks are counted as such.
-func (t *timeline) asideEnds(kind trace.Kind, name string) {
-	t.aside += t.tell(kind, name, t.since).Sub(t.since) - (t.sync - t.synced)
-}
+// resumes ends it.
+func (t *timeline) resumes(kind trace.Kind, name string) { t.tell(kind, name, t.since) }

@@ -51,7 +51,7 @@ type Config struct {
 	Solver *proto.SolverFile
 	// Scaling divides the batch.
 	Scaling Scaling
-	// Snapshot, unless empty, is the .solverstate to go on from.
+	// Snapshot, unless empty, is the .solverstate to resume from.
 	Snapshot string
 	// Weights are .caffemodels to start from (fine-tuning).
 	Weights []string
@@ -86,9 +86,11 @@ type Worker struct {
 	events     Events
 	exchange   *exchange.Exchange
 	scheme     exchange.Scheme
-	params     []span // by bucket: which of the net's learnable parameters
+	params     []params // by bucket
 	setups     []*Setup
 	rec        *trace.Recorder
+	meter      trace.Meter
+	sink       trace.Sink // both
 	time       timeline
 	done       int // iterations of this run
 	skipped    int // of them without an update
@@ -99,8 +101,8 @@ type Worker struct {
 		sum *nbc.Request
 	}
 
-	// Where all buckets are updated together:
-	together      bool
+	// Where all buckets are updated at once:
+	updateAtOnce  bool
 	skipNotFinite bool
 	update        solver.Update
 	skipLoss      bool  // the loss is not finite
@@ -109,8 +111,8 @@ type Worker struct {
 	ctx context.Context
 }
 
-// span is parameters [from, to) of Net.Learnable.
-type span struct{ from, to int }
+// params are the parameters [from, to) of Net.Learnable.
+type params struct{ from, to int }
 
 // New builds this rank's solver and joins it to the others'. It is a
 // collective: where it fails on one rank, it fails on all, with the same
@@ -151,7 +153,7 @@ func (w *Worker) build(c Config) (err error) {
 	w.events = c.Events
 	switch {
 	case c.Snapshot != "" && len(c.Weights) > 0:
-		return errors.New("a snapshot to resume and weights to fine-tune exclude each other: give one of them")
+		return errors.New("a snapshot to resume and weights to fine-tune cannot be used together")
 	case c.Snapshot != "":
 		return w.solver.Restore(c.Snapshot)
 	}
@@ -252,8 +254,9 @@ func (w *Worker) sameNet(ctx context.Context) error {
 
 // makeExchange prepares to move parameters and gradients as c says.
 func (w *Worker) makeExchange(ctx context.Context, c Config) error {
-	w.time = newTimeline(c.Trace, w.solver.Net().Layers())
-	w.together = w.solver.Clips() || w.skipNotFinite || w.comm.Size() == 1
+	w.sink = trace.Sinks{&w.meter, w.rec}
+	w.time = newTimeline(w.sink, w.solver.Net().Layers())
+	w.updateAtOnce = w.solver.Clips() || w.skipNotFinite || w.comm.Size() == 1
 	s, err := w.newSetup(ctx, c)
 	if err != nil {
 		return err
@@ -267,8 +270,8 @@ func (w *Worker) makeExchange(ctx context.Context, c Config) error {
 	return nil
 }
 
-// designLayers describes the net's layers to package exchange.
-func designLayers(n *net.Net) []exchange.Layer {
+// exchangeLayers describes the net's layers to package exchange.
+func exchangeLayers(n *net.Net) []exchange.Layer {
 	learnable := n.Learnable()
 	var ls []exchange.Layer
 	for _, l := range n.Layers() {
@@ -289,6 +292,9 @@ func (w *Worker) Solver() *solver.Solver { return w.solver }
 
 // Exchange returns what moves parameters and gradients.
 func (w *Worker) Exchange() *exchange.Exchange { return w.exchange }
+
+// Totals says where this rank's time has gone so far.
+func (w *Worker) Totals() trace.Totals { return w.meter.Totals() }
 
 // Run trains to the solver's max_iter, or until Config.Requests says stop.
 // Where it fails on one rank, that rank returns the error and must tell the

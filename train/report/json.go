@@ -207,7 +207,7 @@ func (l *jsonLog) iteration(p train.Progress, last train.Summary, skipped bool) 
 	if l == nil {
 		return
 	}
-	aside := p.Aside - last.Aside
+	aside := p.TestsAndSnapshots - last.TestsAndSnapshots
 	v := jsonIteration{
 		jsonHead: newHead("iteration"), Iter: p.Iter, Loss: finite(p.Loss), Rate: p.Rate,
 		jsonTimes: newTimes(p.Compute()-last.Compute(), p.Exposed-last.Exposed, p.Input-last.Input, aside, 1),
@@ -246,16 +246,16 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 	if l == nil {
 		return
 	}
-	n, m := s.Iterations, s.Moves
+	n, m := s.Iterations, s.Collectives
 	v := jsonEnd{
 		jsonHead: newHead("end"), Iterations: n, Skipped: s.Skipped, Images: s.Images,
-		Seconds: s.Total.Seconds(), ImagesPerSecond: s.ImagesPerSecond(), jsonTimes: newTimes(s.Compute(), s.Exposed, s.Input, s.Aside, n),
+		Seconds: s.Total.Seconds(), ImagesPerSecond: s.ImagesPerSecond(), jsonTimes: newTimes(s.Compute(), s.Exposed, s.Input, s.TestsAndSnapshots, n),
 		Collectives: jsonCollectives{ms(m.Push, n), ms(m.Pull, n), ms(m.Communication, n), ms(m.ExposedPush, n), ms(m.ExposedPull, n), m.Hidden()},
 		Ranks:       []jsonRank{}, Stopped: stopped,
 	}
 	for _, r := range s.Ranks {
 		v.Ranks = append(v.Ranks, jsonRank{
-			r.Rank, newTimes(r.Compute, r.Exposed, r.Input, r.Aside, n), r.Readers.MeanQueued(), r.Readers.MeanDepth(),
+			r.Rank, newTimes(r.Compute, r.Exposed, r.Input, r.TestsAndSnapshots, n), r.Readers.MeanQueued(), r.Readers.MeanDepth(),
 			r.Readers.Batches, r.Readers.Waits, ms(r.Readers.Starved, 1),
 		})
 	}

@@ -56,9 +56,9 @@ func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {
 	to.Seconds.Compute.Set(p.Compute().Seconds())
 	to.Seconds.ExposedCommunication.Set(p.Exposed.Seconds())
 	to.Seconds.Input.Set(p.Input.Seconds())
-	to.Seconds.TestsAndSnapshots.Set(p.Aside.Seconds())
-	to.Push.Set(p.Moves.Push.Seconds())
-	to.Pull.Set(p.Moves.Pull.Seconds())
+	to.Seconds.TestsAndSnapshots.Set(p.TestsAndSnapshots.Seconds())
+	to.Push.Set(p.Collectives.Push.Seconds())
+	to.Pull.Set(p.Collectives.Pull.Seconds())
 	to.ReaderQueue.Set(float64(p.Readers.Queued))
 	to.ReaderStarved.Set(p.Readers.Starved.Seconds())
 }

@@ -137,7 +137,7 @@ func (r *Reporter) Events() train.Events {
 }
 
 func (r *Reporter) progress(p train.Progress) {
-	r.speed.add(p.Total-p.Aside, p.Images)
+	r.speed.add(p.Total-p.TestsAndSnapshots, p.Images)
 	if r.bar != nil {
 		r.bar.Describe(fmt.Sprintf("loss %.4f, %.0f images/s, %.0f %% exposed", p.Loss, r.speed.perSecond(), 100*p.Share(p.Exposed)))
 		_ = r.bar.Set(p.Iterations)
@@ -203,8 +203,8 @@ func (r *Reporter) Ended(s train.Summary, err error) {
 func rates(s train.Summary) string {
 	text := fmt.Sprintf("%.0f images/s, compute %.0f %%, exposed communication %.0f %%, input %.0f %%",
 		s.ImagesPerSecond(), 100*s.Share(s.Compute()), 100*s.Share(s.Exposed), 100*s.Share(s.Input))
-	if s.Aside > 0 {
-		text += fmt.Sprintf(", tests and snapshots %.0f %%", 100*s.Share(s.Aside))
+	if s.TestsAndSnapshots > 0 {
+		text += fmt.Sprintf(", tests and snapshots %.0f %%", 100*s.Share(s.TestsAndSnapshots))
 	}
 	return text
 }

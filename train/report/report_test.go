@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/data"
-	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -42,7 +42,7 @@ func TestJSONEnd(t *testing.T) {
 // TestSummary: the summary lists all ranks, or the ones that matter, and marks
 // the straggler.
 func TestSummary(t *testing.T) {
-	s := train.Summary{Iterations: 10, Images: 100, Total: time.Second, Skipped: 3, Moves: exchange.Stats{
+	s := train.Summary{Iterations: 10, Images: 100, Total: time.Second, Skipped: 3, Collectives: trace.Totals{
 		Push: 30 * time.Millisecond, Pull: 20 * time.Millisecond, Communication: 40 * time.Millisecond, ExposedPush: 10 * time.Millisecond,
 	}}
 	ranks := func(n, slow int) (rs []train.RankTimes) {

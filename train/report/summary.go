@@ -31,7 +31,7 @@ func writeSummary(out io.Writer, s train.Summary) error {
 			"of how many at most; waited for: batches that were not in time; starved: ms in all",
 		},
 	}
-	if m := s.Moves; len(s.Ranks) > 1 {
+	if m := s.Collectives; len(s.Ranks) > 1 {
 		t.Below = append(t.Below, fmt.Sprintf("collectives of rank 0: gradients %s ms, parameters %s ms in flight per iteration; %.0f %% hidden",
 			each(m.Push, s), each(m.Pull, s), 100*m.Hidden()))
 	}

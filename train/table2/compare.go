@@ -178,11 +178,11 @@ func (r *run) one(ctx context.Context, s *train.Setup, warmup, n int) error {
 	if err := r.worker.Step(ctx, warmup); err != nil {
 		return err
 	}
-	before, begin := s.Exchange().Stats(), time.Now()
+	before, begin := r.worker.Totals(), time.Now()
 	if err := r.worker.Step(ctx, n); err != nil {
 		return err
 	}
-	total, d := time.Since(begin), s.Exchange().Stats().Sub(before)
+	total, d := time.Since(begin), r.worker.Totals().Sub(before)
 	for _, t := range []time.Duration{d.ExposedPush, d.Exposed(), d.Communication, total} {
 		r.times = append(r.times, int64(t)/int64(n))
 	}

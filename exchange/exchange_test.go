@@ -82,8 +82,8 @@ func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters
 		}
 	}
 	c.Layers, c.Data, c.Diff = ls, data, diff
-	if c.Use == nil {
-		c.Use = m.use
+	if c.OnSum == nil {
+		c.OnSum = m.use
 	}
 	x, err := exchange.New(ctx, comm, c)
 	if err != nil {
@@ -128,7 +128,7 @@ func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters
 func run(t *testing.T, n int, c exchange.Config, iters int) [][]float32 {
 	t.Helper()
 	got := make([][]float32, n)
-	err := launch.Run(context.Background(), launch.Options{Local: n, Engine: nbc.Options{Deadline: 30 * time.Second}, Log: os.Stderr}, func(ctx context.Context, comm *collectives.Comm) error {
+	err := launch.Run(context.Background(), launch.Options{Local: n, Engine: nbc.Options{Deadline: 10 * time.Minute}, Log: os.Stderr}, func(ctx context.Context, comm *collectives.Comm) error {
 		data, _, err := train(ctx, comm, c, iters)
 		got[comm.Rank()] = data
 		return err
@@ -153,7 +153,8 @@ func parse(t *testing.T, text string) spec.Spec {
 
 // TestSCaffe_AllDesignsGiveTheSameBits: whatever moves when, every rank of
 // every design ends with the same parameters, for one spec and bucket size
-// (sections 4.1 to 4.3 change when, not what).
+// (sections 4.1 to 4.3 change when, not what). So does another paper's design
+// that is nothing but a row of the table.
 func TestSCaffe_AllDesignsGiveTheSameBits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, n := range []int{1, 2, 4} {
@@ -164,18 +165,18 @@ func TestSCaffe_AllDesignsGiveTheSameBits(t *testing.T) {
 				}
 				for _, bucket := range []int{1, 2000, 1 << 20} {
 					var want []float32
-					for _, d := range exchange.All() {
-						for _, together := range []bool{false, true} {
-							if together && bucket != 2000 {
+					for _, d := range append(exchange.All(), exchange.WFBP) {
+						for _, atOnce := range []bool{false, true} {
+							if atOnce && bucket != 2000 {
 								continue
 							}
-							c := exchange.Config{Design: d, Scheme: scheme, Spec: parse(t, text), Bucket: bucket, Together: together}
+							c := exchange.Config{Design: d, Scheme: scheme, Spec: parse(t, text), Bucket: bucket, UpdateAtOnce: atOnce}
 							for rank, got := range run(t, n, c, 5) {
 								if want == nil {
 									want = got
 								}
 								if !slices.Equal(got, want) {
-									t.Errorf("%d ranks, %v, spec %q, bucket %d: %v (together %v) has other bits on rank %d", n, scheme, text, bucket, d, together, rank)
+									t.Errorf("%d ranks, %v, spec %q, bucket %d: %v (update at once %v) has other bits on rank %d", n, scheme, text, bucket, d, atOnce, rank)
 								}
 							}
 						}
@@ -234,104 +235,143 @@ func TestAutoBucket(t *testing.T) {
 	}
 }
 
-// TestSCaffe_WhatStartsWhen: the order of events on one rank is what the
-// figures of the paper show.
-func TestSCaffe_WhatStartsWhen(t *testing.T) {
-	type event struct {
-		kind   trace.Kind
-		bucket int32
-	}
-	const iters = 4
-	for _, d := range exchange.All() {
-		var own *trace.Trace
-		var backward, forward [iters]time.Time // when these end and begin
-		err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
-			ls, n := layers()
-			data, diff := mem.Alloc(4*n), mem.Alloc(4*n)
-			c := exchange.Config{
-				Design: d, Bucket: 1, Layers: ls, Data: data, Diff: diff,
-				Use: func(int, *exchange.Bucket, bool) error { return nil },
-			}
-			rec := trace.New(comm.Rank(), trace.Options{})
-			c.Trace = rec
-			x, err := exchange.New(ctx, comm, c)
-			if err != nil {
-				return err
-			}
-			defer x.Close()
-			for iter := range iters {
-				if err := x.Start(iter); err != nil {
-					return err
-				}
-				if comm.Rank() == 0 {
-					forward[iter] = time.Now()
-				}
-				for i := range ls {
-					if err := x.BeforeForward(i); err != nil {
-						return err
-					}
-				}
-				for i := len(ls) - 1; i >= 0; i-- {
-					if i == 0 && comm.Rank() == 0 {
-						backward[iter] = time.Now()
-					}
-					if err := x.AfterBackward(i); err != nil {
-						return err
-					}
-				}
-				if err := errors.Join(x.Finish(), x.Updated()); err != nil {
-					return err
-				}
-			}
-			if err := x.Current(); err != nil {
-				return err
-			}
-			got, err := trace.Gather(ctx, comm, rec)
-			if comm.Rank() == 0 {
-				own = got
-			}
-			return err
+// phases are the times at which the phases of iterations ended on rank 0.
+type phases struct{ begin, backward, finish [iters]time.Time }
+
+const iters = 4
+
+// timed runs a design on two ranks and returns rank 0's events of one bucket, by
+// iteration, and when its phases were.
+func timed(t *testing.T, d exchange.Design, bucket int32) (push, pull []trace.Record, start time.Time, p phases) {
+	t.Helper()
+	var own *trace.Trace
+	err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+		ls, n := layers()
+		rec := trace.New(comm.Rank(), trace.Options{})
+		x, err := exchange.New(ctx, comm, exchange.Config{
+			Design: d, Bucket: 1, Layers: ls, Data: mem.Alloc(4 * n), Diff: mem.Alloc(4 * n), Events: rec,
+			OnSum: func(int, *exchange.Bucket, bool) error { return nil },
 		})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		events := map[event][]trace.Record{}
-		for _, e := range own.Ranks[0].Events {
-			k := event{e.Kind, e.Bucket}
-			events[k] = append(events[k], e)
-		}
-		start := own.Start
-		last := int32(5)
-		if d == exchange.SCB {
-			last = 0
-		}
-		push, pull := events[event{trace.Push, last}], events[event{trace.Pull, last}]
-		if len(push) != iters || len(pull) < iters {
-			t.Fatalf("%v: the last bucket was pushed %d times and pulled %d times in %d iterations", d, len(push), len(pull), iters)
-		}
-		for iter := range iters - 1 {
-			during := start.Add(push[iter].Begin).Before(backward[iter])
-			if want := d == exchange.SCOBR; during != want {
-				t.Errorf("%v, iteration %d: the last bucket's push starts before backward ends: %v", d, iter, during)
-			}
-			next := pull[iter+1] // the first pull brings the first parameters
-			early := start.Add(next.Begin).Before(forward[iter+1])
-			if want := d != exchange.SCOBNaive; early != want {
-				t.Errorf("%v, iteration %d: the last bucket's pull starts before forward: %v", d, iter, early)
+		defer x.Close()
+		note := func(at *time.Time) {
+			if comm.Rank() == 0 {
+				*at = time.Now()
 			}
 		}
+		for iter := range iters {
+			if err := x.Start(iter); err != nil {
+				return err
+			}
+			note(&p.begin[iter])
+			for i := range ls {
+				if err := x.BeforeForward(i); err != nil {
+					return err
+				}
+			}
+			for i := len(ls) - 1; i >= 0; i-- {
+				if i == 0 {
+					note(&p.backward[iter])
+				}
+				if err := x.AfterBackward(i); err != nil {
+					return err
+				}
+			}
+			if err := x.Finish(); err != nil {
+				return err
+			}
+			note(&p.finish[iter])
+			if err := x.Updated(); err != nil {
+				return err
+			}
+		}
+		if err := x.Current(); err != nil {
+			return err
+		}
+		got, err := trace.Gather(ctx, comm, rec)
+		if comm.Rank() == 0 {
+			own = got
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range own.Ranks[0].Events {
+		switch {
+		case e.Bucket != bucket:
+		case e.Kind == trace.Push:
+			push = append(push, e)
+		case e.Kind == trace.Pull:
+			pull = append(pull, e)
+		}
+	}
+	if len(push) != iters || len(pull) < iters {
+		t.Fatalf("%v: bucket %d was pushed %d times and pulled %d times in %d iterations", d, bucket, len(push), len(pull), iters)
+	}
+	return push, pull, own.Start, p
+}
+
+// when checks the last bucket's push and pull of each iteration: whether the push
+// starts before the backward pass ends, the pull before the next forward pass
+// begins, and whether the parameters are here when the iteration ends.
+func when(t *testing.T, d exchange.Design, bucket int32, underBackward, beforeForward bool) (atFinish int) {
+	t.Helper()
+	push, pull, start, p := timed(t, d, bucket)
+	for iter := range iters - 1 {
+		if got := start.Add(push[iter].Begin).Before(p.backward[iter]); got != underBackward {
+			t.Errorf("%v, iteration %d: the last bucket's push starts before backward ends: %v", d, iter, got)
+		}
+		next := pull[iter+1] // the first pull brings the first parameters
+		if got := start.Add(next.Begin).Before(p.begin[iter+1]); got != beforeForward {
+			t.Errorf("%v, iteration %d: the last bucket's pull starts before forward: %v", d, iter, got)
+		}
+		if !start.Add(next.End).After(p.finish[iter]) {
+			atFinish++
+		}
+	}
+	return atFinish
+}
+
+// TestSCaffe_PhasesFollowEachOther: SC-B moves one packed buffer after backward
+// and one before forward (section 4.1).
+func TestSCaffe_PhasesFollowEachOther(t *testing.T) { when(t, exchange.SCB, 0, false, true) }
+
+// TestSCaffe_BroadcastOneLayerAhead: the naive design overlaps "the communication
+// of layer i+1 with the computation phase of layer i" (section 4.2, Figure 4).
+func TestSCaffe_BroadcastOneLayerAhead(t *testing.T) { when(t, exchange.SCOBNaive, 5, false, false) }
+
+// TestSCaffe_AllBroadcastsStartAtTheBeginning: SC-OB "starts all Ibcast
+// operations at the beginning" (section 4.2, Figure 5).
+func TestSCaffe_AllBroadcastsStartAtTheBeginning(t *testing.T) {
+	when(t, exchange.SCOB, 5, false, true)
+}
+
+// TestSCaffe_ReductionsUnderBackward: SC-OBR overlaps the n-th reduction with the
+// backward pass of layer n-1 (section 4.3, Figure 6).
+func TestSCaffe_ReductionsUnderBackward(t *testing.T) { when(t, exchange.SCOBR, 5, true, true) }
+
+// TestPoseidon_WaitFreeBackpropagation: a row of the table starts each layer's
+// communication "once its gradients are generated" (section 3.1), and ends the
+// iteration when all layers have been synchronized (Algorithm 2).
+func TestPoseidon_WaitFreeBackpropagation(t *testing.T) {
+	if n := when(t, exchange.WFBP, 5, true, true); n != iters-1 {
+		t.Errorf("the last bucket's parameters were here at the end of %d of %d iterations", n, iters-1)
 	}
 }
 
 // TestErrorsReachTheCaller: an update that fails ends all ranks, and nobody is
 // left waiting.
 func TestErrorsReachTheCaller(t *testing.T) {
-	for _, d := range exchange.All() {
+	for _, d := range append(exchange.All(), exchange.WFBP) {
 		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+			const deadline = 5 * time.Minute
 			begun := time.Now()
-			err := launch.Run(context.Background(), launch.Options{Local: 3, Engine: nbc.Options{Deadline: time.Minute}}, func(ctx context.Context, comm *collectives.Comm) error {
+			err := launch.Run(context.Background(), launch.Options{Local: 3, Engine: nbc.Options{Deadline: deadline}}, func(ctx context.Context, comm *collectives.Comm) error {
 				c := exchange.Config{Design: d, Scheme: scheme, Bucket: 1}
-				c.Use = func(iter int, b *exchange.Bucket, sum bool) error {
+				c.OnSum = func(iter int, b *exchange.Bucket, sum bool) error {
 					if iter == 2 && b.Index == 3 && comm.Rank() == 0 {
 						return errors.New("the disk is on fire")
 					}
@@ -343,7 +383,7 @@ func TestErrorsReachTheCaller(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "the disk is on fire") {
 				t.Errorf("%v, %v: ended with %v", d, scheme, err)
 			}
-			if time.Since(begun) > 30*time.Second {
+			if time.Since(begun) > deadline {
 				t.Errorf("%v, %v: the deadline ended it", d, scheme)
 			}
 		}
