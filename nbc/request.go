@@ -143,7 +143,13 @@ func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 }
 
 // libraryPlan stands for the one op of a library's collective.
-var libraryPlan = &Plan{schedule: &schedule.Schedule{Ops: make([]schedule.Op, 1)}, waits: make([]int32, 1), first: make([]int32, 2)}
+var libraryPlan = func() *Plan {
+	p, err := Compile(&schedule.Schedule{Ops: []schedule.Op{{Kind: schedule.Copy, Peer: -1}}})
+	if err != nil {
+		panic(err) // one op that waits for nothing
+	}
+	return p
+}()
 
 // Start begins an execution. The buffers belong to the request until it ends.
 func (r *Request) Start() error {
@@ -261,9 +267,10 @@ func (r *Request) end(err error) {
 // reset prepares the op states for an execution.
 func (r *Request) reset(now time.Time) {
 	if r.state == nil {
-		r.state, r.queue = make([]int32, len(r.plan.waits)), make([]int32, 0, len(r.plan.waits))
+		n := len(r.plan.schedule.Ops)
+		r.state, r.queue = make([]int32, n), make([]int32, 0, n)
 	}
-	copy(r.state, r.plan.waits)
+	copy(r.state, r.plan.graph.Waits())
 	r.queue, r.head = r.queue[:0], 0
 	r.left = len(r.state)
 	r.divided = false
@@ -281,7 +288,7 @@ func (r *Request) reset(now time.Time) {
 func (r *Request) complete(i int32) {
 	r.state[i] = opDone
 	r.left--
-	for _, j := range r.plan.waiting(i) {
+	for _, j := range r.plan.graph.Waiting(i) {
 		if r.state[j]--; r.state[j] == 0 {
 			r.queue = append(r.queue, j)
 		}

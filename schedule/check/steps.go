@@ -47,7 +47,10 @@ func Timeline(all []*schedule.Schedule) ([]Transfer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWalk(j)
+	w, err := newWalk(j)
+	if err != nil {
+		return nil, err
+	}
 	var transfers []Transfer
 	for step := 0; ; step++ {
 		done := w.step()
@@ -77,37 +80,36 @@ func Timeline(all []*schedule.Schedule) ([]Transfer, error) {
 // walk is the state of a run in steps.
 type walk struct {
 	*joint
-	waits []int32   // op -> how many ops it still waits for
-	next  [][]int32 // op -> the ops that wait for it
+	waits []int32 // op -> how many ops it still waits for
+	graph []*schedule.Graph
 	ready [][]int32 // rank -> the sends that could go, both ends, in program order
 	taken []int32   // rank -> the send it has agreed to receive in this step, -1: none
 	left  int       // ops not completed
 }
 
-func newWalk(j *joint) *walk {
+func newWalk(j *joint) (*walk, error) {
 	n := len(j.rank)
 	w := &walk{
 		joint: j,
-		waits: make([]int32, n),
-		next:  make([][]int32, n),
+		waits: make([]int32, 0, n),
+		graph: make([]*schedule.Graph, len(j.all)),
 		ready: make([][]int32, len(j.all)),
 		taken: make([]int32, len(j.all)),
 		left:  n,
 	}
-	for op := range int32(n) {
-		deps := j.op(op).Deps
-		w.waits[op] = int32(len(deps))
-		for _, d := range deps {
-			d := j.base[j.rank[op]] + int32(d)
-			w.next[d] = append(w.next[d], op)
+	for r, s := range j.all {
+		g, err := schedule.Compile(s, schedule.Windows{}) // ports take one message a step anyway
+		if err != nil {
+			return nil, err
 		}
+		w.graph[r], w.waits = g, append(w.waits, g.Waits()...)
 	}
 	for op := range int32(n) {
 		if len(j.op(op).Deps) == 0 {
 			w.eligible(op)
 		}
 	}
-	return w
+	return w, nil
 }
 
 // eligible notes that op waits for nothing any more.
@@ -132,9 +134,10 @@ func (w *walk) eligible(op int32) {
 
 func (w *walk) complete(op int32) {
 	w.left--
-	for _, n := range w.next[op] {
-		if w.waits[n]--; w.waits[n] == 0 {
-			w.eligible(n)
+	base := w.base[w.rank[op]]
+	for _, i := range w.graph[w.rank[op]].Waiting(op - base) {
+		if w.waits[base+i]--; w.waits[base+i] == 0 {
+			w.eligible(base + i)
 		}
 	}
 }

@@ -8,13 +8,6 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// Window is how many receives of one pair of ranks are in flight at most,
-// SendWindow how many sends, as in package nbc.
-const (
-	Window     = 16
-	SendWindow = 2
-)
-
 // Setup is what a simulation depends on beside the schedules.
 type Setup struct {
 	Model Model
@@ -22,6 +15,8 @@ type Setup struct {
 	Nodes []int
 	// ElemSize is the size of an element in bytes.
 	ElemSize int
+	// Windows are the engine's; zero: schedule.DefaultWindows.
+	Windows schedule.Windows
 	// Unregistered says that In and Out are memory that was not registered.
 	Unregistered bool
 }
@@ -78,13 +73,13 @@ type world struct {
 // rank is one rank's schedule and its progress thread.
 type rank struct {
 	ops   []schedule.Op
-	waits []int32   // per op: how many ops it waits for
-	next  [][]int32 // per op: who waits for it
-	peer  []int32   // per op: the index of the op at the other end, -1 for none
-	state []uint8   // per op: posted, there
-	first []int32   // ops to post, and then
-	todo  []int32   // ops to finish: first come, first served
-	busy  bool      // it has a core, or waits for one
+	graph *schedule.Graph
+	waits []int32 // per op: how many ops it still waits for
+	peer  []int32 // per op: the index of the op at the other end, -1 for none
+	state []uint8 // per op: posted, there
+	first []int32 // ops to post, and then
+	todo  []int32 // ops to finish: first come, first served
+	busy  bool    // it has a core, or waits for one
 	node  int32
 	left  int
 	ended float64
@@ -112,6 +107,20 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 	if s.ElemSize < 1 || s.Nodes != nil && len(s.Nodes) != len(all) {
 		return nil, fmt.Errorf("sim: elements of %d bytes, nodes of %d ranks for %d schedules", s.ElemSize, len(s.Nodes), len(all))
 	}
+	if s.Windows == (schedule.Windows{}) {
+		s.Windows = schedule.DefaultWindows
+	}
+	for r, sch := range all {
+		for i := range sch.Ops {
+			if o := &sch.Ops[i]; !o.Local() && (o.Peer < 0 || o.Peer >= len(all)) {
+				return nil, fmt.Errorf("sim: op %d of rank %d has the peer %d of %d ranks", i, r, o.Peer, len(all))
+			}
+		}
+	}
+	peers, err := schedule.Match(all)
+	if err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
 	w := &world{Setup: s, ranks: make([]rank, len(all))}
 	nodes := 1
 	for r, sch := range all {
@@ -125,74 +134,16 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 		nodes = max(nodes, int(k.node)+1)
 		k.ops, k.left = sch.Ops, len(sch.Ops)
 		k.cached = float64(sch.Scratch*s.ElemSize) <= s.Model.Cache
-		k.link()
+		if k.graph, err = schedule.Compile(sch, s.Windows); err != nil {
+			return nil, fmt.Errorf("sim: %w", err)
+		}
+		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), peers[r], make([]uint8, len(sch.Ops))
 	}
 	w.nodes = make([]node, nodes)
 	for i := range w.nodes {
 		w.nodes[i].free, w.nodes[i].infinite = int(s.Model.Cores), s.Model.Cores < 1
 	}
-	return w, w.match()
-}
-
-// link fills in who waits for whom: the schedule's dependencies, and the
-// engine's window.
-func (k *rank) link() {
-	n := len(k.ops)
-	k.waits, k.next, k.peer, k.state = make([]int32, n), make([][]int32, n), make([]int32, n), make([]uint8, n)
-	streams := map[[2]int][]int32{}
-	for i := range k.ops {
-		op := &k.ops[i]
-		k.peer[i] = -1
-		for _, d := range op.Deps {
-			k.next[d] = append(k.next[d], int32(i))
-		}
-		k.waits[i] = int32(len(op.Deps))
-		if op.Local() {
-			continue
-		}
-		key := [2]int{op.Peer, SendWindow}
-		if op.Receives() {
-			key[1] = Window
-		}
-		sent := append(streams[key], int32(i))
-		streams[key] = sent
-		if f := len(sent) - 1 - key[1]; f >= 0 {
-			k.next[sent[f]] = append(k.next[sent[f]], int32(i))
-			k.waits[i]++
-		}
-	}
-}
-
-// match finds the other end of every message.
-func (w *world) match() error {
-	type message struct{ from, to, msg int32 }
-	sends := map[message]int32{}
-	for r := range w.ranks {
-		for i := range w.ranks[r].ops {
-			if op := &w.ranks[r].ops[i]; op.Kind == schedule.Send {
-				sends[message{int32(r), int32(op.Peer), int32(op.Msg)}] = int32(i)
-			}
-		}
-	}
-	for r := range w.ranks {
-		for i := range w.ranks[r].ops {
-			op := &w.ranks[r].ops[i]
-			if !op.Receives() {
-				continue
-			}
-			m := message{int32(op.Peer), int32(r), int32(op.Msg)}
-			s, ok := sends[m]
-			if !ok {
-				return fmt.Errorf("sim: rank %d receives message %d of rank %d, which does not send it", r, op.Msg, op.Peer)
-			}
-			delete(sends, m)
-			w.ranks[r].peer[i], w.ranks[op.Peer].peer[s] = s, int32(i)
-		}
-	}
-	for m := range sends {
-		return fmt.Errorf("sim: rank %d sends message %d to rank %d, which does not receive it", m.from, m.msg, m.to)
-	}
-	return nil
+	return w, nil
 }
 
 // ready gives an op that waits for nothing to its rank's thread.
@@ -374,7 +325,7 @@ func (w *world) complete(r, i int32) {
 	k := &w.ranks[r]
 	k.left--
 	k.ended = w.now
-	for _, j := range k.next[i] {
+	for _, j := range k.graph.Waiting(i) {
 		if k.waits[j]--; k.waits[j] == 0 {
 			w.ready(r, j)
 		}

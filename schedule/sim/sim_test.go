@@ -10,7 +10,6 @@ import (
 
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/linear"
-	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/sim"
 )
@@ -110,9 +109,9 @@ func TestBadSchedules(t *testing.T) {
 	stuck[1].Ops[0].Deps = nil
 	stuck[0].Ops = stuck[0].Ops[:1]
 	for want, f := range map[string]func() (sim.Result, error){
-		"elements of 0 bytes":    func() (sim.Result, error) { return sim.Simulate(two, sim.Setup{Model: bare()}) },
-		"nodes of 3 ranks":       func() (sim.Result, error) { return sim.Simulate(two, sim.Setup{ElemSize: 1, Nodes: nodes(3)}) },
-		"which does not send it": func() (sim.Result, error) { return sim.Simulate(stuck, sim.Setup{Model: bare(), ElemSize: 1}) },
+		"elements of 0 bytes":      func() (sim.Result, error) { return sim.Simulate(two, sim.Setup{Model: bare()}) },
+		"nodes of 3 ranks":         func() (sim.Result, error) { return sim.Simulate(two, sim.Setup{ElemSize: 1, Nodes: nodes(3)}) },
+		"does not send message #1": func() (sim.Result, error) { return sim.Simulate(stuck, sim.Setup{Model: bare(), ElemSize: 1}) },
 	} {
 		if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("it ends with %v, without %q", err, want)
@@ -120,10 +119,22 @@ func TestBadSchedules(t *testing.T) {
 	}
 }
 
-// The windows are the engine's.
-func TestWindow(t *testing.T) {
-	if sim.Window != nbc.Window || sim.SendWindow != nbc.SendWindow {
-		t.Errorf("the simulation has %d receives and %d sends in flight, the engine %d and %d", sim.Window, sim.SendWindow, nbc.Window, nbc.SendWindow)
+// A window of one message makes a pipeline wait for each message's way.
+func TestWindows(t *testing.T) {
+	schedules := all(3, 1<<20, 1<<14, chain.Bcast)
+	times := map[schedule.Windows]float64{}
+	for _, w := range []schedule.Windows{{}, schedule.DefaultWindows, {Send: 1, Recv: 1}} {
+		r, err := sim.Simulate(schedules, sim.Setup{Model: sim.Default(), Nodes: nodes(3), ElemSize: 4, Windows: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[w] = r.Max
+	}
+	if times[schedule.Windows{}] != times[schedule.DefaultWindows] {
+		t.Errorf("%g s without windows given, %g s with the engine's", times[schedule.Windows{}], times[schedule.DefaultWindows])
+	}
+	if one, more := times[schedule.Windows{Send: 1, Recv: 1}], times[schedule.DefaultWindows]; one <= more {
+		t.Errorf("%g s with one message in flight, %g s with more", one, more)
 	}
 }
 
