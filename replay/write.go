@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/internal/units"
+	"github.com/scaffe/scaffe/internal/version"
 )
 
 // Write writes the result: a row for each design, and what they have in
@@ -21,6 +22,7 @@ func (res *Result) head() []report.Field {
 	slow := res.Straggler.Factor > 0
 	return []report.Field{
 		{Name: "profile", Value: res.Profile},
+		{Name: "version", Value: version.String()},
 		{Name: "net", Value: res.Net},
 		{Name: "source", Value: strings.ReplaceAll(res.Source, "\n", "; ")}, // a row of CSV stays a line
 		{Name: "ranks", Value: res.Ranks},

@@ -1,25 +1,29 @@
-// Package tune finds out which spec is the fastest where: it measures specs
-// against each other over message sizes (Sweep), makes of that a tuning table
-// for package collectives (Result.Table) and a page with plots for people
-// (Result.Report), and explains what a selection comes to (Explain).
+// Package tune finds the fastest spec for each collective and buffer size.
+// Sweep measures specs against each other; Result.Table turns the measurements
+// into a tuning table for package collectives, and Result.Report into a page
+// with charts. Explain says which spec serves a call, and why.
 //
 //	res, err := tune.Sweep(ctx, comm, tune.Config{Out: "scaffe.table", Budget: time.Minute})
+//	...
+//	page, err := res.Write() // on one rank: the table and the page
 //
-// Sweep is a collective. Its way of measuring:
+// Sweep is a collective: every rank calls it with the same Config. It measures
+// like this:
 //
-//   - Candidates of one size run in turns, one execution each a round, so that
-//     whatever else the machine does meets them alike.
-//   - An execution begins after a barrier; what counts is the last rank's time
-//     (the maximum over ranks), and of all executions the median.
-//   - The cost model leaves out what it predicts to be hopeless; what has taken
-//     more than twice the best one's time in the first rounds is dropped.
-//   - Sizes are visited coarse to fine, so that a budget that ends early leaves
-//     a table of fewer sizes, not of fewer collectives.
+//   - The candidates for one size take turns, one execution per round, so that
+//     whatever else the machine does affects them alike.
+//   - An execution starts after a barrier. It counts with the time of the
+//     slowest rank, and a spec with the median of its executions.
+//   - Specs that the cost model predicts to be far too slow are not measured. A
+//     spec that takes more than twice as long as the best in the first rounds is
+//     dropped.
+//   - Sizes are visited from coarse to fine, so that a budget that runs out
+//     leaves a table with fewer sizes, not with fewer collectives.
 //
-// All ranks know all times and so decide alike without asking. After each size
-// rank 0 keeps what was measured in a file beside the table (Config.Partial); a
-// sweep that was interrupted goes on from it, provided that machine, layout
-// and question are the same.
+// All ranks know all times, and therefore decide alike without asking each
+// other. After each size rank 0 saves the measurements next to the table
+// (Config.Partial). A sweep that was interrupted continues from that file,
+// provided that the machine, the layout and the Config are the same.
 //
-// It owns no algorithm and starts no ranks.
+// The package contains no algorithm and starts no ranks.
 package tune

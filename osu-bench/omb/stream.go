@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/version"
 )
 
 // streamWriter writes rows for programs: an object or a line of CSV for each.
@@ -37,9 +38,13 @@ func columns(percentiles []int) []report.Column[*Row] {
 
 type column = report.Column[*Row]
 
+// scaffe is the version of this program.
+var scaffe = version.String()
+
 // identity is what was measured, and where.
 var identity = []column{
 	{Name: "program", Value: func(r *Row) any { return r.Program }},
+	{Name: "version", Value: func(*Row) any { return scaffe }},
 	{Name: "size", Value: func(r *Row) any { return r.Size }},
 	{Name: "datatype", Value: func(r *Row) any { return r.Datatype }},
 	{Name: "asked", Value: func(r *Row) any { return r.Asked }},

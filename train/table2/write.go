@@ -7,6 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/version"
 )
 
 // Write writes the report. Speedups are relative to the first row; that of an
@@ -16,6 +17,7 @@ func (r *Report) Write(w io.Writer, f report.Format) error {
 	t := report.Table[Result]{
 		Head: []report.Field{
 			{Name: "net", Value: r.Net},
+			{Name: "version", Value: version.String()},
 			{Name: "parameters", Value: r.Parameters},
 			{Name: "global_batch", Value: r.GlobalBatch},
 			{Name: "ranks", Value: r.Layout.Ranks},

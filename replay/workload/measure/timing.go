@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/replay/workload"
 )
 
@@ -42,6 +43,7 @@ func (t *Timing) sum() LayerTiming {
 func (t *Timing) head() []report.Field {
 	head := []report.Field{
 		{Name: "net", Value: t.Net},
+		{Name: "version", Value: version.String()},
 		{Name: "batch", Value: t.Batch},
 		{Name: "iterations", Value: t.Iterations},
 		{Name: "images_per_second", Value: t.Rate()},
