@@ -1,10 +1,10 @@
 #compdef PROGRAM
 # Completion of PROGRAM for zsh. To load it: source <(PROGRAM completion zsh)
 _PROGRAM() {
-  local line
+  local word about
   local -a candidates
-  while IFS= read -r line; do
-    candidates+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+  while IFS=$'\t' read -r word about; do
+    candidates+=("${word//:/\\:}${about:+:$about}")
   done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
   if (( ${#candidates} )); then
     _describe PROGRAM candidates
