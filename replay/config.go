@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -61,7 +62,7 @@ func ParseStraggler(s string) (Straggler, error) {
 	r, err := strconv.Atoi(rank)
 	f, err2 := strconv.ParseFloat(factor, 64)
 	if !ok || err != nil || err2 != nil || r < 0 || !(f > 0) || f > 1e6 {
-		return Straggler{}, fmt.Errorf("straggler %q: write the rank and how many times slower it is, as 2:10", s)
+		return Straggler{}, fmt.Errorf("invalid straggler %q: want RANK:FACTOR, such as 2:10", s)
 	}
 	return Straggler{r, f}, nil
 }
@@ -70,23 +71,23 @@ func ParseStraggler(s string) (Straggler, error) {
 func (c *Config) validate(ranks int) error {
 	switch {
 	case c.Profile == nil:
-		return fmt.Errorf("replay: there is no profile")
+		return errors.New("replay: missing profile")
 	case c.Profile.Elements() == 0:
-		return fmt.Errorf("replay: profile %s has no parameters: there is nothing to communicate", c.Profile.Name)
+		return fmt.Errorf("replay: profile %s has no parameters to communicate", c.Profile.Name)
 	case len(c.Designs) == 0:
-		return fmt.Errorf("replay: there is no design")
+		return errors.New("replay: missing design")
 	case c.Iterations < 1 || c.Warmup < 0 || c.Turn < 0:
-		return fmt.Errorf("replay: %d iterations after %d, in turns of %d: at least 1 after at least 0", c.Iterations, c.Warmup, c.Turn)
+		return fmt.Errorf("replay: want at least 1 iteration, 0 warm-up iterations and turns of 0 (got %d, %d and %d)", c.Iterations, c.Warmup, c.Turn)
 	case !(c.Ratio >= 0) || c.Ratio > 1e6 || !(c.Budget >= 0):
-		return fmt.Errorf("replay: ratio %v and budget %v must not be negative", c.Ratio, c.Budget)
+		return fmt.Errorf("replay: ratio and budget must be at least 0 (got %v and %v)", c.Ratio, c.Budget)
 	case c.Ratio > 0 && (ranks == 1 || c.Profile.Compute() == 0):
-		return fmt.Errorf("replay: no ratio of communication to computation can be had from %d ranks and %v of computation", ranks, c.Profile.Compute())
+		return fmt.Errorf("replay: a ratio of communication to computation needs at least 2 ranks and a profile with computation (got %d and %v)", ranks, c.Profile.Compute())
 	case !(c.Jitter >= 0) || c.Jitter > 1:
-		return fmt.Errorf("replay: jitter %v must be between 0 and 1", c.Jitter)
+		return fmt.Errorf("replay: jitter must be between 0 and 1 (got %v)", c.Jitter)
 	case c.Straggler.Factor != 0 && (c.Straggler.Rank < 0 || c.Straggler.Rank >= ranks):
-		return fmt.Errorf("replay: there is no rank %d to be a straggler among %d", c.Straggler.Rank, ranks)
+		return fmt.Errorf("replay: the straggler's rank must be less than the number of ranks (got %d of %d)", c.Straggler.Rank, ranks)
 	case c.Bucket < 0:
-		return fmt.Errorf("replay: a bucket of %d bytes", c.Bucket)
+		return fmt.Errorf("replay: bucket size must be at least 0 (got %d)", c.Bucket)
 	}
 	if err := c.Profile.Validate(); err != nil {
 		return fmt.Errorf("replay: profile %s: %w", c.Profile.Name, err)
@@ -94,7 +95,7 @@ func (c *Config) validate(ranks int) error {
 	seen := map[exchange.Design]bool{}
 	for _, d := range c.Designs {
 		if seen[d] {
-			return fmt.Errorf("replay: %v is asked for twice", d)
+			return fmt.Errorf("replay: duplicate design %v", d)
 		}
 		seen[d] = true
 	}

@@ -169,19 +169,19 @@ func TestReplayMistakes(t *testing.T) {
 		return Config{Profile: tinyProfile(t), Designs: []exchange.Design{exchange.SCB}, Iterations: 1}
 	}
 	for want, change := range map[string]func(*Config){
-		"there is no profile":             func(c *Config) { c.Profile = nil },
-		"there is no design":              func(c *Config) { c.Designs = nil },
-		"0 iterations":                    func(c *Config) { c.Iterations = 0 },
-		"SC-B is asked for twice":         func(c *Config) { c.Designs = append(c.Designs, exchange.SCB) },
-		"jitter 2 must be":                func(c *Config) { c.Jitter = 2 },
-		"no rank 2 to be a straggler":     func(c *Config) { c.Straggler = Straggler{2, 3} },
-		"has no parameters":               func(c *Config) { c.Profile.Layers = c.Profile.Layers[:1] },
-		"ratio -1":                        func(c *Config) { c.Ratio = -1 },
-		"no ratio of communication":       func(c *Config) { c.Ratio = 1; c.Profile, _ = c.Profile.Scale(0) },
-		"a bucket of -1 bytes":            func(c *Config) { c.Bucket = -1 },
-		"batch 0 must be":                 func(c *Config) { c.Profile.Batch = 0 },
-		"at most 131072 iterations can":   func(c *Config) { c.Check, c.Iterations = true, 1<<18 },
-		"-1 iterations after 0, in turns": func(c *Config) { c.Iterations = -1 },
+		"missing profile":                            func(c *Config) { c.Profile = nil },
+		"missing design":                             func(c *Config) { c.Designs = nil },
+		"(got 0, 0 and 1)":                           func(c *Config) { c.Iterations = 0 },
+		"duplicate design SC-B":                      func(c *Config) { c.Designs = append(c.Designs, exchange.SCB) },
+		"jitter must be between 0 and 1 (got 2)":     func(c *Config) { c.Jitter = 2 },
+		"less than the number of ranks (got 2 of 2)": func(c *Config) { c.Straggler = Straggler{2, 3} },
+		"has no parameters":                          func(c *Config) { c.Profile.Layers = c.Profile.Layers[:1] },
+		"(got -1 and 0)":                             func(c *Config) { c.Ratio = -1 },
+		"a ratio of communication to computation needs at least 2 ranks": func(c *Config) { c.Ratio = 1; c.Profile, _ = c.Profile.Scale(0) },
+		"bucket size must be at least 0 (got -1)":                        func(c *Config) { c.Bucket = -1 },
+		"batch must be between 1 and 16777216 (got 0)":                   func(c *Config) { c.Profile.Batch = 0 },
+		"at most 131072 iterations can":                                  func(c *Config) { c.Check, c.Iterations = true, 1<<18 },
+		"(got -1, 0 and 1)":                                              func(c *Config) { c.Iterations = -1 },
 	} {
 		c := good()
 		change(&c)

@@ -185,7 +185,7 @@ func (r *rank) compare(ctx context.Context, res *Result) error {
 			n, r.trace = min(r.c.Turn, -done), nil
 		}
 		if r.check != nil && r.next+(n+1)*len(r.c.Designs) > r.check.most() {
-			return fmt.Errorf("replay: at most %d iterations can be checked: fewer iterations or designs", r.check.most())
+			return fmt.Errorf("replay: at most %d iterations can be checked: use fewer iterations or designs", r.check.most())
 		}
 		for _, i := range dice.Perm(len(r.c.Designs)) {
 			r.trace.Describe("design", r.c.Designs[i].String())

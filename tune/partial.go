@@ -50,13 +50,13 @@ func (s *sweep) resume(ctx context.Context) ([]Point, error) {
 	}
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {
-		return nil, fmt.Errorf("%s is not what a sweep left (%w): remove it to begin anew", s.Partial(), err)
+		return nil, fmt.Errorf("%s is not the partial result of a sweep (%w): remove it to start again", s.Partial(), err)
 	}
 	points := k.Points
 	k.Points = nil
 	own := s.fingerprint()
 	if k.Machine != own.Machine || k.Layout != own.Layout || k.Type != own.Type || k.Buffers != own.Buffers {
-		return nil, fmt.Errorf("%s is of a sweep of %v by %s and %s (%s, %s buffers), this one is of %v by %s and %s (%s, %s buffers): remove it, or name another file", s.Partial(),
+		return nil, fmt.Errorf("%s belongs to a sweep of %v on %s with %s (%s, %s buffers), but this one is of %v on %s with %s (%s, %s buffers): remove it or choose another --out", s.Partial(),
 			k.Layout, k.Machine.Host, k.Machine.MPI, k.Type, k.Buffers, own.Layout, own.Machine.Host, own.Machine.MPI, own.Type, own.Buffers)
 	}
 	return points, nil

@@ -3,6 +3,7 @@ package tune
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -76,13 +77,15 @@ func (c Config) Defaults() Config {
 func (c Config) Validate() error {
 	switch {
 	case c.Least < c.Type.Size() || c.Most < c.Least:
-		return fmt.Errorf("sizes from %s to %s: at least one element, and the larger one last", units.FormatBytes(c.Least), units.FormatBytes(c.Most))
+		return fmt.Errorf("invalid sizes from %s to %s: want at least one element, smallest first", units.FormatBytes(c.Least), units.FormatBytes(c.Most))
 	case c.Least%c.Type.Size() != 0 || c.Most%c.Type.Size() != 0:
-		return fmt.Errorf("sizes from %d to %d bytes do not hold whole elements of %v", c.Least, c.Most, c.Type)
-	case c.Budget < 0 || c.Iterations < fewest:
-		return fmt.Errorf("a budget of %v and %d iterations: at least %d", c.Budget, c.Iterations, fewest)
+		return fmt.Errorf("invalid sizes from %d to %d bytes: want whole elements of %v", c.Least, c.Most, c.Type)
+	case c.Budget < 0:
+		return fmt.Errorf("budget must be at least 0 (got %v)", c.Budget)
+	case c.Iterations < fewest:
+		return fmt.Errorf("iterations must be at least %d (got %d)", fewest, c.Iterations)
 	case c.Out == "":
-		return fmt.Errorf("no file for the table")
+		return errors.New("missing name of the table's file")
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func TestResume(t *testing.T) {
 	}
 	other := c
 	other.Machine.Host = "another"
-	if _, err := sweep(t, context.Background(), other); err == nil || !strings.Contains(err.Error(), "remove it, or name another file") {
+	if _, err := sweep(t, context.Background(), other); err == nil || !strings.Contains(err.Error(), "remove it or choose another --out") {
 		t.Errorf("on another machine it ends with %v", err)
 	}
 	r, err := sweep(t, context.Background(), c)
@@ -136,7 +136,7 @@ func TestResume(t *testing.T) {
 	if err := os.WriteFile(c.Partial(), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sweep(t, context.Background(), c); err == nil || !strings.Contains(err.Error(), "is not what a sweep left") {
+	if _, err := sweep(t, context.Background(), c); err == nil || !strings.Contains(err.Error(), "is not the partial result of a sweep") {
 		t.Errorf("with a broken file it ends with %v", err)
 	}
 }
@@ -283,10 +283,10 @@ func TestDuration(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, f := range map[string]func(*tune.Config){
-		"whole elements":       func(c *tune.Config) { c.Least = 1022 },
-		"the larger one last":  func(c *tune.Config) { c.Most = 512 },
-		"a budget":             func(c *tune.Config) { c.Iterations = 1 },
-		"no file for the tabl": func(c *tune.Config) { c.Out = "" },
+		"whole elements": func(c *tune.Config) { c.Least = 1022 },
+		"want at least one element, smallest first": func(c *tune.Config) { c.Most = 512 },
+		"iterations must be at least 3 (got 1)":     func(c *tune.Config) { c.Iterations = 1 },
+		"missing name of the tabl":                  func(c *tune.Config) { c.Out = "" },
 	} {
 		c := config("x")
 		f(&c)

@@ -63,23 +63,23 @@ func TestReplayMistakes(t *testing.T) {
 		want string
 	}{
 		{"", 2, "missing --profile"},
-		{"--profile none", 1, "neither a file nor one of the built-in ones"},
-		{"--profile bad", 1, "bad:2: the layer's type is missing"},
+		{"--profile none", 1, "neither a file nor a built-in profile"},
+		{"--profile bad", 1, "bad:2: missing layer type"},
 		{"--profile alexnet-k80 more", 2, `unexpected argument "more"`},
 		{"--profile alexnet-k80 --design SC-X", 2, `invalid --design "SC-X": want SC-B, SC-OB-naive, SC-OB or SC-OBR`},
 		{"--profile alexnet-k80 --design SC-B --designs all,SC-B", 2, "invalid --designs"},
 		{"--profile alexnet-k80 --design SC-B --designs all", 2, "--design and --designs cannot be used together"},
 		{"--profile alexnet-k80 --aggregate sum", 2, `invalid --aggregate "sum": want reduce or allreduce`},
 		{"--profile alexnet-k80 --ratio 1 --compute-scale 2", 2, "--ratio and --compute-scale cannot be used together"},
-		{"--profile alexnet-k80 --size-scale 2", 2, "--size-scale: sizes cannot be scaled by 2"},
+		{"--profile alexnet-k80 --size-scale 2", 2, "--size-scale: invalid factor 2 of sizes"},
 		{"--profile alexnet-k80 --compute-scale -1", 2, "--compute-scale must be at least 0 (got -1)"},
 		{"--profile alexnet-k80 --straggler 1", 2, `invalid --straggler "1": want RANK:FACTOR`},
 		{"--profile alexnet-k80 --trace x --designs all", 2, "--trace needs a single design"},
 		{"--profile alexnet-k80 --format xml", 2, `invalid --format "xml": want text, csv or json`},
 		{"--profile alexnet-k80 --algorithm tree", 2, `invalid --algorithm "tree"`},
 		{"--profile alexnet-k80 --bucket 1X", 2, `invalid --bucket "1X": want a size such as 256K or 4M, or auto`},
-		{"--profile alexnet-k80 --size-scale 0.001 --ratio 1", 1, "no ratio of communication to computation"},
-		{"--profile alexnet-k80 --size-scale 0.001 --straggler 3:2", 1, "no rank 3"},
+		{"--profile alexnet-k80 --size-scale 0.001 --ratio 1", 1, "a ratio of communication to computation needs at least 2 ranks"},
+		{"--profile alexnet-k80 --size-scale 0.001 --straggler 3:2", 1, "must be less than the number of ranks (got 3 of 1)"},
 	} {
 		r := command(t, dir, scaffe, append([]string{"replay"}, strings.Fields(c.args)...)...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.want) || r.stdout != "" {

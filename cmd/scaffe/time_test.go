@@ -55,7 +55,7 @@ func TestTimeMistakes(t *testing.T) {
 		want string
 	}{
 		{"", 2, "missing --model"},
-		{"--model none.prototxt", 1, "there is no such file"},
+		{"--model none.prototxt", 1, "no such file"},
 		{"--model net.prototxt", 1, "net.prototxt:2:1: layer \"data\" (Data): it has no crop_size"},
 		{"--model net.prototxt --shape 1x28", 2, `invalid --shape "1x28": want channels, height and width`},
 		{"--model net.prototxt --phase TRIAL", 2, `invalid --phase "TRIAL": want TRAIN or TEST`},

@@ -43,7 +43,7 @@ func Listen(address string) (*Server, error) {
 	}
 	l, err := net.Listen("tcp", full)
 	if err != nil {
-		return nil, fmt.Errorf("metrics: cannot listen at %s: %w (another port, or :0 for any free one?)", full, err)
+		return nil, fmt.Errorf("metrics: cannot listen on %s: %w (use another port, or :0 for any free port)", full, err)
 	}
 	return &Server{listener: l}, nil
 }
@@ -55,7 +55,7 @@ func Address(address string) (string, error) {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return "", fmt.Errorf("metrics: address %q is not [HOST]:PORT, such as :9100 (this machine alone) or 0.0.0.0:9100 (any machine)", address)
+		return "", fmt.Errorf("metrics: invalid address %q: want [HOST]:PORT, such as :9100 (this machine only) or 0.0.0.0:9100 (all interfaces)", address)
 	}
 	if host == "" {
 		host = loopback

@@ -90,11 +90,11 @@ func rankRun(ctx context.Context, comm *collectives.Comm, p Program, o *Options,
 func fits(p Program, o *Options, size int) error {
 	switch {
 	case size < p.leastRanks():
-		return fmt.Errorf("%s: this test requires at least two ranks: mpirun -np 2 %s, or --local 2", p.Name, p.Name)
+		return fmt.Errorf("%s: this test needs at least 2 ranks: run it as mpirun -np 2 %s, or pass --local 2", p.Name, p.Name)
 	case p.mostRanks() > 0 && size > p.mostRanks():
-		return fmt.Errorf("%s: this test requires exactly two ranks, not %d", p.Name, size)
+		return fmt.Errorf("%s: this test needs exactly 2 ranks (got %d)", p.Name, size)
 	case o.Root >= size:
-		return fmt.Errorf("%s: option -k fixed:%d: there are %d ranks", p.Name, o.Root, size)
+		return fmt.Errorf("%s: invalid -k fixed:%d: the root must be less than the number of ranks (%d)", p.Name, o.Root, size)
 	}
 	return nil
 }

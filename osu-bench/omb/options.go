@@ -90,7 +90,7 @@ func Parse(p Program, args []string) (*Options, error) {
 		o.Types = mpiTypes[:1]
 	}
 	if o.Min > o.Max {
-		return nil, fmt.Errorf("%s: option -m: the least size, %d bytes, is more than the largest, %d", p.Name, o.Min, o.Max)
+		return nil, fmt.Errorf("%s: invalid -m: the smallest size (%d bytes) is larger than the largest (%d bytes)", p.Name, o.Min, o.Max)
 	}
 	return &o, nil
 }
@@ -156,7 +156,7 @@ var allOptions = []option{
 func number(v string, least int) (int, error) {
 	n, err := strconv.Atoi(v)
 	if err != nil || n < least {
-		return 0, fmt.Errorf("want a whole number, %d or more", least)
+		return 0, fmt.Errorf("want a whole number of at least %d", least)
 	}
 	return n, nil
 }
@@ -207,7 +207,7 @@ func setSizes(o *Options, v string) error {
 
 func setMemLimit(o *Options, v string) (err error) {
 	if o.MemLimit, err = units.ParseBytes(v); err == nil && o.MemLimit < 1<<20 {
-		err = errors.New("want 1M or more")
+		err = errors.New("want at least 1M")
 	}
 	return err
 }
@@ -217,7 +217,7 @@ func setDevice(_ *Options, v string) error {
 	case "cpu", "host":
 		return nil
 	case "cuda", "managed", "rocm", "openacc":
-		return errors.New("buffers on accelerators are not supported yet: leave it out, or say -d cpu")
+		return errors.New("accelerator buffers are not supported: use -d cpu")
 	}
 	return errors.New("want cpu")
 }
@@ -285,7 +285,7 @@ func addAlgorithms(o *Options, v string) error {
 				continue
 			}
 			if piece == "" {
-				return errors.New("a spec is empty")
+				return errors.New("empty spec")
 			}
 			o.Algorithms = append(o.Algorithms, piece)
 		}

@@ -56,7 +56,7 @@ func Find(name string) (Program, error) {
 			return p, nil
 		}
 	}
-	return Program{}, fmt.Errorf("there is no program %q", name)
+	return Program{}, fmt.Errorf("unknown program %q", name)
 }
 
 // is reports whether p is of one of some kinds.

@@ -110,11 +110,11 @@ func TestRowsSayWhatRan(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	for _, c := range []struct{ name, line, says string }{
-		{"osu_reduce", "--local 1", "requires at least two ranks"},
-		{"osu_latency", "--local 3", "requires exactly two ranks, not 3"},
-		{"osu_reduce", "--local 2 -k fixed:2", "there are 2 ranks"},
-		{"osu_reduce", "--local 2 --algorithm mpi", "there is no MPI library here"},
-		{"osu_reduce", "--local 2 --barrier mpi", "there is no MPI library here"},
+		{"osu_reduce", "--local 1", "needs at least 2 ranks"},
+		{"osu_latency", "--local 3", "needs exactly 2 ranks (got 3)"},
+		{"osu_reduce", "--local 2 -k fixed:2", "the root must be less than the number of ranks (2)"},
+		{"osu_reduce", "--local 2 --algorithm mpi", "no MPI library to measure"},
+		{"osu_reduce", "--local 2 --barrier mpi", "no MPI library to measure"},
 		{"osu_reduce", "--local 2 --algorithm chian", "unknown algorithm"},
 		{"osu_bw", "--local 2 --algorithm chain", "want scaffe or mpi"},
 		{"osu_reduce_local", "--local 2 --algorithm sse", "want best, mpi, or a path"},

@@ -214,7 +214,7 @@ type mpiWorld struct {
 }
 
 // errNoMPI says that there is no MPI library to compare with.
-var errNoMPI = errors.New("there is no MPI library here to measure: build with MPI and start the program by mpirun, without --local")
+var errNoMPI = errors.New("no MPI library to measure: build with MPI and run under mpirun, without --local")
 
 // openMPI finds the MPI library below comm. All ranks call it together.
 func openMPI(comm *collectives.Comm) (*mpiWorld, error) {

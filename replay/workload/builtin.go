@@ -108,7 +108,7 @@ func Builtin(name string) (*Profile, error) {
 		p.Name = name
 		return p, nil
 	}
-	return nil, fmt.Errorf("no built-in profile %q: there are %s", name, strings.Join(Builtins(), ", "))
+	return nil, fmt.Errorf("unknown built-in profile %q: want one of %s", name, strings.Join(Builtins(), ", "))
 }
 
 // BuiltinWork returns the work of a net that built-in profiles are made of.

@@ -52,10 +52,10 @@ const (
 // Validate says what is wrong with a profile, if anything.
 func (p *Profile) Validate() error {
 	if p.Batch < 1 || p.Batch > maxBatch {
-		return fmt.Errorf("batch %d must be between 1 and %d", p.Batch, maxBatch)
+		return fmt.Errorf("batch must be between 1 and %d (got %d)", maxBatch, p.Batch)
 	}
 	if len(p.Layers) == 0 || len(p.Layers) > maxLayers {
-		return fmt.Errorf("%d layers: there must be between 1 and %d", len(p.Layers), maxLayers)
+		return fmt.Errorf("number of layers must be between 1 and %d (got %d)", maxLayers, len(p.Layers))
 	}
 	elements, total := 0, p.Update
 	for _, l := range p.Layers {
@@ -65,26 +65,26 @@ func (p *Profile) Validate() error {
 		elements += l.Elements()
 		total += l.Forward + l.Backward
 		if elements > maxElements || total > maxTime {
-			return fmt.Errorf("layer %q: with it there are %d elements and %v of computation, more than %d or %v", l.Name, elements, total, maxElements, maxTime)
+			return fmt.Errorf("layer %q: too many parameters or too much computation up to here: %d elements and %v, at most %d and %v", l.Name, elements, total, maxElements, maxTime)
 		}
 	}
 	if p.Update < 0 || total > maxTime {
-		return fmt.Errorf("update takes %v, which is negative or too long", p.Update)
+		return fmt.Errorf("time of the update must be between 0 and %v (got %v)", maxTime, p.Update)
 	}
 	return nil
 }
 
 func (l Layer) validate() error {
 	if l.Name == "" || l.Type == "" {
-		return fmt.Errorf("layer %q of type %q: both need a name", l.Name, l.Type)
+		return fmt.Errorf("layer %q of type %q: missing name or type", l.Name, l.Type)
 	}
 	for _, n := range l.Params {
 		if n < 1 || n > maxElements {
-			return fmt.Errorf("layer %q: a parameter of %d elements", l.Name, n)
+			return fmt.Errorf("layer %q: invalid parameter of %d elements", l.Name, n)
 		}
 	}
 	if l.Forward < 0 || l.Backward < 0 || l.Forward > maxTime || l.Backward > maxTime {
-		return fmt.Errorf("layer %q: forward %v and backward %v must be between 0 and %v", l.Name, l.Forward, l.Backward, maxTime)
+		return fmt.Errorf("layer %q: forward and backward times must be between 0 and %v (got %v and %v)", l.Name, maxTime, l.Forward, l.Backward)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (p *Profile) Rate() float64 {
 // so much slower, or another batch.
 func (p *Profile) Scale(factor float64) (*Profile, error) {
 	if !(factor >= 0) || factor > 1e9 {
-		return nil, fmt.Errorf("times cannot be scaled by %v: give a factor between 0 and 1e9", factor)
+		return nil, fmt.Errorf("invalid factor %v of times: want a number between 0 and 1e9", factor)
 	}
 	q := p.clone()
 	by := func(d time.Duration) time.Duration { return time.Duration(math.Round(float64(d) * factor)) }
@@ -151,7 +151,7 @@ func (p *Profile) Scale(factor float64) (*Profile, error) {
 // keeps at least one element.
 func (p *Profile) Shrink(factor float64) (*Profile, error) {
 	if !(factor > 0) || factor > 1 {
-		return nil, fmt.Errorf("sizes cannot be scaled by %v: give a factor above 0, at most 1", factor)
+		return nil, fmt.Errorf("invalid factor %v of sizes: want a number greater than 0 and at most 1", factor)
 	}
 	q, err := p.Scale(factor)
 	if err != nil {

@@ -45,7 +45,7 @@ func Load(name string) (*Profile, error) {
 	}
 	p, err := Read(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("no profile %q: it is neither a file nor one of the built-in ones, %s", name, strings.Join(Builtins(), ", "))
+		return nil, fmt.Errorf("unknown profile %q: neither a file nor a built-in profile (scaffe replay --list shows those)", name)
 	}
 	return p, err
 }
@@ -65,17 +65,17 @@ func Parse(name, text string) (*Profile, error) {
 			return p.parseLayer(l)
 		}
 		if seen[key] {
-			return fmt.Errorf("%s stands there twice", key)
+			return fmt.Errorf("duplicate key %s", key)
 		}
 		seen[key] = true
 		var err error
 		switch key {
 		case "net":
-			p.Net, err = l.word("the net's name")
+			p.Net, err = l.word("net name")
 		case "batch":
-			p.Batch, err = l.integer("the number of samples")
+			p.Batch, err = l.integer("batch size")
 		case "update_ms":
-			p.Update, err = l.milliseconds("the time of the update")
+			p.Update, err = l.milliseconds("update time")
 		default:
 			return fmt.Errorf("unknown word %q: lines begin with net, source, batch, update_ms or layer", key)
 		}
@@ -94,16 +94,16 @@ func Parse(name, text string) (*Profile, error) {
 func (p *Profile) parseLayer(l *line) (err error) {
 	var y Layer
 	var errs [4]error
-	y.Name, errs[0] = l.word("the layer's name")
-	y.Type, errs[1] = l.word("the layer's type")
-	y.Forward, errs[2] = l.milliseconds("the time of the forward pass")
-	y.Backward, errs[3] = l.milliseconds("the time of the backward pass")
+	y.Name, errs[0] = l.word("layer name")
+	y.Type, errs[1] = l.word("layer type")
+	y.Forward, errs[2] = l.milliseconds("forward time")
+	y.Backward, errs[3] = l.milliseconds("backward time")
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
-	if y.Params, err = l.integers("the elements of a parameter"); err != nil {
+	if y.Params, err = l.integers("number of elements"); err != nil {
 		return err
 	}
 	if len(p.Layers) == maxLayers {
@@ -207,7 +207,7 @@ func eachLine(name, text string, f func(key string, l *line) error) error {
 		if ok && err == nil {
 			var more string
 			if more, ok, err = l.next(); ok && err == nil {
-				err = fmt.Errorf("%q is too much: %s takes no more words", more, key)
+				err = fmt.Errorf("unexpected argument %q of %s", more, key)
 			}
 		}
 		if err != nil {
@@ -227,7 +227,7 @@ func (l *line) next() (word string, ok bool, err error) {
 	if l.text[0] == '"' {
 		q, err := strconv.QuotedPrefix(l.text)
 		if err != nil {
-			return "", false, fmt.Errorf("a quoted word does not end: %s", strings.TrimSpace(l.text))
+			return "", false, fmt.Errorf("missing closing quote: %s", strings.TrimSpace(l.text))
 		}
 		l.text = l.text[len(q):]
 		word, err = strconv.Unquote(q)
@@ -251,7 +251,7 @@ func (l *line) rest() string {
 func (l *line) word(what string) (string, error) {
 	w, ok, err := l.next()
 	if err == nil && !ok {
-		err = fmt.Errorf("%s is missing", what)
+		err = fmt.Errorf("missing %s", what)
 	}
 	return w, err
 }
@@ -267,7 +267,7 @@ func (l *line) integer(what string) (int, error) {
 func parseInteger(w, what string) (int, error) {
 	n, err := strconv.Atoi(w)
 	if err != nil || n < 0 || w[0] == '+' {
-		return 0, fmt.Errorf("%q is no whole number: %s is wanted", w, what)
+		return 0, fmt.Errorf("invalid %s %q: want a whole number", what, w)
 	}
 	return n, nil
 }
@@ -294,7 +294,7 @@ func (l *line) milliseconds(what string) (time.Duration, error) {
 	}
 	d, ok := parseMS(w)
 	if !ok {
-		return 0, fmt.Errorf("%q is no time: %s in milliseconds is wanted, such as 12.5 (at most six decimals)", w, what)
+		return 0, fmt.Errorf("invalid %s %q: want milliseconds such as 12.5 (at most six decimals)", what, w)
 	}
 	return d, nil
 }

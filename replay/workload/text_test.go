@@ -53,30 +53,30 @@ func TestParse(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	const layer = "\nlayer a b 1 2 3"
 	for text, want := range map[string]string{
-		"":                             "x: batch 0 must be between 1 and",
-		"batch 1":                      "x: 0 layers",
-		"batch 1\nbatch 2" + layer:     "x:2: batch stands there twice",
-		"batch one":                    `x:1: "one" is no whole number: the number of samples is wanted`,
-		"batch -1":                     `x:1: "-1" is no whole number`,
-		"batch +1":                     `x:1: "+1" is no whole number`,
-		"batch":                        "x:1: the number of samples is missing",
-		"batch 1 2":                    `x:1: "2" is too much: batch takes no more words`,
+		"":                             "x: batch must be between 1 and 16777216 (got 0)",
+		"batch 1":                      "x: number of layers must be between 1 and 65536 (got 0)",
+		"batch 1\nbatch 2" + layer:     "x:2: duplicate key batch",
+		"batch one":                    `x:1: invalid batch size "one": want a whole number`,
+		"batch -1":                     `x:1: invalid batch size "-1": want a whole number`,
+		"batch +1":                     `x:1: invalid batch size "+1": want a whole number`,
+		"batch":                        "x:1: missing batch size",
+		"batch 1 2":                    `x:1: unexpected argument "2" of batch`,
 		"batches 1":                    `x:1: unknown word "batches": lines begin with net, source`,
-		"# c\n\nlayer a":               "x:3: the layer's type is missing",
-		"layer a b 1":                  "x:1: the time of the backward pass is missing",
-		"layer a b 1 2ms":              `x:1: "2ms" is no time`,
-		"layer a b 1. 2":               `x:1: "1." is no time`,
-		"layer a b 1.1234567 2":        `x:1: "1.1234567" is no time`,
-		"layer a b -1 2":               `x:1: "-1" is no time`,
-		"layer a b 99999999999 2":      "is no time",
+		"# c\n\nlayer a":               "x:3: missing layer type",
+		"layer a b 1":                  "x:1: missing backward time",
+		"layer a b 1 2ms":              `x:1: invalid backward time "2ms": want milliseconds`,
+		"layer a b 1. 2":               `x:1: invalid forward time "1.": want milliseconds`,
+		"layer a b 1.1234567 2":        `x:1: invalid forward time "1.1234567": want milliseconds`,
+		"layer a b -1 2":               `x:1: invalid forward time "-1": want milliseconds`,
+		"layer a b 99999999999 2":      `invalid forward time "99999999999"`,
 		"layer a b 9999999999 2":       "x:1: layer \"a\": forward",
-		"layer a b 1 2 3.5":            `x:1: "3.5" is no whole number: the elements of a parameter`,
-		"layer a b 1 2 0":              `x:1: layer "a": a parameter of 0 elements`,
-		"layer \"\" b 1 2":             "both need a name",
-		"layer \"a b 1 2":              "x:1: a quoted word does not end",
-		"batch 1\nupdate_ms x" + layer: `x:2: "x" is no time: the time of the update in milliseconds is wanted`,
-		"batch 99999999" + layer:       "x: batch 99999999 must be",
-		"batch 1" + layer + "\nlayer c b 1 2 68719476736": "more than",
+		"layer a b 1 2 3.5":            `x:1: invalid number of elements "3.5": want a whole number`,
+		"layer a b 1 2 0":              `x:1: layer "a": invalid parameter of 0 elements`,
+		"layer \"\" b 1 2":             "missing name or type",
+		"layer \"a b 1 2":              "x:1: missing closing quote",
+		"batch 1\nupdate_ms x" + layer: `x:2: invalid update time "x": want milliseconds`,
+		"batch 99999999" + layer:       "x: batch must be between 1 and 16777216 (got 99999999)",
+		"batch 1" + layer + "\nlayer c b 1 2 68719476736": "too many parameters",
 	} {
 		_, err := Parse("x", text)
 		var p *ParseError
@@ -136,7 +136,7 @@ func nan() float64 { z := 0.0; return z / z }
 // Load prefers neither a path that looks like a name nor hides what is wrong.
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p")
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "neither a file nor one of the built-in ones") {
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "neither a file nor a built-in profile") {
 		t.Error(err)
 	}
 	if err := os.WriteFile(path, []byte("batch x"), 0o644); err != nil {

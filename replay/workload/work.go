@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -55,7 +56,7 @@ type Published struct {
 // writes two of them) at the bandwidth of the memory.
 func (w *Work) Spread(m Machine, t Published) (*Profile, error) {
 	if !(m.FLOPS > 0) || !(m.Bandwidth > 0) || t.Batch < 1 {
-		return nil, fmt.Errorf("%v with a batch of %d: all must be positive", m, t.Batch)
+		return nil, fmt.Errorf("%v with a batch of %d: want positive values", m, t.Batch)
 	}
 	p := &Profile{Net: w.Net, Source: t.Source, Batch: t.Batch}
 	forward, backward := make([]float64, len(w.Layers)), make([]float64, len(w.Layers))
@@ -113,7 +114,7 @@ func ParseWork(name, text string) (*Work, error) {
 	err := eachLine(name, text, func(key string, l *line) (err error) {
 		switch key {
 		case "net":
-			w.Net, err = l.word("the net's name")
+			w.Net, err = l.word("net name")
 		case "layer":
 			err = w.parseLayer(l)
 		default:
@@ -122,7 +123,7 @@ func ParseWork(name, text string) (*Work, error) {
 		return err
 	})
 	if err == nil && len(w.Layers) == 0 {
-		err = &ParseError{Name: name, Err: fmt.Errorf("no layer")}
+		err = &ParseError{Name: name, Err: errors.New("missing layers")}
 	}
 	return w, err
 }
@@ -134,11 +135,11 @@ func (w *Work) parseLayer(l *line) (err error) {
 	var y LayerWork
 	var errs [5]error
 	var back string
-	y.Name, errs[0] = l.word("the layer's name")
-	y.Type, errs[1] = l.word("the layer's type")
-	y.MACs, errs[2] = l.integer("the multiply-adds")
-	y.Values, errs[3] = l.integer("the values")
-	back, errs[4] = l.word("the gradients")
+	y.Name, errs[0] = l.word("layer name")
+	y.Type, errs[1] = l.word("layer type")
+	y.MACs, errs[2] = l.integer("number of multiply-adds")
+	y.Values, errs[3] = l.integer("number of values")
+	back, errs[4] = l.word("gradients")
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -146,10 +147,10 @@ func (w *Work) parseLayer(l *line) (err error) {
 	}
 	pass, ok := passes[back]
 	if !ok {
-		return fmt.Errorf("gradients of %q: it must be -, data, weights or both", back)
+		return fmt.Errorf("invalid gradients %q: want -, data, weights or both", back)
 	}
 	y.Data, y.Weights = pass[0], pass[1]
-	if y.Params, err = l.integers("the elements of a parameter"); err != nil {
+	if y.Params, err = l.integers("number of elements"); err != nil {
 		return err
 	}
 	w.Layers = append(w.Layers, y)

@@ -49,11 +49,11 @@ func TestParseWork(t *testing.T) {
 		t.Errorf("text form: %s", diff)
 	}
 	for text, want := range map[string]string{
-		"net a b":                     `x:1: "b" is too much`,
-		"":                            "x: no layer",
-		"layer a b 1 2 some":          `x:1: gradients of "some"`,
-		"net a\nlayer a b 1 -2 both":  `x:2: "-2" is no whole number`,
-		"layer a b 1 2 both 0":        "a parameter of 0 elements",
+		"net a b":                     `x:1: unexpected argument "b" of net`,
+		"":                            "x: missing layers",
+		"layer a b 1 2 some":          `x:1: invalid gradients "some"`,
+		"net a\nlayer a b 1 -2 both":  `x:2: invalid number of values "-2": want a whole number`,
+		"layer a b 1 2 both 0":        "invalid parameter of 0 elements",
 		"# nothing\nlayers a b 1 2 -": `x:2: unknown word "layers"`,
 	} {
 		if _, err := ParseWork("x", text); err == nil || !strings.Contains(err.Error(), want) {

@@ -50,10 +50,10 @@ func (t *Timing) Rate() float64 {
 // update's rate is 0.
 func Net(ctx context.Context, n *net.Net, warmup, iterations int) (*Timing, error) {
 	if warmup < 0 || iterations < 1 {
-		return nil, fmt.Errorf("%d iterations after %d: at least 1 after at least 0", iterations, warmup)
+		return nil, fmt.Errorf("want at least 1 iteration and 0 warm-up iterations (got %d and %d)", iterations, warmup)
 	}
 	if n.LocalBatch() < 1 {
-		return nil, fmt.Errorf("net %q reads no data: there is no batch", n.Name())
+		return nil, fmt.Errorf("net %q reads no data, so it has no batch", n.Name())
 	}
 	m, err := newMeter(n)
 	if err != nil {

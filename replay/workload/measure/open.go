@@ -29,7 +29,7 @@ func ParseShape(s string) (Shape, error) {
 		}
 	}
 	if sh.C < 1 || sh.H < 1 || sh.W < 1 {
-		return Shape{}, fmt.Errorf("%q is no shape of an image: write channels, height and width as 3x227x227", s)
+		return Shape{}, fmt.Errorf("invalid shape %q: want channels, height and width, such as 3x227x227", s)
 	}
 	return sh, nil
 }
@@ -51,13 +51,13 @@ type Options struct {
 // package models.
 func Open(model string, o Options) (*net.Net, error) {
 	if o.Batch < 0 || o.Batch > maxBatch {
-		return nil, fmt.Errorf("a batch of %d samples: it must be between 1 and %d", o.Batch, maxBatch)
+		return nil, fmt.Errorf("batch size must be between 1 and %d (got %d)", maxBatch, o.Batch)
 	}
 	f, err := proto.ReadNet(model)
 	if errors.Is(err, os.ErrNotExist) {
 		var err2 error
 		if f, err2 = models.Net(model); err2 != nil {
-			return nil, fmt.Errorf("%w, and there is no such file", err2)
+			return nil, fmt.Errorf("%w, and no such file", err2)
 		}
 	} else if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (o Options) rewrite(p *proto.LayerParameter) error {
 	s := o.Shape
 	if s == (Shape{}) {
 		if p.GetTransformParam().GetCropSize() == 0 {
-			return errors.New("it has no crop_size, and the size of its images is only in its data set: say it (--shape 3x32x32), or measure with the data set (--data)")
+			return errors.New("it has no crop_size, so the size of its images is unknown: pass --shape, such as 3x32x32, or read the data set with --data")
 		}
 		s.C = 3
 	}

@@ -12,7 +12,7 @@ import (
 // Layers that neither compute nor have parameters (data, scores) are left out.
 func Work(n *net.Net, batch int) (*workload.Work, error) {
 	if batch < 1 {
-		return nil, fmt.Errorf("a batch of %d samples", batch)
+		return nil, fmt.Errorf("batch size must be at least 1 (got %d)", batch)
 	}
 	w := &workload.Work{Net: n.Name()}
 	backward := map[string]bool{} // by blob: the last layer that wrote it has a backward pass
@@ -38,7 +38,7 @@ func Work(n *net.Net, batch int) (*workload.Work, error) {
 		}
 	}
 	if len(w.Layers) == 0 {
-		return nil, fmt.Errorf("net %q has no layer that learns", n.Name())
+		return nil, fmt.Errorf("net %q has no layer with parameters", n.Name())
 	}
 	return w, nil
 }
