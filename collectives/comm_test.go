@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -69,7 +70,7 @@ func TestVerbs(t *testing.T) {
 			for _, seed := range []uint64{0, 7} {
 				t.Run(fmt.Sprintf("%d ranks/%s/seed %d", n, text, seed), func(t *testing.T) {
 					s := parse(t, text)
-					err := world(t, n, seed, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+					err := world(t, n, seed, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 						for _, count := range []int{0, 1, 13, 100} {
 							if err := verbs(c, s, count); err != nil {
 								return fmt.Errorf("count %d: %w", count, err)
@@ -140,7 +141,7 @@ func verbs(c *collectives.Comm, s spec.Spec, count int) error {
 // whole do collectives at the same time.
 func TestSplit(t *testing.T) {
 	ctx := context.Background()
-	err := world(t, 5, 9, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+	err := world(t, 5, 9, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		part, err := c.Split(ctx, c.Rank()%2, -c.Rank())
 		if err != nil {
 			return err
@@ -202,7 +203,7 @@ func TestSplit(t *testing.T) {
 // TestAvg: the mean over the ranks, where the result is wanted and nowhere else.
 func TestAvg(t *testing.T) {
 	ctx := context.Background()
-	err := world(t, 4, 3, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+	err := world(t, 4, 3, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		in, out := []float32{float32(c.Rank()), 6}, []float32{-1, -1}
 		if err := c.Reduce(ctx, mem.Of(in), mem.Of(out), mem.Float32, mem.Avg, 2); err != nil {
 			return err
@@ -232,7 +233,7 @@ func TestAvg(t *testing.T) {
 // other, everything still ends.
 func TestCallersTakeTurns(t *testing.T) {
 	ctx := context.Background()
-	err := world(t, 3, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, e *nbc.Engine) error {
+	err := world(t, 3, 0, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, e *nbc.Engine) error {
 		var comms []*collectives.Comm
 		for range 3 {
 			d, err := c.Dup(ctx)
@@ -281,7 +282,7 @@ func TestCallersTakeTurns(t *testing.T) {
 // ranks.
 func TestOrderOfStarts(t *testing.T) {
 	const requests = 6
-	err := world(t, 3, 3, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+	err := world(t, 3, 3, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		var reqs []*nbc.Request
 		bufs := make([][]int64, requests)
 		for k := range requests {
@@ -316,7 +317,7 @@ func TestOrderOfStarts(t *testing.T) {
 
 // TestRestart starts a persistent request many times.
 func TestRestart(t *testing.T) {
-	err := world(t, 3, 5, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+	err := world(t, 3, 5, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		in, out := make([]int64, 500), make([]int64, 500)
 		r, err := c.AllreduceInit(mem.Of(in), mem.Of(out), mem.Int64, mem.Sum, collectives.With(spec.Spec{Levels: []spec.Level{{Algorithm: "chain", Chunk: 256}}}))
 		if err != nil {
@@ -346,19 +347,20 @@ func TestRestart(t *testing.T) {
 // TestDeadlineNamesTheEdge leaves one rank out of a reduction.
 func TestDeadlineNamesTheEdge(t *testing.T) {
 	var atRoot error
-	_ = world(t, 3, 0, nbc.Options{Deadline: 200 * time.Millisecond}, func(c *collectives.Comm, e *nbc.Engine) error {
-		buf := mem.Of(make([]float32, 8))
-		if c.Rank() == 1 { // the chain's middle never calls
-			for e.Err() == nil {
-				time.Sleep(10 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		deadline := nbc.Options{Deadline: 200 * time.Millisecond, MaxDeadline: 200 * time.Millisecond}
+		_ = world(t, 3, 0, deadline, func(c *collectives.Comm, e *nbc.Engine) error {
+			buf := mem.Of(make([]float32, 8))
+			if c.Rank() == 1 { // the chain's middle never calls
+				<-e.Failed()
+				return nil
 			}
-			return nil
-		}
-		err := c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 0, collectives.With(parse(t, "chain")))
-		if c.Rank() == 0 {
-			atRoot = err
-		}
-		return nil
+			err := c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 0, collectives.With(parse(t, "chain")))
+			if c.Rank() == 0 {
+				atRoot = err
+			}
+			return err
+		})
 	})
 	// Its own deadline may pass first, or that of rank 2, which tells it.
 	if got, want := fmt.Sprint(atRoot), "rank 0 waits for chunk 0 of reduce#1 from rank 1"; !strings.Contains(got, want) {
@@ -368,7 +370,7 @@ func TestDeadlineNamesTheEdge(t *testing.T) {
 
 // TestMismatchedSizes gives one rank a shorter buffer.
 func TestMismatchedSizes(t *testing.T) {
-	err := world(t, 2, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+	err := world(t, 2, 0, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		buf := mem.Of(make([]float32, 8+c.Rank()))
 		return c.Reduce(context.Background(), buf, buf, mem.Float32, mem.Sum, 1, collectives.With(parse(t, "chain")))
 	})
@@ -381,7 +383,7 @@ func TestMismatchedSizes(t *testing.T) {
 func TestAgree(t *testing.T) {
 	broken := errors.New("no such file: mean.binaryproto")
 	errs := make([]error, 4)
-	err := world(t, 4, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+	err := world(t, 4, 0, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		if err := c.Agree(context.Background(), nil); err != nil {
 			return err
 		}
@@ -409,7 +411,7 @@ func TestAgree(t *testing.T) {
 // TestAbort lets one rank give up while the others wait for it.
 func TestAbort(t *testing.T) {
 	errs := make([]error, 3)
-	_ = world(t, 3, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, e *nbc.Engine) error {
+	_ = world(t, 3, 0, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, e *nbc.Engine) error {
 		if c.Rank() == 2 {
 			errs[2] = e.Abort(context.Background(), "record 17 of the LMDB is corrupt")
 			return nil

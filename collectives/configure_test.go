@@ -63,7 +63,7 @@ func configured(t *testing.T, opts []collectives.Options, f func(c *collectives.
 			inner, err := w.Open(r)()
 			return apart{inner}, err
 		}
-		e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: 30 * time.Second})
+		e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: 10 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

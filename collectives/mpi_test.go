@@ -56,14 +56,17 @@ func stuckRank(dir, transport, wrong string) {
 		}
 	}
 	open := overmpi.Open(overmpi.Options{CloseWait: 5 * time.Second, TagBound: bound})
+	if strings.HasPrefix(wrong, "library") {
+		open = onTwoNodes(open)
+	}
 	if transport == "shm" {
 		open = shm.Over(open, shm.Options{})
 	}
-	deadline := 3 * time.Second
+	deadline := 10 * time.Second // time enough for those that live to say so
 	if wrong == "nothing" || wrong == "identities" || wrong == "beside" {
 		deadline = 10 * time.Minute
 	}
-	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: deadline})
+	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: deadline, MaxDeadline: deadline})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -111,6 +114,8 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 		return ct.Run(c, ct.Some(c.Size()))
 	case "beside":
 		return libraryBeside(ctx, c)
+	case "library", "library collective":
+		return libraryStuck(ctx, c, e, wrong)
 	}
 	s, err := spec.Parse("chain,chunk=64K")
 	if err != nil {
@@ -138,6 +143,58 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 		}
 	}
 	return c.Allreduce(ctx, buf, buf, mem.Float32, op, collectives.With(s))
+}
+
+// twoNodes is a transport of which half of the ranks seem to be on another node.
+type twoNodes struct{ *overmpi.Transport }
+
+func (t twoNodes) Nodes() []int {
+	nodes := make([]int, t.Size())
+	for r := range nodes {
+		nodes[r] = 2 * r / len(nodes)
+	}
+	return nodes
+}
+
+func onTwoNodes(open func() (nbc.Transport, error)) func() (nbc.Transport, error) {
+	return func() (nbc.Transport, error) {
+		t, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return twoNodes{t.(*overmpi.Transport)}, nil
+	}
+}
+
+// libraryStuck makes small blocking calls between nodes, which the library's own
+// collectives serve where nothing else is asked for. One rank does not come, or
+// calls another one. The error also has what the rank says it waits for while it
+// does.
+func libraryStuck(ctx context.Context, c *collectives.Comm, e *nbc.Engine, wrong string) error {
+	one := mem.Of(make([]float32, 1))
+	if err := c.Allreduce(ctx, one, one, mem.Float32, mem.Sum); err != nil {
+		return fmt.Errorf("the first allreduce, which nothing disturbs: %w", err)
+	}
+	if c.Rank() == mpiOdd {
+		if wrong == "library collective" {
+			return c.Bcast(ctx, one, mem.Float32, 0)
+		}
+		<-e.Failed()
+		return e.Err()
+	}
+	blocked := make(chan []nbc.Edge, 1)
+	go func() {
+		for e.Err() == nil {
+			if edges := e.Blocked(); len(edges) > 0 {
+				blocked <- edges
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		blocked <- nil
+	}()
+	err := c.Allreduce(ctx, one, one, mem.Float32, mem.Sum)
+	return fmt.Errorf("blocked by %v: %w", <-blocked, err)
 }
 
 // libraryBeside calls the library's own collective while another is under way
@@ -252,6 +309,14 @@ func TestMPIStuck(t *testing.T) {
 			"stop":  {fmt.Sprintf("rank %d has not answered", mpiOdd), "of allreduce#2"},
 			"never": {fmt.Sprintf("rank %d has not entered allreduce#2", mpiOdd)},
 			"op":    sides("262144 elements, root 0, spec chain,chunk=64K, f32 max"),
+			"library": {
+				fmt.Sprintf("rank %d has not entered allreduce#2", mpiOdd),
+				"waits for the MPI library's own collective in allreduce#2",
+			},
+			"library collective": {
+				"called allreduce of 1 elements, root 0, spec mpi, f32 sum",
+				fmt.Sprintf("rank %d called bcast of 1 elements, root 0, spec mpi, f32 sum", mpiOdd),
+			},
 			"count": sides("131072 elements, root 0, spec chain,chunk=64K, f32 sum"),
 		} {
 			t.Run(transport+"/"+wrong, func(t *testing.T) {
@@ -259,7 +324,7 @@ func TestMPIStuck(t *testing.T) {
 				if err == nil {
 					t.Errorf("mpirun ended well\n%s", said)
 				}
-				mismatch := wrong == "op" || wrong == "count"
+				mismatch := wrong == "op" || wrong == "count" || wrong == "library collective"
 				for r, report := range reports {
 					if r == mpiOdd && !mismatch {
 						continue

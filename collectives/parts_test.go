@@ -69,7 +69,7 @@ func TestPartsGiveTheBitsOfTheirOwnCollectives(t *testing.T) {
 				if text != "" {
 					opts = append(opts, collectives.With(parse(t, text)))
 				}
-				err := world(t, n, 0, nbc.Options{Deadline: 30 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+				err := world(t, n, 0, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 					return samePacked(c, count, cuts, opts, strings.Contains(text, "ring"))
 				})
 				if err != nil {
@@ -128,7 +128,7 @@ func samePacked(c *collectives.Comm, count int, cuts []int, opts []collectives.O
 
 // TestPartsThatAreNone are refused on all ranks.
 func TestPartsThatAreNone(t *testing.T) {
-	err := world(t, 2, 0, nbc.Options{Deadline: 10 * time.Second}, func(c *collectives.Comm, _ *nbc.Engine) error {
+	err := world(t, 2, 0, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 		for _, cuts := range [][]int{{5, 3}, {11}, {-1}} {
 			x := mem.Of(make([]float32, 10))
 			if err := c.Allreduce(context.Background(), x, x, mem.Float32, mem.Sum, collectives.Parts(cuts...)); err == nil || !strings.Contains(err.Error(), "cut") {

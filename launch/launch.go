@@ -91,6 +91,9 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
+	if log := o.Log; o.Engine.Warn == nil {
+		o.Engine.Warn = func(text string) { fmt.Fprintf(log, "scaffe: warning: %s\n", text) }
+	}
 	engines, err := start(o)
 	if err != nil {
 		return err

@@ -29,29 +29,29 @@ func (e *DeadlineError) Error() string {
 // at which the chain of waiting ranks ends.
 func (e *DeadlineError) Culprits() []PeerState { return culprits(e.Peers, true) }
 
-// Standing is where another rank is with a collective.
-type Standing uint8
+// PeerStatus is where another rank is with a collective.
+type PeerStatus uint8
 
 const (
-	// Silent ranks have not answered: the process or its progress thread does
+	// NoReply ranks have not answered: the process or its progress thread does
 	// not run, or the network is gone.
-	Silent Standing = iota
+	NoReply PeerStatus = iota
 	// NotEntered ranks have not started the collective, or not this execution
 	// of a persistent request.
 	NotEntered
-	// Inside ranks are in the collective too.
-	Inside
-	// Left ranks have ended their part of it.
-	Left
+	// InCollective ranks are in the collective too.
+	InCollective
+	// Completed ranks have ended their part of it.
+	Completed
 	// Failed ranks have an engine that has failed.
 	Failed
 )
 
 // PeerState is what another rank says about a collective.
 type PeerState struct {
-	Rank     int
-	Request  string // the collective asked about
-	Standing Standing
+	Rank    int
+	Request string // the collective asked about
+	Status  PeerStatus
 	// Call is how the rank called the collective, where it has.
 	Call string
 	// Edges are what the rank waits for: in the collective where it is inside
@@ -66,7 +66,7 @@ type PeerState struct {
 
 // String returns the state as a sentence: "rank 4 has not entered reduce#812".
 func (p PeerState) String() string {
-	switch p.Standing {
+	switch p.Status {
 	case NotEntered:
 		text := fmt.Sprintf("rank %d has not entered %s", p.Rank, p.Request)
 		switch {
@@ -76,12 +76,12 @@ func (p PeerState) String() string {
 			text += " (the last it started is " + p.Last + ")"
 		}
 		return text
-	case Inside:
+	case InCollective:
 		if len(p.Edges) == 0 {
 			return fmt.Sprintf("rank %d is in %s and waits for no message", p.Rank, p.Request)
 		}
 		return p.Edges[0].String()
-	case Left:
+	case Completed:
 		return fmt.Sprintf("rank %d has ended its part of %s", p.Rank, p.Request)
 	case Failed:
 		return fmt.Sprintf("rank %d has failed: %s", p.Rank, p.Reason)
@@ -128,7 +128,7 @@ func diagnosis(edges []Edge, peers []PeerState) string {
 func culprits(peers []PeerState, are bool) []PeerState {
 	var found []PeerState
 	for _, p := range peers {
-		if are != (p.Standing == Inside && len(p.Edges) > 0) {
+		if are != (p.Status == InCollective && len(p.Edges) > 0) {
 			found = append(found, p)
 		}
 	}

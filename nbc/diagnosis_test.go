@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -19,39 +20,58 @@ import (
 // mute is a transport without notices.
 type mute struct{ nbc.Transport }
 
-// stuck starts n engines with the given deadline, runs f on each, and returns how
-// each ended. An engine is closed when all have.
-func stuck(t *testing.T, n int, deadline time.Duration, wrap func(nbc.Transport) nbc.Transport, f func(e *nbc.Engine) error) []error {
+// stuck starts n engines with the given options, runs f on each, and returns how
+// each ended, on a clock of its own: how fast the machine is plays no part. An
+// engine is closed when all have ended.
+func stuck(t *testing.T, n int, opts nbc.Options, wrap func(nbc.Transport) nbc.Transport, f func(e *nbc.Engine) error) []error {
 	t.Helper()
-	w := inproc.NewWorld(n, inproc.Options{})
-	errs, engines := make([]error, n), make([]*nbc.Engine, n)
-	var wg sync.WaitGroup
-	for r := range n {
-		open := func() (nbc.Transport, error) {
-			inner, err := w.Open(r)()
-			return wrap(inner), err
+	errs := make([]error, n)
+	synctest.Test(t, func(t *testing.T) {
+		w := inproc.NewWorld(n, inproc.Options{})
+		engines := make([]*nbc.Engine, n)
+		var wg sync.WaitGroup
+		for r := range n {
+			open := func() (nbc.Transport, error) {
+				inner, err := w.Open(r)()
+				return wrap(inner), err
+			}
+			var err error
+			if engines[r], err = nbc.Start(open, host(t), opts); err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() { errs[r] = f(engines[r]) })
 		}
-		var err error
-		if engines[r], err = nbc.Start(open, host(t), nbc.Options{Deadline: deadline}); err != nil {
-			t.Fatal(err)
+		wg.Wait()
+		for _, e := range engines {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		wg.Go(func() { errs[r] = f(engines[r]) })
-	}
-	wg.Wait()
-	for _, e := range engines {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+	})
 	return errs
+}
+
+// strictly are options with a deadline that late ranks do not extend.
+func strictly(d time.Duration) nbc.Options { return nbc.Options{Deadline: d, MaxDeadline: d} }
+
+// outside waits until the engine has failed, as a rank does that never calls.
+func outside(e *nbc.Engine) error {
+	<-e.Failed()
+	return e.Err()
 }
 
 func asIs(t nbc.Transport) nbc.Transport { return t }
 
+// reductionOf binds a reduction to count elements of its own.
+func reductionOf(count int) nbc.Binding {
+	buf := mem.Of(make([]float32, count))
+	return nbc.Binding{Name: "reduce", In: buf, Out: buf}
+}
+
 // reduction runs a chain reduction with the binding's other fields as given.
 func reduction(t *testing.T, e *nbc.Engine, b nbc.Binding) error {
-	buf := mem.Of(make([]float32, 40))
-	b.In, b.Out = buf, buf
+	buf := reductionOf(40)
+	b.In, b.Out = buf.In, buf.Out
 	r, err := e.Prepare(chainReduce(t, e.Rank(), e.Size(), 40, 10), b)
 	if err != nil {
 		return err
@@ -65,12 +85,9 @@ func reduction(t *testing.T, e *nbc.Engine, b nbc.Binding) error {
 func TestTheChainLeadsToTheCulprit(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	const n, last = 5, 4
-	errs := stuck(t, n, 2*time.Second, asIs, func(e *nbc.Engine) error {
+	errs := stuck(t, n, strictly(2*time.Second), asIs, func(e *nbc.Engine) error {
 		if e.Rank() == last {
-			for e.Err() == nil {
-				time.Sleep(time.Millisecond)
-			}
-			return e.Err()
+			return outside(e)
 		}
 		return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 812})
 	})
@@ -89,7 +106,7 @@ func TestTheChainLeadsToTheCulprit(t *testing.T) {
 			continue // another's was over first
 		}
 		found := deadline.Culprits()
-		if len(found) != 1 || found[0].Rank != last || found[0].Standing != nbc.NotEntered {
+		if len(found) != 1 || found[0].Rank != last || found[0].Status != nbc.NotEntered {
 			t.Errorf("rank %d found %+v", r, found)
 		}
 		if len(deadline.Edges) != 1 || deadline.Edges[0].Peer != r+1 || deadline.Edges[0].Instance != 812 {
@@ -102,17 +119,14 @@ func TestTheChainLeadsToTheCulprit(t *testing.T) {
 // said; and what that one waits for is found too.
 func TestWhereThePeerIsInstead(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	errs := stuck(t, 3, 2*time.Second, asIs, func(e *nbc.Engine) error {
+	errs := stuck(t, 3, strictly(2*time.Second), asIs, func(e *nbc.Engine) error {
 		switch e.Rank() {
 		case 0:
 			return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 2})
 		case 1: // in the first still, whose last rank never comes
 			return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 1})
 		}
-		for e.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
-		return e.Err()
+		return outside(e)
 	})
 	for _, want := range []string{
 		"rank 1 has not entered reduce#2 (rank 1 waits for chunk 0 of reduce#1 from rank 2)",
@@ -127,7 +141,7 @@ func TestWhereThePeerIsInstead(t *testing.T) {
 // TestAnExecutionOfAPersistentRequest tells the second execution from the first.
 func TestAnExecutionOfAPersistentRequest(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	errs := stuck(t, 2, time.Second, asIs, func(e *nbc.Engine) error {
+	errs := stuck(t, 2, strictly(time.Second), asIs, func(e *nbc.Engine) error {
 		buf := mem.Of(make([]float32, 40))
 		r, err := e.Prepare(chainReduce(t, e.Rank(), 2, 40, 10), nbc.Binding{Name: "reduce", Instance: 3, In: buf, Out: buf})
 		if err != nil {
@@ -138,10 +152,7 @@ func TestAnExecutionOfAPersistentRequest(t *testing.T) {
 			return err
 		}
 		if e.Rank() == 1 {
-			for e.Err() == nil {
-				time.Sleep(time.Millisecond)
-			}
-			return e.Err()
+			return outside(e)
 		}
 		return errors.Join(r.Start(), r.Wait(context.Background()))
 	})
@@ -154,7 +165,7 @@ func TestAnExecutionOfAPersistentRequest(t *testing.T) {
 // still do not mix.
 func TestWithoutNotices(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	errs := stuck(t, 2, 300*time.Millisecond, func(t nbc.Transport) nbc.Transport { return mute{t} }, func(e *nbc.Engine) error {
+	errs := stuck(t, 2, strictly(300*time.Millisecond), func(t nbc.Transport) nbc.Transport { return mute{t} }, func(e *nbc.Engine) error {
 		return reduction(t, e, nbc.Binding{Name: "reduce", Op: mem.Ops[e.Rank()]})
 	})
 	var deadline *nbc.DeadlineError
@@ -166,7 +177,7 @@ func TestWithoutNotices(t *testing.T) {
 // TestTypesAndOps: no two calls that differ in type or op alone match.
 func TestTypesAndOps(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	errs := stuck(t, 2, time.Minute, asIs, func(e *nbc.Engine) error {
+	errs := stuck(t, 2, strictly(time.Minute), asIs, func(e *nbc.Engine) error {
 		b := nbc.Binding{Name: "reduce", Call: "reduce of 40 elements", Datatype: []mem.Datatype{mem.Float32, mem.Int32}[e.Rank()]}
 		return reduction(t, e, b)
 	})

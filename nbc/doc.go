@@ -20,14 +20,18 @@
 //
 // # The progress loop
 //
-// Each engine has one goroutine, locked to its OS thread, that makes every call
-// to the transport and the device: S-Caffe's helper thread (section 4.2). So
-// MPI needs no more than MPI_THREAD_SERIALIZED, and nothing depends on the
-// caller calling Test. A turn of the loop takes what was submitted, posts the
-// ops that wait for nothing any more, and asks transport and device what has
-// ended; an op that ends makes those that waited for it ready. Where nothing
-// moves, the transport lets the thread rest (Transport.Park), and Wake ends
-// that.
+// Each engine has one goroutine, locked to its OS thread, that turns the loop:
+// the progress thread, which S-Caffe (section 4.3) calls the helper thread. So
+// nothing depends on the caller calling Test. A caller that only waits may turn
+// the loop in its place (Request.Run): one thread at a time makes all calls to
+// the transport and the device, which is MPI_THREAD_SERIALIZED.
+//
+// A turn of the loop takes what was submitted, begins the ops that wait for
+// nothing any more, and asks transport and device what has ended; an op that ends
+// makes those that waited for it ready. Where nothing moves, the transport lets
+// the thread rest (Transport.Park), and Wake ends that. What is ready is decided
+// by an executor that knows no transport, device, thread or time; a turn's cost
+// does not depend on how many requests wait.
 //
 // A RecvReduce is a borrowed receive: the transport shows where the message
 // lies (staging memory, or the sender's own memory within a process), the
@@ -58,7 +62,8 @@
 // Causes are
 //
 //   - an error of the transport or the device, with the op it came up in;
-//   - *DeadlineError: a request did not end in time. It lists the edges that
+//   - *DeadlineError: a request did not end in time, nor longer where the ranks
+//     that it waits for answer that they will come (Options.MaxDeadline). It lists the edges that
 //     block it on this rank, "rank 5 waits for chunk 7 of reduce#812 from rank 4",
 //     and what other ranks say of it, "rank 4 has not entered reduce#812";
 //   - *MismatchError: another rank called a different collective under the same
@@ -80,9 +85,15 @@
 // same collective, or in another where it has not come to this one. So each
 // rank's error leads to the culprit: a rank that has not entered the collective,
 // has left it, has failed, or does not answer (it is stopped, its network is gone,
-// or its thread is inside a blocking call of the MPI library's own). A request
-// that moves costs nothing of this: no message, no allocation, no look at a clock
-// that there was not.
+// or a function given to Do keeps its thread). A request that moves costs nothing
+// of this: no message, no allocation, no extra clock read.
+//
+// When the deadline has passed, everyone is asked a last time. Ranks that have
+// answered before are known to live, and are waited for longer than a rank that
+// never has: on a busy machine the rank to be named is the one that holds the
+// others up, not one that was slow to answer. Where it turns out that the ranks at
+// the end of the chain have just not come yet, there is no failure: the collective
+// is waited for, and judged again and again, until Options.MaxDeadline.
 //
 // What is guaranteed where ranks call different collectives under one number, by
 // Binding.Call, type or op:
@@ -101,7 +112,9 @@
 // # Adding to it
 //
 // A transport implements Transport and passes package nbc/transporttest; there
-// are nbc/inproc (ranks of one process) and nbc/overmpi (MPI). A device
+// are nbc/inproc (ranks of one process), nbc/overmpi (MPI), nbc/shm (ranks of one
+// node, over another transport for the rest) and nbc/faulty (one that misbehaves,
+// for tests). A device
 // implements Device; its Reduce either does the work at once or reports it
 // through Poll later, as a GPU would.
 package nbc

@@ -2,6 +2,7 @@ package nbc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -13,22 +14,36 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// DefaultDeadline bounds a collective where nobody says otherwise.
-const DefaultDeadline = 2 * time.Minute
+// What bounds a collective where Options and Binding do not say otherwise.
+const (
+	DefaultDeadline    = 2 * time.Minute
+	DefaultMaxDeadline = 30 * time.Minute
+)
 
 // Options of an engine; the zero value is good.
 type Options struct {
-	// Deadline bounds every execution of every request; 0 means
-	// DefaultDeadline. A collective that outlasts it fails the engine, since
-	// its peers cannot be trusted to be there any more.
+	// Deadline bounds every execution of every request that has no deadline
+	// of its own; 0 means DefaultDeadline. A collective that outlasts it fails
+	// the engine, since its peers cannot be trusted to be there any more.
 	Deadline time.Duration
+	// MaxDeadline takes the place of Deadline while the ranks that a
+	// collective waits for answer that they have not come to it yet: they
+	// compute, or write a file. 0 means DefaultMaxDeadline; at least Deadline.
+	MaxDeadline time.Duration
+	// Warn, unless nil, is told on rank 0 when a collective is waited for
+	// beyond Deadline, on a goroutine of its own.
+	Warn func(text string)
 }
 
-// Engine executes requests: one goroutine, locked to its OS thread, that
-// makes every call to the transport and the device (S-Caffe section 4.2, the
-// helper thread). A caller that does nothing but wait for the only request
-// there is (Request.Run) takes its place meanwhile, which saves waking two
-// threads.
+// Engine executes requests: one goroutine, locked to its OS thread, that makes
+// the calls to the transport and the device (the progress thread; S-Caffe
+// section 4.3 calls it the helper thread). A caller that does nothing but wait
+// for the only request there is (Request.Run) takes its place meanwhile, which
+// saves waking two threads.
+//
+// What is under way is an executor's business, which large send goes next a
+// linkQueue's, what stalls a stallMonitor's; here they are joined with the
+// transport and the device.
 type Engine struct {
 	opts       Options
 	transport  Transport
@@ -49,28 +64,23 @@ type Engine struct {
 
 	onNote atomic.Pointer[func(from int, text string)]
 
-	// own is held by whoever turns the loop: the engine's goroutine or a caller.
-	own   sync.Mutex
-	mover Mover         // nil where the engine's goroutine alone may turn it
-	lent  bool          // a caller has moved the transport to its thread
-	stir  chan struct{} // ends the goroutine's sleep while nothing is under way
-	idle  *time.Timer   // of that sleep
+	// loopLock is held by whoever turns the loop: the engine's goroutine or a
+	// caller.
+	loopLock sync.Mutex
+	migrator ThreadMigrator // nil where the engine's goroutine alone may turn it
+	migrated bool           // a caller has taken the transport to its thread
+	wakeIdle chan struct{}  // ends the goroutine's sleep while nothing is under way
+	idle     *time.Timer    // of that sleep
 
-	// What follows belongs to whoever holds own.
-	active []*Request // by slot; nil where free
-	inUse  int
+	// What follows belongs to whoever holds loopLock.
+	exec   executor
+	links  linkQueue
+	stalls stallMonitor
 	taken  []*Request
 	done   [64]Completion
 	failed error
-	links  []*link // by rank; nil for those of this node
-	held   int     // sends held back
-	orders uint64  // requests admitted
-
-	notifier  Notifier // nil where the transport is none
-	noticeBuf [NoticeRoom]byte
-	history   history
-	inquiries uint64         // how many there have been
-	telling   sync.WaitGroup // goroutines that tell the other ranks of a failure
+	told   chan struct{} // closed when the other ranks know of a failure of this one's own; nil: there is none
+	ending bool          // Close was called
 }
 
 // call is a function for the thread that turns the loop.
@@ -88,7 +98,14 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 	if opts.Deadline == 0 {
 		opts.Deadline = DefaultDeadline
 	}
-	e := &Engine{opts: opts, device: device, hasFailed: make(chan struct{}), finished: make(chan struct{}), stir: make(chan struct{}, 1), idle: time.NewTimer(time.Hour)}
+	if opts.MaxDeadline == 0 {
+		opts.MaxDeadline = DefaultMaxDeadline
+	}
+	opts.MaxDeadline = max(opts.MaxDeadline, opts.Deadline)
+	e := &Engine{
+		opts: opts, device: device, hasFailed: make(chan struct{}), finished: make(chan struct{}),
+		wakeIdle: make(chan struct{}, 1), idle: time.NewTimer(time.Hour),
+	}
 	opened := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -100,12 +117,13 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 			return
 		}
 		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
-		e.notifier, _ = t.(Notifier)
-		if m, ok := t.(Mover); ok && m.Move() {
-			e.mover = m
+		e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, warn: opts.Warn, note: e.note}
+		e.stalls.notifier, _ = t.(Notifier)
+		if m, ok := t.(ThreadMigrator); ok && m.Migrate() {
+			e.migrator = m
 		}
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
-		e.makeLinks()
+		e.links = newLinkQueue(e.rank, e.Nodes())
 		opened <- nil
 		e.loop()
 	}()
@@ -124,7 +142,7 @@ func (e *Engine) Size() int { return e.size }
 // Nodes returns for every rank the index of its node: all 0 where the
 // transport does not know.
 func (e *Engine) Nodes() []int {
-	if p, ok := e.transport.(Placed); ok {
+	if p, ok := e.transport.(Topology); ok {
 		return p.Nodes()
 	}
 	return make([]int, e.size)
@@ -235,18 +253,21 @@ func (e *Engine) Blocked() []Edge {
 	defer cancel()
 	var edges []Edge
 	_ = e.Do(ctx, func() error {
-		edges = e.edges()
+		edges = e.stalls.edges()
 		return nil
 	})
 	return edges
 }
 
 // Abort ends every request here and on all other ranks, which learn the
-// reason. It returns when they are told or ctx ends, whatever the engine's
+// reason, unless this engine has failed before: then they have learned that, or
+// are about to. It returns when they are told or ctx ends, whatever the engine's
 // thread does: where that comes later, so does the rest.
 func (e *Engine) Abort(ctx context.Context, reason string) error {
+	var told chan struct{}
 	give := func() error {
 		e.fail(&AbortError{Rank: e.rank, Reason: reason})
+		told = e.told
 		return nil
 	}
 	if done, _ := e.doHere(give); !done {
@@ -257,9 +278,18 @@ func (e *Engine) Abort(ctx context.Context, reason string) error {
 		select {
 		case <-c.result:
 		case <-ctx.Done():
+			return e.transport.Abort(ctx, reason)
 		}
 	}
-	return e.transport.Abort(ctx, reason) // which the loop sends: it turns on
+	if told == nil {
+		return e.transport.Abort(ctx, reason) // which the loop sends: it turns on
+	}
+	select {
+	case <-told:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("nbc: rank %d gave up before every other rank was told: %w", e.rank, context.Cause(ctx))
+	}
 }
 
 // Close ends the engine; requests under way end with ErrClosed. It may be
@@ -276,12 +306,12 @@ func (e *Engine) Close() error {
 func (e *Engine) wake() {
 	e.pending.Store(true)
 	e.transport.Wake()
-	e.stirLoop()
+	e.wakeLoop()
 }
 
-func (e *Engine) stirLoop() {
+func (e *Engine) wakeLoop() {
 	select {
-	case e.stir <- struct{}{}:
+	case e.wakeIdle <- struct{}{}:
 	default:
 	}
 }
@@ -314,8 +344,9 @@ func (e *Engine) takeNew() bool {
 	e.taken, e.starts = e.starts, e.taken[:0]
 	calls, closing := len(e.calls), e.closing
 	e.mu.Unlock()
-	for _, r := range e.taken {
+	for i, r := range e.taken {
 		e.admit(r)
+		e.taken[i] = nil
 	}
 	for ; calls > 0; calls-- {
 		if c := e.nextCall(); c != nil { // otherwise its caller has taken it back
@@ -325,48 +356,24 @@ func (e *Engine) takeNew() bool {
 	return !closing
 }
 
-// admit gives r a slot and makes its first ops ready.
+// admit begins an execution of r.
 func (e *Engine) admit(r *Request) {
 	if e.failed != nil {
 		r.end(e.failed)
 		return
 	}
-	slot := slices.Index(e.active, nil)
-	if slot < 0 {
-		slot = len(e.active)
-		e.active = append(e.active, nil)
-	}
-	r.slot = uint32(slot)
-	e.orders++
-	r.order = e.orders
-	r.reset(time.Now())
-	e.history.last = called{r.bind.Name, r.bind.Instance}
-	if r.left == 0 { // no elements
-		e.ended(r)
-		return
-	}
-	e.active[slot] = r
-	e.inUse++
+	r.round++
+	e.links.admit(r)
+	e.stalls.admit(r, time.Now())
+	e.exec.admit(r)
 }
 
-// ended ends r, which has done all its ops.
-func (e *Engine) ended(r *Request) {
-	e.history.add(r)
-	r.end(nil)
-}
-
-// progress posts what is ready and takes what has ended; it reports whether
+// progress does what can be done and takes what has ended; it reports whether
 // there was anything.
 func (e *Engine) progress() bool {
-	moved := false
-	for _, r := range e.active {
-		if r != nil && r.head < len(r.queue) {
-			moved = true
-			e.post(r)
-		}
-	}
+	moved := e.perform()
 	moved = e.fill() || moved
-	if moved && e.inUse == 0 {
+	if moved && e.exec.inUse == 0 {
 		return true // all has ended at once: a caller may be waiting for that
 	}
 	n, err := e.transport.Poll(e.done[:])
@@ -376,6 +383,7 @@ func (e *Engine) progress() bool {
 	}
 	for _, c := range e.done[:n] {
 		e.received(c)
+		e.perform()
 	}
 	m, err := e.device.Poll(e.done[:])
 	if err != nil {
@@ -384,138 +392,118 @@ func (e *Engine) progress() bool {
 	}
 	for _, c := range e.done[:m] {
 		e.combined(c)
+		e.perform()
 	}
 	return moved || n+m > 0
 }
 
-// post begins the ready ops of r.
-func (e *Engine) post(r *Request) {
-	for r.head < len(r.queue) && e.failed == nil {
-		i := r.queue[r.head]
-		r.head++
-		r.state[i] = opPosted
-		if l := e.linkTo(r, &r.plan.schedule.Ops[i]); l != nil {
-			e.hold(l, r, i)
-		} else {
-			e.start(r, i)
+// perform does what the executor asks for, and reports whether that was
+// anything.
+func (e *Engine) perform() (any bool) {
+	for {
+		a, ok := e.exec.next()
+		if !ok {
+			return any
 		}
+		any = true
+		switch a.step {
+		case stepBegin:
+			if l := e.links.to(a.r, a.op); l != nil {
+				e.links.hold(l, a.r, a.op)
+			} else {
+				e.start(a.r, a.op)
+			}
+		case stepCombine:
+			op := &a.r.plan.schedule.Ops[a.op]
+			done, err := e.device.Reduce(a.r.token(a.op), a.r.bind.Datatype, a.r.bind.Op, a.r.bytes(op.Dst), a.data, a.r.bytes(op.Src))
+			e.began(a.r, a.op, done, err)
+		case stepDivide:
+			done, err := e.device.Divide(a.r.token(a.op), a.r.bind.Datatype, a.r.bind.Out, a.r.bind.Out, a.r.bind.Divide)
+			e.began(a.r, a.op, done, err)
+		case stepRelease:
+			e.transport.Release(a.r.token(a.op))
+		case stepEnd:
+			e.stalls.history.add(a.r)
+			a.r.end(nil)
+		}
+	}
+}
+
+// fill starts sends that were held back, as far as there is room.
+func (e *Engine) fill() (any bool) {
+	if e.links.held == 0 {
+		return false
+	}
+	now := time.Now()
+	for {
+		h, ok := e.links.next(now)
+		if !ok {
+			return any
+		}
+		any = true
+		e.start(h.r, h.op)
 	}
 }
 
 // start begins op i of r.
 func (e *Engine) start(r *Request, i int32) {
-	if done, err := e.begin(r, i); err != nil {
-		op := &r.plan.schedule.Ops[i]
-		e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, op, err))
-	} else if done {
-		e.complete(r, i)
-	}
-}
-
-// begin begins op i of r and reports whether it is done already.
-func (e *Engine) begin(r *Request, i int32) (done bool, err error) {
 	op := &r.plan.schedule.Ops[i]
 	tok := r.token(i)
-	if r.library != nil {
-		return false, e.transport.(Library).Begin(tok, *r.library)
-	}
-	switch op.Kind {
-	case schedule.Copy:
-		return e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
-	case schedule.Scale:
-		return e.device.Divide(tok, r.bind.Datatype, r.bytes(op.Dst), r.bytes(op.Src), r.bind.Scale)
-	}
 	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg), Fingerprint: r.print}
-	peer := r.peer(op.Peer)
-	switch op.Kind {
-	case schedule.Send:
-		return false, e.transport.Send(tok, peer, tag, r.bytes(op.Src))
-	case schedule.Recv:
-		return false, e.transport.Recv(tok, peer, tag, r.bytes(op.Dst))
-	case schedule.RecvReduce:
-		return false, e.transport.RecvBorrow(tok, peer, tag, r.bind.Datatype.Bytes(op.Dst.Len))
+	done, err := false, error(nil)
+	switch {
+	case r.library != nil:
+		err = e.transport.(Library).Begin(tok, *r.library)
+	case op.Kind == schedule.Copy:
+		done, err = e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
+	case op.Kind == schedule.Scale:
+		done, err = e.device.Divide(tok, r.bind.Datatype, r.bytes(op.Dst), r.bytes(op.Src), r.bind.Scale)
+	case op.Kind == schedule.Send:
+		err = e.transport.Send(tok, r.peer(op.Peer), tag, r.bytes(op.Src))
+	case op.Kind == schedule.Recv:
+		err = e.transport.Recv(tok, r.peer(op.Peer), tag, r.bytes(op.Dst))
+	case op.Kind == schedule.RecvReduce:
+		err = e.transport.RecvBorrow(tok, r.peer(op.Peer), tag, r.bind.Datatype.Bytes(op.Dst.Len))
+	default:
+		err = fmt.Errorf("unknown op kind %v", op.Kind)
 	}
-	return false, fmt.Errorf("unknown op kind %v", op.Kind)
+	e.began(r, i, done, err)
+}
+
+// began takes what the device or the transport said when op i of r was handed
+// to it.
+func (e *Engine) began(r *Request, i int32, done bool, err error) {
+	switch {
+	case err != nil:
+		e.failAndTell(r.opError(i, err))
+	case done:
+		e.exec.combined(r, i)
+	}
 }
 
 // received takes a completion from the transport.
 func (e *Engine) received(c Completion) {
-	r, i := e.lookup(c.Token)
+	r, i := e.exec.lookup(c.Token)
 	if r == nil {
 		return // of a request that has failed
 	}
-	op := &r.plan.schedule.Ops[i]
-	if l := e.linkTo(r, op); l != nil {
-		e.sent(l)
+	if l := e.links.to(r, i); l != nil {
+		l.sent(time.Now())
 	}
-	err := c.Err
-	done := true
-	if err == nil && op.Kind == schedule.RecvReduce && r.library == nil {
-		done, err = e.device.Reduce(c.Token, r.bind.Datatype, r.bind.Op, r.bytes(op.Dst), c.Data, r.bytes(op.Src))
-		if done {
-			e.transport.Release(c.Token)
-		}
-	}
-	if err != nil {
-		e.suspect(r, r.peer(op.Peer), fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, op, err))
+	if c.Err == nil {
+		e.exec.received(r, i, c.Data)
 		return
 	}
-	if done {
-		e.complete(r, i)
+	if err := e.stalls.suspect(r, r.peer(r.plan.schedule.Ops[i].Peer), r.opError(i, c.Err), time.Now()); err != nil {
+		e.failAndTell(err)
 	}
 }
 
 // combined takes a completion from the device.
 func (e *Engine) combined(c Completion) {
-	r, i := e.lookup(c.Token)
-	if r == nil {
-		return
+	if r, i := e.exec.lookup(c.Token); r != nil {
+		e.began(r, i, c.Err == nil, c.Err)
 	}
-	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce && !r.divided {
-		e.transport.Release(c.Token)
-	}
-	switch {
-	case c.Err != nil:
-		e.failAndTell(fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, &r.plan.schedule.Ops[i], c.Err))
-	case r.divided:
-		e.finish(r)
-	default:
-		e.complete(r, i)
-	}
-}
-
-func (e *Engine) lookup(tok Token) (*Request, int32) {
-	slot := int(tok >> 32)
-	if e.failed != nil || slot >= len(e.active) || e.active[slot] == nil {
-		return nil, 0
-	}
-	return e.active[slot], int32(uint32(tok))
-}
-
-// complete marks op i of r done, and r with its last op.
-func (e *Engine) complete(r *Request, i int32) {
-	r.complete(i)
-	if r.left > 0 {
-		return
-	}
-	done, err := true, error(nil)
-	if r.bind.Divide > 0 {
-		dt := r.bind.Datatype
-		r.divided = true
-		done, err = e.device.Divide(r.token(i), dt, r.bind.Out, r.bind.Out, r.bind.Divide)
-	}
-	if err != nil {
-		e.failAndTell(fmt.Errorf("%s: dividing the sum: %w", r.bind.name(), err))
-	} else if done {
-		e.finish(r)
-	}
-}
-
-// finish ends r in success.
-func (e *Engine) finish(r *Request) {
-	e.active[r.slot] = nil
-	e.inUse--
-	e.ended(r)
 }
 
 // fail ends every request with err; the engine starts no more.
@@ -524,50 +512,83 @@ func (e *Engine) fail(err error) {
 		return
 	}
 	e.failed = err
-	e.clearLinks()
+	e.links.clear()
 	e.mu.Lock()
 	e.err = err
 	e.mu.Unlock()
 	close(e.hasFailed)
-	for slot, r := range e.active {
-		if r != nil {
-			e.active[slot] = nil
-			r.end(r.failure(e.rank, err))
+	now := time.Now()
+	for _, r := range e.exec.fail() {
+		if r.left == 0 && !r.divided {
+			r.end(nil)
+			continue
 		}
+		r.end(e.stalls.failure(r, err, now))
 	}
-	e.inUse = 0
 }
 
-// failAndTell fails the engine, and tells the other ranks.
+// tellWait bounds how long a rank that fails by itself tries to tell the others.
+const tellWait = 2 * time.Second
+
+// failAndTell fails the engine, and tells the other ranks. Where a collective
+// has stalled, the deadlines of many ranks end together, and each would tell all
+// others: they begin one after another, since a rank that has been told before
+// it begins has nothing to add.
 func (e *Engine) failAndTell(err error) {
 	if e.failed != nil {
 		return
 	}
 	e.fail(err)
-	e.telling.Go(func() { // the loop must go on polling for the notice to leave
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	var turn time.Duration
+	if deadline := (*DeadlineError)(nil); errors.As(err, &deadline) {
+		turn = min(time.Duration(e.rank)*time.Millisecond, tellWait/2)
+	}
+	told := make(chan struct{})
+	e.told = told
+	go func() { // the loop must go on polling for the notice to leave
+		defer close(told)
+		time.Sleep(turn)
+		ctx, cancel := context.WithTimeout(context.Background(), tellWait)
 		defer cancel()
 		_ = e.transport.Abort(ctx, err.Error())
-	})
+	}()
+}
+
+// tells reports whether the other ranks are still being told of a failure.
+func (e *Engine) tells() bool {
+	if e.told == nil {
+		return false
+	}
+	select {
+	case <-e.told:
+		return false
+	default:
+		return true
+	}
+}
+
+// look asks, answers and judges what stalls.
+func (e *Engine) look() {
+	if e.exec.inUse == 0 && e.stalls.notifier == nil {
+		return
+	}
+	now := time.Now()
+	err := e.stalls.read(e.failed, now)
+	if err == nil && e.exec.inUse > 0 {
+		err = e.stalls.look(now)
+	}
+	if err != nil {
+		e.failAndTell(err)
+	}
 }
 
 // rest returns how long the loop may sleep when nothing moves.
 func (e *Engine) rest() time.Duration {
-	if e.inUse == 0 && e.failed == nil {
+	if e.exec.inUse == 0 && e.failed == nil {
 		return time.Hour
 	}
-	if e.held > 0 {
+	if e.links.held > 0 {
 		return linkPatience
 	}
 	return 20 * time.Millisecond
-}
-
-func (e *Engine) edges() []Edge {
-	var edges []Edge
-	for _, r := range e.active {
-		if r != nil {
-			edges = append(edges, r.edges(e.rank)...)
-		}
-	}
-	return edges
 }

@@ -27,6 +27,14 @@ const (
 	linkPatience = 2 * time.Millisecond
 )
 
+// linkQueue holds large sends back until their link has room. It is given the
+// time, and does nothing by itself.
+type linkQueue struct {
+	links  []*link // by rank; nil for those of this node
+	held   int     // sends held back, on all links
+	orders uint64  // requests admitted
+}
+
 // link is the sends to one rank of another node.
 type link struct {
 	under int // large sends under way
@@ -40,6 +48,28 @@ type heldSend struct {
 	op int32
 }
 
+// newLinkQueue returns the links of a rank to those of other nodes; nodes is
+// by rank.
+func newLinkQueue(rank int, nodes []int) linkQueue {
+	var q linkQueue
+	for r, n := range nodes {
+		if n == nodes[rank] {
+			continue
+		}
+		if q.links == nil {
+			q.links = make([]*link, len(nodes))
+		}
+		q.links[r] = &link{}
+	}
+	return q
+}
+
+// admit gives r its place among requests of equal priority.
+func (q *linkQueue) admit(r *Request) {
+	q.orders++
+	r.order = q.orders
+}
+
 // before reports whether a's messages go before b's.
 func (a *Request) before(b *Request) bool {
 	if a.bind.Priority != b.bind.Priority {
@@ -48,17 +78,18 @@ func (a *Request) before(b *Request) bool {
 	return a.order < b.order
 }
 
-// linkTo returns the link that an op of r is to take, nil for one that is not held
+// to returns the link that op i of r is to take, nil for one that is not held
 // back: no send, small, or to a rank of this node.
-func (e *Engine) linkTo(r *Request, op *schedule.Op) *link {
-	if op.Kind != schedule.Send || r.library != nil || e.links == nil || r.bind.Datatype.Bytes(op.Src.Len) < LinkBytes {
+func (q *linkQueue) to(r *Request, i int32) *link {
+	op := &r.plan.schedule.Ops[i]
+	if op.Kind != schedule.Send || r.library != nil || q.links == nil || r.bind.Datatype.Bytes(op.Src.Len) < LinkBytes {
 		return nil
 	}
-	return e.links[r.peer(op.Peer)]
+	return q.links[r.peer(op.Peer)]
 }
 
-// hold lets a send wait for its turn, which fill gives it.
-func (e *Engine) hold(l *link, r *Request, op int32) {
+// hold lets a send wait for its turn, which next gives it.
+func (q *linkQueue) hold(l *link, r *Request, op int32) {
 	at, _ := slices.BinarySearchFunc(l.held, r, func(h heldSend, r *Request) int {
 		if r.before(h.r) { // the sends of one request stay in order
 			return 1
@@ -66,61 +97,41 @@ func (e *Engine) hold(l *link, r *Request, op int32) {
 		return -1
 	})
 	l.held = slices.Insert(l.held, at, heldSend{r, op})
-	e.held++
+	q.held++
 }
 
-// fill posts what is held back as far as there is room, and one message more
-// on a link that stands still. It reports whether there was anything.
-func (e *Engine) fill() bool {
-	if e.held == 0 {
-		return false
+// next returns a send that has waited and may begin now, which it then counts
+// as under way: where there is room, and one more on a link that stands still.
+func (q *linkQueue) next(now time.Time) (h heldSend, ok bool) {
+	if q.held == 0 {
+		return h, false
 	}
-	now := time.Now()
-	before := e.held
-	for _, l := range e.links {
-		if l == nil {
+	for _, l := range q.links {
+		if l == nil || len(l.held) == 0 || l.under >= SendWindow && now.Sub(l.moved) <= linkPatience {
 			continue
 		}
-		for len(l.held) > 0 && (l.under < SendWindow || now.Sub(l.moved) > linkPatience) {
-			h := l.held[0]
-			l.held = slices.Delete(l.held, 0, 1)
-			e.held--
-			l.under++
-			l.moved = now
-			e.start(h.r, h.op)
-		}
+		h = l.held[0]
+		l.held = slices.Delete(l.held, 0, 1)
+		q.held--
+		l.under++
+		l.moved = now
+		return h, true
 	}
-	return e.held < before
+	return h, false
 }
 
 // sent says that a send of l has ended.
-func (e *Engine) sent(l *link) {
-	if e.failed == nil {
-		l.under--
-		l.moved = time.Now()
-	}
+func (l *link) sent(now time.Time) {
+	l.under--
+	l.moved = now
 }
 
-// makeLinks makes the links to the ranks of other nodes.
-func (e *Engine) makeLinks() {
-	nodes := e.Nodes()
-	for r, n := range nodes {
-		if n == nodes[e.rank] {
-			continue
-		}
-		if e.links == nil {
-			e.links = make([]*link, e.size)
-		}
-		e.links[r] = &link{}
-	}
-}
-
-// clearLinks forgets what is held back and under way: the engine has failed.
-func (e *Engine) clearLinks() {
-	for _, l := range e.links {
+// clear forgets what is held back and under way: the engine has failed.
+func (q *linkQueue) clear() {
+	for _, l := range q.links {
 		if l != nil {
 			l.held, l.under = nil, 0
 		}
 	}
-	e.held = 0
+	q.held = 0
 }

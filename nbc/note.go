@@ -7,10 +7,10 @@ package nbc
 // loop, and works after the engine has failed. Without a Notifier nothing is sent.
 func (e *Engine) Note(to int, text string) {
 	_, _ = e.enqueue(func() error { // a closed engine has nothing to say
-		if e.notifier == nil {
+		if e.stalls.notifier == nil {
 			return nil
 		}
-		return e.notifier.Notify(to, notice{Note: text}.encode())
+		return e.stalls.notifier.Notify(to, notice{Note: text}.encode())
 	})
 }
 

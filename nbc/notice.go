@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"strings"
+	"time"
 )
 
 // notice is what engines tell each other beside the messages: a question about
@@ -18,10 +19,15 @@ type notice struct {
 	Call  string `json:"k,omitempty"`
 
 	// Of an answer alone:
-	Standing Standing `json:"s,omitempty"`
-	Edges    []Edge   `json:"e,omitempty"`
-	Last     string   `json:"l,omitempty"`
-	Reason   string   `json:"y,omitempty"`
+	Status PeerStatus `json:"s,omitempty"`
+	Edges  []Edge     `json:"e,omitempty"`
+	Last   string     `json:"l,omitempty"`
+	Reason string     `json:"y,omitempty"`
+
+	// Warning is for rank 0 to warn of, about a collective that has been under
+	// way for Age.
+	Warning string        `json:"w,omitempty"`
+	Age     time.Duration `json:"g,omitempty"`
 
 	// Note is a text for the engine's user; then there is nothing else.
 	Note string `json:"t,omitempty"`
@@ -33,6 +39,7 @@ const edgesTold = 3
 // encode returns the bytes of n, cut to NoticeRoom.
 func (n notice) encode() []byte {
 	n.Call, n.Last, n.Reason, n.Note = cut(n.Call, 200), cut(n.Last, 60), cut(n.Reason, 200), cut(n.Note, 900)
+	n.Warning = cut(n.Warning, 700)
 	n.Edges = n.Edges[:min(len(n.Edges), edgesTold)]
 	for {
 		b, err := json.Marshal(n)
@@ -44,7 +51,7 @@ func (n notice) encode() []byte {
 		case n.Call != "" || n.Reason != "" || n.Note != "": // quotes and control characters grow
 			n.Call, n.Reason, n.Note = cut(n.Call, len(n.Call)/2), cut(n.Reason, len(n.Reason)/2), cut(n.Note, len(n.Note)/2)
 		default:
-			n.Last = ""
+			n.Last, n.Warning = "", cut(n.Warning, len(n.Warning)/2)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestNoticesFit(t *testing.T) {
 			return rapid.StringN(0, longest, -1).Draw(t, name)
 		}
 		n := notice{
-			Answer: true, ID: rapid.Uint64().Draw(t, "id"), Standing: Inside,
+			Answer: true, ID: rapid.Uint64().Draw(t, "id"), Status: InCollective,
 			About: Execution{rapid.Uint64().Draw(t, "comm"), rapid.Uint32().Draw(t, "instance"), rapid.Uint32().Draw(t, "round")},
 			Call:  text("call", 2000), Last: text("last", 300), Reason: text("reason", 2000),
 		}
@@ -30,7 +30,7 @@ func TestNoticesFit(t *testing.T) {
 		if len(b) > NoticeRoom || !ok {
 			t.Fatalf("%d bytes: %s", len(b), b)
 		}
-		if got.ID != n.ID || got.About != n.About || got.Standing != n.Standing {
+		if got.ID != n.ID || got.About != n.About || got.Status != n.Status {
 			t.Fatalf("%+v came back as %+v", n, got)
 		}
 	})

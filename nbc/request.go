@@ -37,7 +37,8 @@ type Binding struct {
 	Instance uint32
 	// Ranks maps the schedule's ranks to the transport's; nil: the same.
 	Ranks []int
-	// Deadline bounds one execution; 0 means the engine's.
+	// Deadline bounds one execution; 0 means the engine's, which is longer
+	// where ranks are late (Options.MaxDeadline).
 	Deadline time.Duration
 	// Priority says how soon the result is needed; 0 is the soonest. Where a
 	// link is busy, large messages of requests with a lower number go first,
@@ -61,25 +62,19 @@ type Request struct {
 	done   chan struct{} // holds a token while the last execution has ended
 	err    error         // why it failed; read after taking the token
 
-	// What follows belongs to the engine's goroutine.
-	slot    uint32
-	order   uint64  // of admission
-	state   []int32 // per op: how many ops it still waits for, or one of the states below
-	queue   []int32 // ops in the order in which they became ready
-	head    int
-	left    int // ops not completed
-	divided bool
-	started time.Time
-	print   uint32
-	round   uint32 // executions begun
-
-	// Where it does not move:
-	seenLeft     int       // left, when last looked at
-	moved, askAt time.Time // when it moved last, and when to ask (again)
-	inquiry      *inquiry
-	suspect      error // failed, but a rank is asked first
-	suspected    int   // which
-	suspectUntil time.Time
+	// What follows belongs to whoever turns the loop.
+	slot        uint32
+	order       uint64  // of admission
+	state       []int32 // per op: how many ops it still waits for, or one of the states below
+	queue       []int32 // ops in the order in which they became ready
+	head        int
+	enlisted    bool // in executor.ready
+	left        int  // ops not completed
+	divided     bool
+	print       uint32
+	round       uint32        // executions begun
+	maxDeadline time.Duration // see Options
+	watch       watch
 }
 
 const (
@@ -95,9 +90,6 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 		if plan.uses[buf] && given.Len() < need {
 			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.name(), schedule.Buffer(buf), given.Len(), s.Count, b.Datatype, need)
 		}
-	}
-	if b.Deadline == 0 {
-		b.Deadline = e.opts.Deadline
 	}
 	if !e.identities.take(b.identity()) {
 		return nil, b.taken(b.Instance)
@@ -115,8 +107,17 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 		done:    make(chan struct{}, 1),
 		print:   b.fingerprint(),
 	}
+	r.limit(e.opts)
 	r.done <- struct{}{}
 	return r, nil
+}
+
+// limit sets the request's deadlines. One of its own is kept whoever answers.
+func (r *Request) limit(o Options) {
+	r.maxDeadline = r.bind.Deadline
+	if r.bind.Deadline == 0 {
+		r.bind.Deadline, r.maxDeadline = o.Deadline, o.MaxDeadline
+	}
 }
 
 // PrepareLibrary returns a request that runs a collective of the transport's
@@ -130,14 +131,12 @@ func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 	if err := l.Supports(c); err != nil { // once begun it would be every rank's failure
 		return nil, fmt.Errorf("nbc: %s: %w", b.name(), err)
 	}
-	if b.Deadline == 0 {
-		b.Deadline = e.opts.Deadline
-	}
 	b.Datatype, b.Op = c.Datatype, c.Op
 	if !e.identities.take(b.identity()) {
 		return nil, b.taken(b.Instance)
 	}
 	r := &Request{engine: e, plan: libraryPlan, bind: b, library: &c, done: make(chan struct{}, 1), print: b.fingerprint()}
+	r.limit(e.opts)
 	r.done <- struct{}{}
 	return r, nil
 }
@@ -265,7 +264,7 @@ func (r *Request) end(err error) {
 }
 
 // reset prepares the op states for an execution.
-func (r *Request) reset(now time.Time) {
+func (r *Request) reset() {
 	if r.state == nil {
 		n := len(r.plan.schedule.Ops)
 		r.state, r.queue = make([]int32, n), make([]int32, 0, n)
@@ -273,10 +272,7 @@ func (r *Request) reset(now time.Time) {
 	copy(r.state, r.plan.graph.Waits())
 	r.queue, r.head = r.queue[:0], 0
 	r.left = len(r.state)
-	r.divided = false
-	r.started = now
-	r.round++
-	r.seenLeft, r.inquiry, r.suspect = -1, nil, nil
+	r.divided, r.enlisted = false, false
 	for i, waits := range r.state {
 		if waits == 0 {
 			r.queue = append(r.queue, int32(i))
@@ -299,6 +295,16 @@ func (r *Request) complete(i int32) {
 func (r *Request) bytes(ref schedule.Ref) mem.Buffer {
 	dt := r.bind.Datatype
 	return r.buffers[ref.Buf].Slice(dt.Bytes(ref.Off), dt.Bytes(ref.Len))
+}
+
+func (r *Request) execution() Execution { return Execution{r.bind.Comm, r.bind.Instance, r.round} }
+
+// opError says which op of which request an error came up in.
+func (r *Request) opError(i int32, err error) error {
+	if r.divided {
+		return fmt.Errorf("%s: dividing the sum: %w", r.bind.name(), err)
+	}
+	return fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, &r.plan.schedule.Ops[i], err)
 }
 
 // token names op i of this request to the transport and the device.

@@ -27,7 +27,7 @@ type Completion struct {
 // Transport moves messages between the ranks of one world. All methods but
 // Wake and Abort are called by one thread at a time: whichever turns the
 // engine's loop, which is the one that opened the transport unless it is a
-// Mover. None of them blocks but Park. Operations that begin successfully
+// ThreadMigrator. None of them blocks but Park. Operations that begin successfully
 // (nil error) are reported exactly once by Poll.
 type Transport interface {
 	Rank() int
@@ -80,17 +80,17 @@ type Allocator interface {
 	Free(mem.Buffer)
 }
 
-// Mover is implemented by a Transport whose calls may come from another
+// ThreadMigrator is implemented by a Transport whose calls may come from another
 // thread than the one that opened it, one at a time: the calling thread, which
-// is locked, makes them from Move on, until another calls Move. The first
+// is locked, makes them from Migrate on, until another calls Migrate. The first
 // thread makes the last call, Close.
-type Mover interface {
-	// Move reports whether that is possible; if not, all stays as it is.
-	Move() bool
+type ThreadMigrator interface {
+	// Migrate reports whether that is possible; if not, all stays as it is.
+	Migrate() bool
 }
 
-// Placed is implemented by a Transport that knows where its ranks are.
-type Placed interface {
+// Topology is implemented by a Transport that knows where its ranks are.
+type Topology interface {
 	// Nodes returns for every rank the index of its node.
 	Nodes() []int
 }

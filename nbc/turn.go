@@ -9,16 +9,19 @@ import (
 // loop is the progress loop.
 func (e *Engine) loop() {
 	for n, on := 0, true; on; n++ {
-		e.own.Lock()
-		if e.lent {
-			e.lent = !e.mover.Move()
+		if !e.loopLock.TryLock() { // a caller turns the loop, and wakes this goroutine after it
+			e.sleep()
+			continue
+		}
+		if e.migrated {
+			e.migrated = !e.migrator.Migrate()
 		}
 		on = e.turn(n)
-		idle := on && e.mover != nil && e.inUse == 0 && e.failed == nil
+		idle := on && e.migrator != nil && e.exec.inUse == 0 && e.failed == nil
 		if !on {
 			e.end()
 		}
-		e.own.Unlock()
+		e.loopLock.Unlock()
 		if idle && !e.pending.Load() {
 			e.sleep()
 		}
@@ -29,11 +32,11 @@ func (e *Engine) loop() {
 // way and nobody may have woken it.
 const idleLook = 5 * time.Millisecond
 
-// sleep rests without holding own, so that a caller may take over at once.
+// sleep rests without holding loopLock, so that a caller may take over at once.
 func (e *Engine) sleep() {
 	e.idle.Reset(idleLook)
 	select {
-	case <-e.stir:
+	case <-e.wakeIdle:
 	case <-e.idle.C:
 	}
 }
@@ -42,14 +45,16 @@ func (e *Engine) sleep() {
 // whether there is a next turn.
 func (e *Engine) turn(n int) bool {
 	if e.pending.Load() && !e.takeNew() {
+		e.ending = true
+	}
+	if e.ending && !e.tells() {
 		return false
 	}
 	moved := e.progress()
 	if !moved || n%256 == 0 {
-		e.readNotices()
-		e.checkDeadlines()
+		e.look()
 	}
-	if !moved && !e.pending.Load() && (e.mover == nil || e.inUse > 0 || e.failed != nil) {
+	if !moved && !e.pending.Load() && (e.migrator == nil || e.exec.inUse > 0 || e.failed != nil) {
 		e.transport.Park(e.rest())
 	}
 	return true
@@ -62,60 +67,59 @@ func (e *Engine) end() {
 	e.scratch.close()
 	_ = e.transport.Close()
 	_ = e.device.Close()
-	e.telling.Wait()
 }
 
-// drive executes r on the calling goroutine, if nothing else is under way, and
-// reports whether it has taken r on: r may go on after it where ctx ended.
-func (e *Engine) drive(ctx context.Context, r *Request) bool {
-	if e.mover == nil || !e.own.TryLock() {
+// takeOver runs f, which may turn the loop, on the calling goroutine, where
+// nothing is under way. It reports whether it has.
+func (e *Engine) takeOver(f func()) bool {
+	if e.migrator == nil || !e.loopLock.TryLock() {
 		return false
 	}
-	defer e.own.Unlock()
-	if e.inUse > 0 || e.failed != nil || e.pending.Load() {
+	busy := false
+	defer func() {
+		e.loopLock.Unlock()
+		if busy {
+			e.wakeLoop()
+		}
+	}()
+	if e.exec.inUse > 0 || e.failed != nil || e.pending.Load() {
 		return false
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if !e.mover.Move() {
+	if !e.migrator.Migrate() {
 		return false
 	}
-	e.lent = true
-	e.admit(r)
-	for n := 1; r.active.Load(); n++ {
-		if !e.turn(n) {
-			e.pending.Store(true) // the engine is closing, which its goroutine does
-			break
-		}
-		if n%64 == 0 && ctx.Err() != nil {
-			break
-		}
-	}
-	if e.inUse > 0 || e.failed != nil || e.pending.Load() {
-		e.stirLoop()
-	}
+	e.migrated = true
+	f()
+	busy = e.exec.inUse > 0 || e.failed != nil || e.pending.Load()
 	return true
+}
+
+// unwatched is how many turns drive looks at its context by itself; a call
+// that takes longer has the context wake it.
+const unwatched = 16
+
+// drive executes r on the calling goroutine, if nothing else is under way, and
+// reports whether it has taken r on: r may go on after it where ctx ended.
+func (e *Engine) drive(ctx context.Context, r *Request) bool {
+	return e.takeOver(func() {
+		e.admit(r)
+		for n := 1; r.active.Load() && ctx.Err() == nil; n++ {
+			if n == unwatched {
+				defer context.AfterFunc(ctx, e.wake)()
+			}
+			if !e.turn(n) {
+				e.pending.Store(true) // the engine is closing, which its goroutine does
+				return
+			}
+		}
+	})
 }
 
 // doHere runs f on the calling goroutine, if nothing is under way, and reports
 // whether it has.
 func (e *Engine) doHere(f func() error) (done bool, err error) {
-	if e.mover == nil || !e.own.TryLock() {
-		return false, nil
-	}
-	defer e.own.Unlock()
-	if e.inUse > 0 || e.failed != nil || e.pending.Load() {
-		return false, nil
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if !e.mover.Move() {
-		return false, nil
-	}
-	e.lent = true
-	err = f()
-	if e.failed != nil || e.pending.Load() {
-		e.stirLoop()
-	}
-	return true, err
+	done = e.takeOver(func() { err = f() })
+	return done, err
 }

@@ -33,7 +33,7 @@ func moveFlags() []cli.Flag {
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
 	}, selectionFlags(), []cli.Flag{
 		localFlag(),
-		cmdline.Duration("deadline", nbc.DefaultDeadline, "abort a collective that takes longer than `TIME`, naming the rank at fault"),
+		cmdline.Duration("deadline", nbc.DefaultDeadline, "abort a collective that takes longer than `TIME` (30m while ranks that are late answer), naming the rank at fault"),
 	})
 }
 

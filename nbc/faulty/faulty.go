@@ -73,7 +73,7 @@ type held struct {
 }
 
 // Transport is a transport with faults. It has the optional abilities Notifier,
-// Allocator and Placed, with what the inner transport does for them, and no
+// Allocator and Topology, with what the inner transport does for them, and no
 // Library, whose collectives it could not disturb.
 type Transport struct {
 	inner  nbc.Transport
@@ -90,7 +90,7 @@ var (
 	_ nbc.Transport = (*Transport)(nil)
 	_ nbc.Notifier  = (*Transport)(nil)
 	_ nbc.Allocator = (*Transport)(nil)
-	_ nbc.Placed    = (*Transport)(nil)
+	_ nbc.Topology  = (*Transport)(nil)
 )
 
 // Wrap puts the faults of p in front of t, which the result owns.
@@ -261,7 +261,7 @@ func (t *Transport) Free(b mem.Buffer) {
 
 // Nodes returns the inner transport's, one node where it does not know.
 func (t *Transport) Nodes() []int {
-	if p, ok := t.inner.(nbc.Placed); ok {
+	if p, ok := t.inner.(nbc.Topology); ok {
 		return p.Nodes()
 	}
 	return make([]int, t.Size())

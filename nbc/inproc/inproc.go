@@ -223,8 +223,8 @@ func (e *endpoint) Park(d time.Duration) {
 	}
 }
 
-// Move does nothing: it is all the same which thread calls.
-func (e *endpoint) Move() bool { return true }
+// Migrate does nothing: it is all the same which thread calls.
+func (e *endpoint) Migrate() bool { return true }
 
 func (e *endpoint) Wake() {
 	select {

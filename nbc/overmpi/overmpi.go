@@ -444,8 +444,8 @@ func (t *Transport) partEnded(o *op, err error) {
 	t.end(o, err)
 }
 
-// Move makes the calling thread the one that calls MPI.
-func (t *Transport) Move() bool {
+// Migrate makes the calling thread the one that calls MPI.
+func (t *Transport) Migrate() bool {
 	ok, other := t.world.Move()
 	if other {
 		quickSleeps()

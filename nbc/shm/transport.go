@@ -77,7 +77,7 @@ type peer struct {
 var (
 	_ nbc.Transport = (*Transport)(nil)
 	_ nbc.Allocator = (*Transport)(nil)
-	_ nbc.Placed    = (*Transport)(nil)
+	_ nbc.Topology  = (*Transport)(nil)
 )
 
 // turnsBetween is how many Polls may pass without a look at inner where nothing

@@ -8,13 +8,13 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 )
 
-var _ nbc.Mover = (*Transport)(nil)
+var _ nbc.ThreadMigrator = (*Transport)(nil)
 
-// Move makes the calling thread the one that makes all calls from now on, where
+// Migrate makes the calling thread the one that makes all calls from now on, where
 // inner can do that: shared memory does not mind.
-func (t *Transport) Move() bool {
-	m, ok := t.inner.(nbc.Mover)
-	if !ok || !m.Move() {
+func (t *Transport) Migrate() bool {
+	m, ok := t.inner.(nbc.ThreadMigrator)
+	if !ok || !m.Migrate() {
 		return false
 	}
 	if me := unix.Gettid(); t.thread != me {

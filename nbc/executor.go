@@ -1,0 +1,168 @@
+package nbc
+
+import (
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// executor is the pure part of the engine: which ops of which requests may
+// begin, and what follows from the end of one. It knows no transport, no
+// device, no thread and no time. Whoever owns it tells it what has happened
+// (admit, received, combined, fail) and does what it asks for (next), as the
+// user of a raft node does with Step and Ready.
+type executor struct {
+	active []*Request // by slot; nil where free
+	free   []uint32   // slots
+	inUse  int
+	failed bool
+
+	ready   []*Request // with ops that may begin, in the order in which they became so
+	readyAt int        // ready[readyAt:] are left
+	acts    []action   // that come before ready's
+	actsAt  int
+}
+
+// step is what an executor asks for.
+type step uint8
+
+const (
+	stepBegin   step = iota // begin op, then tell of its end
+	stepCombine             // add data to the op's range, then tell combined
+	stepDivide              // divide the sum, then tell combined
+	stepRelease             // give back the memory that the op has borrowed
+	stepEnd                 // the request has done all its ops
+)
+
+// action is a step of op of a request.
+type action struct {
+	step step
+	op   int32
+	r    *Request
+	data mem.Buffer // of stepCombine
+}
+
+// admit gives r a slot and makes its first ops ready.
+func (x *executor) admit(r *Request) {
+	r.reset()
+	if r.left == 0 { // no elements
+		x.acts = append(x.acts, action{step: stepEnd, r: r})
+		return
+	}
+	if len(x.free) == 0 {
+		x.free = append(x.free, uint32(len(x.active)))
+		x.active = append(x.active, nil)
+	}
+	r.slot = x.free[len(x.free)-1]
+	x.free = x.free[:len(x.free)-1]
+	x.active[r.slot] = r
+	x.inUse++
+	x.enlist(r)
+}
+
+// enlist puts r among those with ready ops.
+func (x *executor) enlist(r *Request) {
+	if !r.enlisted && r.head < len(r.queue) {
+		r.enlisted = true
+		x.ready = append(x.ready, r)
+	}
+}
+
+// next returns what is to be done next; false where that is nothing until
+// something has ended. Its cost does not depend on how many requests wait.
+func (x *executor) next() (action, bool) {
+	if x.actsAt < len(x.acts) {
+		a := x.acts[x.actsAt]
+		if x.actsAt++; x.actsAt == len(x.acts) {
+			x.acts, x.actsAt = x.acts[:0], 0
+		}
+		return a, true
+	}
+	for x.readyAt < len(x.ready) {
+		r := x.ready[x.readyAt]
+		if r.head < len(r.queue) {
+			i := r.queue[r.head]
+			r.head++
+			r.state[i] = opPosted
+			return action{step: stepBegin, r: r, op: i}, true
+		}
+		r.enlisted = false
+		x.ready[x.readyAt] = nil
+		if x.readyAt++; x.readyAt == len(x.ready) {
+			x.ready, x.readyAt = x.ready[:0], 0
+		}
+	}
+	return action{}, false
+}
+
+// lookup returns the op that a token names; nil where its request has ended.
+func (x *executor) lookup(tok Token) (*Request, int32) {
+	slot := int(tok >> 32)
+	if slot >= len(x.active) || x.active[slot] == nil {
+		return nil, 0
+	}
+	return x.active[slot], int32(uint32(tok))
+}
+
+// received says that the transport has ended op i of r: data is what a
+// borrowing receive has got.
+func (x *executor) received(r *Request, i int32, data mem.Buffer) {
+	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce && r.library == nil {
+		x.acts = append(x.acts, action{step: stepCombine, r: r, op: i, data: data})
+		return
+	}
+	x.complete(r, i)
+}
+
+// combined says that the device has ended what it did for op i of r: an
+// addition, a copy, or the division of the whole.
+func (x *executor) combined(r *Request, i int32) {
+	if r.divided {
+		x.finish(r)
+		return
+	}
+	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce {
+		x.acts = append(x.acts, action{step: stepRelease, r: r, op: i})
+	}
+	x.complete(r, i)
+}
+
+// complete marks op i of r done, and r with its last op.
+func (x *executor) complete(r *Request, i int32) {
+	r.complete(i)
+	switch {
+	case r.left > 0:
+		x.enlist(r)
+	case r.bind.Divide > 0:
+		r.divided = true
+		x.acts = append(x.acts, action{step: stepDivide, r: r, op: i})
+	default:
+		x.finish(r)
+	}
+}
+
+// finish ends r in success.
+func (x *executor) finish(r *Request) {
+	x.active[r.slot] = nil
+	x.free = append(x.free, r.slot)
+	x.inUse--
+	x.acts = append(x.acts, action{step: stepEnd, r: r})
+}
+
+// fail forgets all that is under way and returns it. What ends later is of
+// nobody's.
+func (x *executor) fail() []*Request {
+	var under []*Request
+	for slot, r := range x.active {
+		if r != nil {
+			under = append(under, r)
+			x.active[slot] = nil
+		}
+	}
+	for _, a := range x.acts[x.actsAt:] {
+		if a.step == stepEnd { // it had done all; only that was not said yet
+			under = append(under, a.r)
+		}
+	}
+	*x = executor{failed: true}
+	return under
+}
