@@ -19,7 +19,7 @@ import (
 )
 
 func run(n int, f func(context.Context, *collectives.Comm) error) error {
-	return launch.Run(context.Background(), launch.Options{Local: n, Engine: nbc.Options{Deadline: 30 * time.Second}}, f)
+	return launch.Run(context.Background(), launch.Options{Local: n, Engine: nbc.Options{Deadline: 10 * time.Minute}}, f)
 }
 
 // TestRun: all ranks run, and nothing is left behind.
@@ -77,7 +77,7 @@ func TestOneMessage(t *testing.T) {
 // TestToldToStop: with SIGTERM a rank says what it waited for, and ends.
 func TestToldToStop(t *testing.T) {
 	var log strings.Builder
-	opts := launch.Options{Local: 2, Engine: nbc.Options{Deadline: 30 * time.Second}, Log: &log}
+	opts := launch.Options{Local: 2, Engine: nbc.Options{Deadline: 10 * time.Minute}, Log: &log}
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
 		if c.Rank() == 1 { // as good as dead: never joins
 			time.Sleep(100 * time.Millisecond)

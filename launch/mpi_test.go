@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 const (
 	reason = "a file is missing"
-	busy   = time.Minute // what a rank computes, unless it is ended
+	busy   = 20 * time.Minute // of computing, unless it is ended
 )
 
 // runRank is a rank of a test.
@@ -146,7 +146,7 @@ func ranks(t *testing.T, n int, test string, env ...string) (said string, ended 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	args := []string{filepath.Join(dir, "bin", "mpirun"), "-np", strconv.Itoa(n), program}
 	if len(env) > 0 {

@@ -34,8 +34,7 @@ func newRank(e *nbc.Engine, o Options, here int) *rank {
 	o.Collectives.Machine = Machine(o.Local)
 	r := &rank{engine: e, comm: collectives.World(e, o.Collectives), log: o.Log, watch: &watch{engine: e}}
 	if e.Size() > here {
-		r.report = newReport(e, o.Log, r.watch.stop)
-		r.watch.onGone = r.report.gone
+		r.report = newReport(e, o.Log, r.watch)
 	}
 	return r
 }
@@ -84,7 +83,7 @@ func (r *rank) configure(ctx context.Context) error {
 type failure struct {
 	rank  int  // that failed
 	known bool // to all ranks
-	exit  bool // it is another process that has ended, as the sentinel reports
+	exit  bool // another process has ended, which all ranks of its node notice
 	err   error
 }
 

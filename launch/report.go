@@ -37,7 +37,8 @@ const (
 type report struct {
 	engine *nbc.Engine
 	log    io.Writer
-	settle func() // what comes before ranks may end without being taken for killed
+	settle func()      // what comes before ranks may end without being taken for killed
+	lowest func() bool // whether this rank is the lowest that is left on its node
 
 	confirmed  func() // closes isReported
 	isReported chan struct{}
@@ -51,13 +52,14 @@ type report struct {
 	asked   map[int]bool // ranks that rank 0 owes an answer
 }
 
-func newReport(e *nbc.Engine, log io.Writer, settle func()) *report {
+func newReport(e *nbc.Engine, log io.Writer, w *watch) *report {
 	p := &report{
-		engine: e, log: log, settle: settle, asked: map[int]bool{},
+		engine: e, log: log, settle: w.stop, lowest: w.lowest, asked: map[int]bool{},
 		isReported: make(chan struct{}), rank0Gone: make(chan struct{}), hurry: make(chan struct{}),
 	}
 	p.confirmed = sync.OnceFunc(func() { close(p.isReported) })
 	p.lost = sync.OnceFunc(func() { close(p.rank0Gone) })
+	w.onGone = p.gone
 	p.rush = sync.OnceFunc(func() { close(p.hurry) })
 	e.HandleNotes(p.note)
 	return p
@@ -158,7 +160,7 @@ func (p *report) fail(f failure, told <-chan struct{}) {
 		wait(told, tellTimeout)
 		return
 	}
-	mine := f.rank == p.engine.Rank() && !f.exit
+	mine := f.rank == p.engine.Rank() && (!f.exit || p.lowest())
 	if !p.reportedBy0(f, mine) && mine {
 		p.print(f)
 	}

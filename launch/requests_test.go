@@ -63,7 +63,7 @@ func TestRequests(t *testing.T) {
 	} {
 		var r launch.Requests
 		var log written
-		opts := launch.Options{Local: 2, Requests: &r, Log: &log, Engine: nbc.Options{Deadline: 30 * time.Second}}
+		opts := launch.Options{Local: 2, Requests: &r, Log: &log, Engine: nbc.Options{Deadline: 10 * time.Minute}}
 		err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
 			if c.Rank() == 0 {
 				send(t, s)
@@ -143,7 +143,7 @@ func sendUntil(t *testing.T, done <-chan struct{}) {
 func TestNobodyCanStop(t *testing.T) {
 	var r launch.Requests
 	var log written
-	opts := launch.Options{Local: 2, Requests: &r, Log: &log, Engine: nbc.Options{Deadline: 30 * time.Second}}
+	opts := launch.Options{Local: 2, Requests: &r, Log: &log, Engine: nbc.Options{Deadline: 10 * time.Minute}}
 	want := regexp.MustCompile(`received terminated while rank 0 waits for chunk 0 of allreduce#\d+ from rank 1`)
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
 		one := mem.Of([]float32{1})

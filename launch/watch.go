@@ -32,6 +32,9 @@ type watch struct {
 	mu      sync.Mutex
 	stopped bool
 	end     func() // nil unless something is watched
+
+	leftMu sync.Mutex
+	left   map[int]bool // the node's other ranks that have not ended
 }
 
 // start is a collective.
@@ -42,6 +45,12 @@ func (w *watch) start(ctx context.Context, comm *collectives.Comm) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.leftMu.Lock()
+	w.left = map[int]bool{}
+	for rank := range pids {
+		w.left[rank] = true
+	}
+	w.leftMu.Unlock()
 	if !w.stopped {
 		w.end = w.open(comm.Rank(), pids)
 	}
@@ -137,6 +146,9 @@ func firstReady(fds []unix.PollFd) int {
 // peerExited ends this rank's collectives because another's process has ended
 // without giving a reason.
 func (w *watch) peerExited(rank int) {
+	w.leftMu.Lock()
+	delete(w.left, rank)
+	w.leftMu.Unlock()
 	if w.onGone != nil {
 		w.onGone(rank)
 	}
@@ -148,6 +160,18 @@ func (w *watch) peerExited(rank int) {
 		defer cancel()
 		_ = w.engine.Abort(ctx, fmt.Sprintf("rank %d is gone", rank))
 	}()
+}
+
+// lowest reports whether no rank below this one is left on the node.
+func (w *watch) lowest() bool {
+	w.leftMu.Lock()
+	defer w.leftMu.Unlock()
+	for rank := range w.left {
+		if rank < w.engine.Rank() {
+			return false
+		}
+	}
+	return true
 }
 
 // failed returns the rank that has told why it ends, -1 if none has.

@@ -20,11 +20,11 @@ import (
 	empi "github.com/emer/empi/mpi"
 )
 
-// The name ompi above is empi's: whatever library the Makefile describes in
-// the file of that name is linked, in both packages.
+// The name ompi above is empi's: both packages link whatever library
+// scripts/with-mpi describes in the pkg-config file of that name.
 
-// builtFor is what the Makefile asked the build for ("MPICH 4.0.2"), set by
-// the linker; empty in a build by hand.
+// builtFor is the library that scripts/with-mpi chose for the build ("MPICH
+// 4.0.2"), set by the linker; empty in a build by hand.
 var builtFor string
 
 func built() string { return C.GoString(C.scaffe_built()) }
@@ -81,7 +81,7 @@ func start() (*World, error) {
 	C.scaffe_before_init()
 	empi.Init()
 	if !empi.IsOn() {
-		return nil, fmt.Errorf("mpi: MPI_Init of %s did not succeed; what it printed says why", w.Library())
+		return nil, fmt.Errorf("mpi: MPI_Init of %s failed: see what it printed above", w.Library())
 	}
 	if err := checkWorld(w.launcher, w.Library().String(), empi.WorldSize()); err != nil {
 		empi.Finalize()
@@ -107,13 +107,13 @@ func (w *World) setUp() error {
 		err = control.AllGatherInt(lowest, []int{int(c.lowest)})
 	}
 	if err != nil {
-		return fmt.Errorf("mpi: finding out which ranks share a node: %w", err)
+		return fmt.Errorf("mpi: determining which ranks share a node: %w", err)
 	}
 	w.nodes = newNodes(lowest, w.rank)
 	return nil
 }
 
-// onThread says whether the calling thread may call MPI.
+// onThread returns an error unless the calling thread may call MPI.
 func onThread(op string) error {
 	if C.scaffe_on_thread() != 0 {
 		return nil
@@ -128,8 +128,8 @@ func moveThread() (ok, other bool) {
 	return moved > 0, moved == 2
 }
 
-// Barrier blocks, busily, until every rank has called it. It is for set-up and
-// benchmarks; nothing bounds the wait.
+// Barrier blocks, polling, until every rank has called it. It is for set-up and
+// benchmarks; the wait has no time limit.
 func (w *World) Barrier() error {
 	if err := onThread("MPI_Barrier"); err != nil {
 		return err
@@ -146,9 +146,9 @@ func (w *World) finalize() error {
 	return nil
 }
 
-// Kill ends this process with status code (1 for 0), and the job with it. From
-// MPI's thread it is MPI_Abort, bounded by three seconds; from any other it
-// ends the process alone, whereupon mpirun ends the rest. It does not return.
+// Kill ends this process with status code (1 for 0), and the job with it. On
+// MPI's thread it calls MPI_Abort, which gets three seconds; on any other it
+// ends the process alone, and mpirun then ends the rest. It does not return.
 func (w *World) Kill(code int) {
 	if code == 0 {
 		code = 1

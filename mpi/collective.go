@@ -7,7 +7,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// verb is a collective of the library's own.
+// verb is a collective of the MPI library.
 type verb int
 
 const (
@@ -25,13 +25,13 @@ func (v verb) name(nonblocking bool) string {
 	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local"}[v]
 }
 
-// types and operators are in the order of those of package mem; 0 is a type
-// that MPI does not have.
+// types are the numbers by which the C side knows package mem's datatypes; 0 is a
+// type that MPI does not have.
 var types = [...]int{
 	mem.Float32: typeFloat, mem.Float64: typeDouble, mem.Int32: typeInt32, mem.Int64: typeInt64, mem.Uint8: typeUint8,
 }
 
-// How the C side knows the types.
+// The values of types, as in collectives.c.
 const (
 	typeFloat = 1 + iota
 	typeDouble
@@ -40,14 +40,14 @@ const (
 	typeUint8
 )
 
-// check says what MPI's collectives cannot do.
+// check refuses what MPI's collectives cannot do.
 func (c *Comm) check(v verb, nonblocking bool, count int, dt mem.Datatype, op mem.Op, root int) error {
 	return c.Supports(v.name(nonblocking), count, dt, op, root)
 }
 
-// Supports returns what MPI's collectives cannot do with such a call, before
-// it is made: f16 and bf16, more than 2³¹-1 elements, a root that there is not.
-// call names it in the error, such as MPI_Ireduce. Any goroutine may call it.
+// Supports returns an error if MPI's collectives cannot do such a call: f16 and
+// bf16, more than 2³¹-1 elements, a root outside the communicator. call names it
+// in the error, such as MPI_Ireduce. It may be called from any goroutine.
 func (c *Comm) Supports(call string, count int, dt mem.Datatype, op mem.Op, root int) error {
 	refuse := func(class, format string, args ...any) error {
 		return &Error{
@@ -57,13 +57,13 @@ func (c *Comm) Supports(call string, count int, dt mem.Datatype, op mem.Op, root
 	}
 	switch {
 	case int(dt) >= len(types) || types[dt] == 0:
-		return refuse("TYPE", "MPI has no datatype for %s: use an algorithm of scaffe's own", dt)
+		return refuse("TYPE", "MPI has no datatype for %s: use one of scaffe's own algorithms", dt)
 	case !op.Valid():
 		return refuse("OP", "unknown operator %v", op)
 	case count < 0 || count > math.MaxInt32:
-		return refuse("COUNT", "MPI's collectives count up to %d elements: divide the buffer, or use an algorithm of scaffe's own", math.MaxInt32)
+		return refuse("COUNT", "MPI's collectives take at most %d elements: split the buffer, or use one of scaffe's own algorithms", math.MaxInt32)
 	case root < 0 || root >= c.Size():
-		return refuse("ROOT", "root %d is none of %d ranks", root, c.Size())
+		return refuse("ROOT", "root must be at least 0 and less than the number of ranks (got %d of %d)", root, c.Size())
 	}
 	return nil
 }

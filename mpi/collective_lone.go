@@ -8,11 +8,11 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// Barrier blocks until every rank of c has called it: not at all.
+// Barrier returns when every rank of c has called it, which is at once.
 func (c *Comm) Barrier() error { return nil }
 
-// Reduce combines count elements at send of every rank into recv at root: it
-// copies them, unless the two are the same.
+// Reduce combines count elements at send of every rank into recv at root: with
+// one rank it copies them, unless the two are the same memory.
 func (c *Comm) Reduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
 	return c.collective(reduce, nil, 0, send, recv, count, dt, op, root)
 }
@@ -27,8 +27,8 @@ func (c *Comm) Allreduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, 
 	return c.collective(allreduce, nil, 0, send, recv, count, dt, op, 0)
 }
 
-// ReduceLocal combines count elements at in into those at inout; without MPI
-// there is nothing that does it.
+// ReduceLocal would combine count elements at in into those at inout; without MPI
+// it returns an error.
 func (c *Comm) ReduceLocal(_, _ unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
 	if err := c.check(reduceLocal, false, count, dt, op, 0); err != nil {
 		return err

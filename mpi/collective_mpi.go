@@ -13,18 +13,18 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// Barrier blocks, busily, until every rank of c has called it. Nothing bounds
-// the wait.
+// Barrier blocks, polling, until every rank of c has called it. The wait has no
+// time limit.
 func (c *Comm) Barrier() error {
 	return failure(C.scaffe_barrier(c.c), "MPI_Barrier")
 }
 
 // Reduce combines count elements at send of every rank into recv at root,
-// which may be send (in place); recv counts at root only. It blocks, and
-// nothing bounds the wait.
+// which may be send (in place); recv is used at root only. It blocks, without a
+// time limit.
 //
-// Of the datatypes, Float16 and BFloat16 are unknown to MPI; more than 2³¹-1
-// elements are refused.
+// Float16 and BFloat16, which MPI does not have, and more than 2³¹-1 elements are
+// refused.
 func (c *Comm) Reduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
 	return c.collective(reduce, nil, 0, send, recv, count, dt, op, root)
 }

@@ -20,7 +20,7 @@ import (
 	"unsafe"
 )
 
-// Comm is a communicator of this package's own: errors on it return. Its
+// Comm is a communicator of this package's own, whose errors are returned. Its
 // methods are called on MPI's thread.
 type Comm struct {
 	c          *C.scaffe_comm
@@ -33,8 +33,8 @@ func (c *Comm) Rank() int { return c.rank }
 // Size returns the number of ranks in c.
 func (c *Comm) Size() int { return c.size }
 
-// Dup returns a communicator of the same ranks, whose messages do not meet
-// those of c. All ranks call it; it waits for them.
+// Dup returns a communicator of the same ranks, whose messages do not match
+// those of c. It is a collective and waits for all ranks.
 func (c *Comm) Dup() (*Comm, error) {
 	d := &Comm{rank: c.rank, size: c.size}
 	if err := failure(C.scaffe_comm_dup(c.c, &d.c), "MPI_Comm_dup"); err != nil {
@@ -45,7 +45,7 @@ func (c *Comm) Dup() (*Comm, error) {
 
 // Split returns a communicator of the ranks that gave the same color, ordered
 // by key, then by rank in c. A rank with a negative color is in none and gets
-// nil. All ranks call it; it waits for them.
+// nil. It is a collective and waits for all ranks.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	d := &Comm{}
 	if err := failure(C.scaffe_comm_split(c.c, C.int(color), C.int(key), &d.c), "MPI_Comm_split"); err != nil {
@@ -62,8 +62,8 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	return d, nil
 }
 
-// Free gives c back. All ranks call it; no request on c may be under way.
-// Called again it does nothing.
+// Free frees c. All ranks call it; no request on c may be under way. A second
+// call does nothing.
 func (c *Comm) Free() error {
 	if c.c == nil {
 		return nil
@@ -89,7 +89,7 @@ func (c *Comm) Isend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) 
 // Issend is Isend, but ends only when the receiver has begun to receive.
 func (c *Comm) Issend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) error {
 	if n > math.MaxInt32 {
-		return &Error{Op: "MPI_Issend", Class: "COUNT", Text: fmt.Sprintf("%d bytes are too many for a synchronous send", n)}
+		return &Error{Op: "MPI_Issend", Class: "COUNT", Text: fmt.Sprintf("a synchronous send takes at most 2147483647 bytes (got %d)", n)}
 	}
 	rc := C.scaffe_issend(c.c, rs.r, C.uint64_t(id), p, C.int(n), C.int(to), C.int(tag))
 	return failure(rc, "MPI_Issend of %d bytes to rank %d, tag %d", n, to, tag)
@@ -97,8 +97,8 @@ func (c *Comm) Issend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int)
 
 // Irecv begins to receive up to n bytes at p from rank from, or AnySource. p
 // must stay valid, and pinned where it lies in the Go heap, until Testsome
-// reports id. A longer message is an error (Truncated), except from oneself in
-// Open MPI, which may cut it silently.
+// reports id. A longer message is an error (Truncated), except that Open MPI may
+// silently cut one that a rank sends to itself.
 func (c *Comm) Irecv(rs *Requests, id uint64, p unsafe.Pointer, n, from, tag int) error {
 	rc := C.scaffe_irecv(c.c, rs.r, C.uint64_t(id), p, C.int64_t(n), C.int(from), C.int(tag))
 	if rc != C.SCAFFE_OK {
@@ -112,11 +112,11 @@ func (c *Comm) Ibarrier(rs *Requests, id uint64) error {
 	return failure(C.scaffe_ibarrier(c.c, rs.r, C.uint64_t(id)), "MPI_Ibarrier")
 }
 
-// Requests is a set of operations under way, of any communicators. Beginning
-// and testing them allocates nothing once the set has grown to its largest.
+// Requests is a set of operations under way, on any communicators. Beginning
+// and testing them does not allocate once the set has grown to its largest.
 type Requests struct {
 	r    *C.scaffe_reqs
-	next int // r.done[next:ended] are still to be handed out
+	next int // r.done[next:end] are still to be reported
 	end  int
 	n    *C.int
 }
@@ -130,8 +130,8 @@ func (w *World) NewRequests() *Requests {
 func (rs *Requests) Live() int { return int(rs.r.live) + rs.end - rs.next }
 
 // Testsome advances MPI, stores requests that ended in done and returns how
-// many. Each is reported once. An error means that the test as such failed;
-// the failure of one request is in its Done.
+// many. Each is reported once. An error means that the test itself failed; the
+// failure of a single request is in its Done.
 func (rs *Requests) Testsome(done []Done) (int, error) {
 	if len(done) == 0 {
 		return 0, nil
@@ -160,13 +160,13 @@ func (rs *Requests) Testsome(done []Done) (int, error) {
 }
 
 // Cancel asks for the receive id to end. Testsome reports it with ErrCancelled,
-// or as usual where the message was quicker.
+// or as usual if the message arrived first.
 func (rs *Requests) Cancel(id uint64) error {
 	return failure(C.scaffe_cancel(rs.r, C.uint64_t(id)), "MPI_Cancel of request %d", id)
 }
 
-// Free gives the set back. Receives under way are cancelled; sends go on
-// unwatched, so their memory must stay. Called again it does nothing.
+// Free frees the set. Receives under way are cancelled; sends continue
+// unobserved, so their memory must stay valid. A second call does nothing.
 func (rs *Requests) Free() {
 	if rs.r == nil {
 		return
@@ -176,8 +176,8 @@ func (rs *Requests) Free() {
 	rs.r, rs.n, rs.next, rs.end = nil, nil, 0, 0
 }
 
-// setLarge sets from how many bytes on a message travels as a derived
-// datatype, and returns the old limit. For tests.
+// setLarge sets above how many bytes a message is sent as a derived datatype,
+// and returns the previous limit. It is for tests.
 func setLarge(n int) int {
 	old := int(C.scaffe_large)
 	C.scaffe_large = C.int64_t(n)

@@ -13,7 +13,7 @@ type Error struct {
 	Text  string // MPI_Error_string
 }
 
-// Error returns the attempt, the class and the library's text.
+// Error returns what was attempted, the library's text, the class and the code.
 func (e *Error) Error() string {
 	return fmt.Sprintf("mpi: %s failed: %s (%s, code %d)", e.Op, e.Text, e.Class, e.Code)
 }
@@ -29,12 +29,12 @@ func Truncated(err error) bool {
 }
 
 var (
-	// ErrStarted is returned by Start where MPI was started before: it starts
-	// once in the life of a process, even after Finalize.
-	ErrStarted = errors.New("mpi: MPI was started before in this process; it starts once")
-	// ErrCancelled is the Err of a Done whose request Cancel ended.
+	// ErrStarted is returned by Start if MPI was started before: a process can
+	// start it once, even after Finalize.
+	ErrStarted = errors.New("mpi: MPI was already started in this process, which is possible only once")
+	// ErrCancelled is the Err of a Done whose request was ended by Cancel.
 	ErrCancelled = errors.New("mpi: the request was cancelled")
-	// ErrPeersGone is returned by Finalize where the other ranks did not reach
-	// it in time: MPI_Finalize would wait for them for ever and was left out.
-	ErrPeersGone = errors.New("mpi: not every rank reached the end in time, so MPI was not finalised; end the process with a non-zero status or Kill and mpirun ends the others")
+	// ErrPeersGone is returned by Finalize if the other ranks did not call it in
+	// time: MPI_Finalize, which would wait for them forever, was not called.
+	ErrPeersGone = errors.New("mpi: not every rank reached the end in time, so MPI was not finalized: exit with a non-zero status, or call Kill, and mpirun ends the other ranks")
 )

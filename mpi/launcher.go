@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Launcher is what the environment says about who started this process. The
-// zero Launcher is nobody: the program was started by itself.
+// Launcher is what the environment says about who started this process. A
+// Launcher without a name means that it was started without one.
 type Launcher struct {
 	Name     string   // in words: "the mpirun of Open MPI"
 	Families []string // the library families whose ranks it can join; nil: any
-	Size     int      // how many ranks it started; 0: it does not say
-	Rank     int      // which of them this is; -1: it does not say
-	Variable string   // the variable that told
+	Size     int      // how many ranks it started; 0 if unknown
+	Rank     int      // which of them this is; -1 if unknown
+	Variable string   // the environment variable by which it was recognized
 }
 
-// launchers are the marks of each launcher, the surest first. Hydra is the
-// mpirun of MPICH and its kin; Slurm's PMI2 plug-in sets PMI_SIZE too, so
-// Hydra is known by a name of its own.
+// launchers are the variables by which each launcher is recognized, the most
+// specific first. Hydra is the mpirun of MPICH and its relatives; Slurm's PMI2
+// plug-in sets PMI_SIZE too, so Hydra is recognized by a second variable.
 var launchers = []struct {
 	size, rank, also string // also: a variable that must be set as well
 	name             string
@@ -122,7 +122,7 @@ type LauncherError struct {
 	Built    string // the library in the program; "" for none
 }
 
-// Error names the launcher, the library, and the two ways out.
+// Error names the launcher, the library, and two ways to fix it.
 func (e *LauncherError) Error() string {
 	n := strconv.Itoa(e.Launcher.Size)
 	if e.Launcher.Size == 0 {
@@ -165,7 +165,7 @@ func mpirunOf(l Library) string {
 	return "the mpirun of " + l.Name
 }
 
-// checkLauncher is the look before MPI is started, where a wrong launcher may
+// checkLauncher is the check before MPI is started, since the wrong launcher may
 // make MPI_Init fail or hang. built is "" for a program without MPI.
 func checkLauncher(l Launcher, built string) error {
 	if l.Size <= 1 {
@@ -177,8 +177,8 @@ func checkLauncher(l Launcher, built string) error {
 	return &LauncherError{Launcher: l, Built: built}
 }
 
-// checkWorld is the look after it: a world of one rank where the launcher
-// started more means that they did not find each other.
+// checkWorld is the check after it: a world of one rank although the launcher
+// started several means that they did not find each other.
 func checkWorld(l Launcher, built string, size int) error {
 	if size == 1 && l.Size > 1 {
 		return &LauncherError{Launcher: l, Built: built}

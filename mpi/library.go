@@ -7,7 +7,7 @@ import (
 
 // Library names an implementation of MPI.
 type Library struct {
-	Name    string // Open MPI, MPICH, MVAPICH2, MVAPICH, Intel MPI, or the first words of what it says
+	Name    string // Open MPI, MPICH, MVAPICH2, MVAPICH, Intel MPI, or the first words of its description
 	Version string // such as 4.1.4; may be empty
 }
 
@@ -32,8 +32,8 @@ func (l Library) Family() string {
 	return strings.ToLower(l.Name)
 }
 
-// knownLibraries are the beginnings of MPI_Get_library_version, longest first
-// where one begins another.
+// knownLibraries are the beginnings of what MPI_Get_library_version returns; where
+// one is a prefix of another, the longer comes first.
 var knownLibraries = []struct{ prefix, name string }{
 	{"Open MPI", "Open MPI"},
 	{"MVAPICH2", "MVAPICH2"},
@@ -43,8 +43,8 @@ var knownLibraries = []struct{ prefix, name string }{
 	{"Intel MPI", "Intel MPI"},
 }
 
-// ParseLibrary reads what MPI_Get_library_version says ("Open MPI v4.1.4,
-// package: ...", "MPICH Version:\t4.0.2\n...") or what String made.
+// ParseLibrary parses what MPI_Get_library_version returns ("Open MPI v4.1.4,
+// package: ...", "MPICH Version:\t4.0.2\n...") or what String returned.
 func ParseLibrary(s string) Library {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	for _, k := range knownLibraries {
@@ -61,7 +61,7 @@ func ParseLibrary(s string) Library {
 }
 
 // firstVersion returns the first word of s that begins with a digit, or with v
-// and a digit, up to a character that no version has.
+// and a digit, up to the first character that cannot be part of a version.
 func firstVersion(s string) string {
 	for _, w := range strings.Fields(s) {
 		w = strings.TrimPrefix(w, "v")
@@ -79,18 +79,18 @@ func firstVersion(s string) string {
 	return ""
 }
 
-// checkLibrary compares the library that the linker found with the one whose
-// headers were compiled in and the one that the build was asked for (empty
-// where nobody said). The note is a difference that is allowed but worth
-// knowing.
+// checkLibrary compares the library that the dynamic linker found with the one
+// whose headers were compiled in, and with the one that was asked for in the
+// build (empty if none was). note is a difference that is allowed but worth
+// mentioning.
 func checkLibrary(asked string, built, found Library) (note string, err error) {
 	if asked != "" && asked != built.String() {
-		return "", fmt.Errorf("mpi: the build was asked for %s but compiled against %s: "+
-			"an old object came from Go's build cache; run `go clean -cache` and `make build` again", asked, built)
+		return "", fmt.Errorf("mpi: the build was to use %s but was compiled against %s: "+
+			"an old object was taken from Go's build cache; run `go clean -cache` and `make build` again", asked, built)
 	}
 	if built.Family() != found.Family() {
 		return "", fmt.Errorf("mpi: this program was built for %s but the dynamic linker found %s: "+
-			"take the other library out of LD_LIBRARY_PATH and LD_PRELOAD, or rebuild with `make MPI=%s build`",
+			"remove the other library from LD_LIBRARY_PATH and LD_PRELOAD, or rebuild with `make MPI=%s build`",
 			built, found, found.Family())
 	}
 	if built != found {

@@ -32,8 +32,8 @@ func start() (*World, error) {
 	}, nil
 }
 
-// loneThread is the system's number of the thread that makes the calls; any
-// other could too.
+// loneThread is the thread id of the thread that makes the calls, which here is
+// of no consequence.
 var loneThread atomic.Int64
 
 func onThread(string) error { return nil }
@@ -45,7 +45,7 @@ func moveThread() (ok, other bool) {
 	return true, loneThread.Swap(me) != me
 }
 
-// Barrier blocks until every rank has called it: not at all.
+// Barrier returns when every rank has called it, which is at once.
 func (w *World) Barrier() error { return nil }
 
 func (w *World) finalize() error { return nil }
@@ -58,10 +58,10 @@ func (w *World) Kill(code int) {
 	os.Exit(code)
 }
 
-// Comm is a communicator of the one rank.
+// Comm is a communicator of one rank.
 type Comm struct{ box *mailbox }
 
-// mailbox holds the operations on a communicator that found no partner yet.
+// mailbox holds the operations on a communicator that have not been matched yet.
 type mailbox struct{ sends, recvs []posted }
 
 type posted struct {
@@ -77,7 +77,7 @@ func (c *Comm) Rank() int { return 0 }
 // Size returns 1.
 func (c *Comm) Size() int { return 1 }
 
-// Dup returns a communicator whose messages do not meet those of c.
+// Dup returns a communicator whose messages do not match those of c.
 func (c *Comm) Dup() (*Comm, error) { return &Comm{box: &mailbox{}}, nil }
 
 // Split returns a communicator of the ranks that gave the same color; nil for
@@ -89,11 +89,11 @@ func (c *Comm) Split(color, _ int) (*Comm, error) {
 	return c.Dup()
 }
 
-// Free gives c back.
+// Free frees c.
 func (c *Comm) Free() error { return nil }
 
 func rankError(op string, rank int) error {
-	return &Error{Op: op, Class: "RANK", Code: 6, Text: fmt.Sprintf("there is no rank %d in a world of one (built without MPI)", rank)}
+	return &Error{Op: op, Class: "RANK", Code: 6, Text: fmt.Sprintf("no rank %d: the world has one rank (the program was built without MPI)", rank)}
 }
 
 // Isend begins to send n bytes at p to rank to. p must stay valid and
@@ -108,8 +108,8 @@ func (c *Comm) Isend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) 
 	return nil
 }
 
-// Issend is Isend, but ends only when the receiver has begun to receive; in a
-// world of one so does Isend.
+// Issend is Isend, but ends only when the receiver has begun to receive. With one
+// rank Isend does so too.
 func (c *Comm) Issend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) error {
 	return c.Isend(rs, id, p, n, to, tag)
 }
@@ -128,7 +128,7 @@ func (c *Comm) Irecv(rs *Requests, id uint64, p unsafe.Pointer, n, from, tag int
 	return nil
 }
 
-// meet gives p to the first of others with its tag, or puts it among own.
+// meet matches p with the first of others that has its tag, or adds it to own.
 func meet(p posted, own, others []posted, with func(p, other posted)) (ownNow, othersNow []posted) {
 	for i, o := range others {
 		if o.tag == p.tag {
@@ -139,14 +139,14 @@ func meet(p posted, own, others []posted, with func(p, other posted)) (ownNow, o
 	return append(own, p), others
 }
 
-// deliver copies what s sends to where r wants it and ends both.
+// deliver copies what s sends to the memory of r and ends both.
 func deliver(s, r posted) {
 	n := copy(r.data, s.data)
 	d := Done{ID: r.id, Bytes: n, Tag: r.tag}
 	if n < len(s.data) {
 		d.Err = &Error{
 			Op: "Irecv", Class: "TRUNCATE", Code: 15,
-			Text: fmt.Sprintf("a message of %d bytes for %d bytes of memory", len(s.data), len(r.data)),
+			Text: fmt.Sprintf("a message of %d bytes was received into %d bytes of memory", len(s.data), len(r.data)),
 		}
 	}
 	s.rs.ended = append(s.rs.ended, Done{ID: s.id})
@@ -164,7 +164,7 @@ func (c *Comm) Ibarrier(rs *Requests, id uint64) error {
 type Requests struct {
 	live    int
 	ended   []Done
-	waiting []*mailbox // where receives of this set may lie
+	waiting []*mailbox // that may hold receives of this set
 }
 
 // NewRequests returns an empty set.
@@ -182,7 +182,7 @@ func (rs *Requests) Testsome(done []Done) (int, error) {
 }
 
 // Cancel asks for the receive id to end. Testsome reports it with ErrCancelled,
-// or as usual where the message was quicker.
+// or as usual if the message arrived first.
 func (rs *Requests) Cancel(id uint64) error {
 	for _, box := range rs.waiting {
 		for i, r := range box.recvs {
@@ -196,7 +196,7 @@ func (rs *Requests) Cancel(id uint64) error {
 	return &Error{Op: fmt.Sprintf("Cancel of request %d", id), Class: "REQUEST", Text: "no such request is under way"}
 }
 
-// Free gives the set back; receives under way are dropped.
+// Free frees the set; receives under way are dropped.
 func (rs *Requests) Free() {
 	mine := func(r posted) bool { return r.rs == rs }
 	for _, box := range rs.waiting {

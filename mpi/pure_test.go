@@ -42,7 +42,7 @@ func TestCheckLibrary(t *testing.T) {
 		{"a later release of the same interface", "Open MPI 4.1.4", open41, open50, "built for Open MPI 4.1.4, running with Open MPI 5.0.3", ""},
 		{"a sibling with the same interface", "", mpich, mvapich, "running with MVAPICH2", ""},
 		{"another interface", "", mpich, open41, "", "built for MPICH 4.0.2 but the dynamic linker found Open MPI 4.1.4"},
-		{"an old object", "MPICH 4.0.2", open41, open41, "", "asked for MPICH 4.0.2 but compiled against Open MPI 4.1.4"},
+		{"an old object", "MPICH 4.0.2", open41, open41, "", "to use MPICH 4.0.2 but was compiled against Open MPI 4.1.4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			note, err := checkLibrary(c.asked, c.built, c.found)

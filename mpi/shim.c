@@ -50,9 +50,9 @@ int scaffe_started(void) {
 
 static struct sigaction before[65];
 
-// keep_signals notes how the Go runtime handles each signal, restore_signals
-// takes back what MPI_Init put in its place: MPICH's handler of SIGUSR1 calls
-// Go's on the wrong stack and with too few arguments, which ends the process.
+// keep_signals records how the Go runtime handles each signal; restore_signals
+// undoes what MPI_Init replaced: MPICH's handler of SIGUSR1 calls Go's on the
+// wrong stack and with too few arguments, which crashes the process.
 static void keep_signals(void) {
   for (int s = 1; s <= 64; s++)
     if (sigaction(s, NULL, &before[s]) != 0) before[s].sa_handler = SIG_DFL;
@@ -68,7 +68,7 @@ static void restore_signals(void) {
 }
 
 // empi calls MPI_Init, which has no argument for the thread level: both
-// libraries take it from the environment.
+// libraries read it from the environment.
 void scaffe_before_init(void) {
   keep_signals();
   setenv("OMPI_MPI_THREAD_LEVEL", "2", 0);
@@ -83,8 +83,9 @@ static int adopt(MPI_Comm comm, scaffe_comm **out) {
   return MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 }
 
-// -1: no way to ask. The symbols are extensions that not every build of a
-// library has, so they are looked up rather than linked.
+// cuda_aware returns 1, 0, or -1 if there is no way to ask. The functions are
+// extensions that not every build of a library has, so they are looked up at run
+// time.
 static int cuda_aware(void) {
   int (*ompi)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
   if (ompi) return ompi();
@@ -126,8 +127,9 @@ int scaffe_start(scaffe_world *w) {
   return lowest_on_node(comm, w->rank, &w->lowest);
 }
 
-// 0: not possible; 1: it is this thread; 2: it was another. The caller makes
-// sure that no other thread calls meanwhile.
+// Returns 0 if that is not possible, 1 if the calls were this thread's before, 2
+// if they were another's. The caller makes sure that no other thread calls
+// meanwhile.
 int scaffe_move_thread(void) {
   if (!running || level < MPI_THREAD_SERIALIZED) return 0;
   if (pthread_equal(thread, pthread_self())) return 1;
@@ -162,7 +164,7 @@ void scaffe_error(int code, char *text, int cap, const char **name) {
   switch (code) {
   case SCAFFE_WRONG_THREAD:
     *name = "WRONG_THREAD";
-    strncat(text, "not called on the OS thread that started MPI, or MPI is not running", cap - 1);
+    strncat(text, "called on an OS thread other than MPI's, or while MPI is not running", cap - 1);
     return;
   case SCAFFE_NO_MEMORY:
     *name = "NO_MEM";

@@ -1,12 +1,12 @@
 // The C side of package mpi. MPI handles are pointers in one library and
-// integers in another, constants are addresses in one and numbers in another:
-// none of them leaves these functions.
+// integers in another, and constants addresses or numbers: none of them leaves
+// these functions.
 #ifndef SCAFFE_MPI_SHIM_H
 #define SCAFFE_MPI_SHIM_H
 
 #include <stdint.h>
 
-// Codes of our own, outside what any library returns.
+// Return codes of this package, outside the range of any library's.
 enum {
   SCAFFE_OK = 0,
   SCAFFE_WRONG_THREAD = -7001,
@@ -29,12 +29,12 @@ typedef struct scaffe_comm scaffe_comm;
 typedef struct scaffe_reqs {
   int live, cap;
   scaffe_done *done;
-  struct scaffe_slot *slot; // what is known of each live request
+  struct scaffe_slot *slot; // one for each live request
   void *req, *status;       // MPI_Request[cap], MPI_Status[cap]
   int *index;
 } scaffe_reqs;
 
-// What start found out.
+// What scaffe_start found out.
 typedef struct {
   int rank, size, major, minor, level, tag_ub, cuda, lowest;
   scaffe_comm *comm;
@@ -70,8 +70,8 @@ int scaffe_reduce_local(void *in, void *inout, int count, int type, int op);
 int scaffe_testsome(scaffe_reqs *r, int *ended);
 int scaffe_cancel(scaffe_reqs *r, uint64_t id);
 
-// Messages of more bytes than this travel as a derived datatype, since a count
-// is an int. A variable so that a test need not send gigabytes.
+// Messages of more bytes than this are sent as a derived datatype, since a count
+// is an int. It is a variable so that tests need not send gigabytes.
 extern int64_t scaffe_large;
 
 #endif

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pause lets other processes of this machine run between two looks at a
-// request: they may be the ones waited for.
+// pause lets other processes of this machine run between two tests of a
+// request: they may be the ones that it waits for.
 func pause(i int) {
 	switch {
 	case i < 100:

@@ -27,16 +27,16 @@ type World struct {
 	notes      []string
 
 	comm *Comm
-	over bool // finalised, or given up
-	lost bool // a failure was reported: Finalize must not wait for the others
+	over bool // finalized, or given up
+	lost bool // a failure was reported: Finalize must not wait for the other ranks
 }
 
-// Support says whether a library has an optional ability.
+// Support says whether a library has an optional feature.
 type Support uint8
 
-// The answers to a question about an optional ability.
+// The values of Support.
 const (
-	Unknown Support = iota // the library has no way to ask
+	Unknown Support = iota // the library offers no way to ask
 	No
 	Yes
 )
@@ -44,13 +44,13 @@ const (
 // String returns unknown, no or yes.
 func (s Support) String() string { return [...]string{"unknown", "no", "yes"}[s] }
 
-// Nodes says which ranks share a machine. A node's index is its place among
-// the nodes ordered by their lowest rank.
+// Nodes says which ranks share a machine. Nodes are numbered from 0 in the order
+// of their lowest ranks.
 type Nodes struct {
 	Of        []int // Of[rank] is the index of the rank's node
 	Count     int   // number of nodes
 	LocalRank int   // this rank among those on its node, by rank
-	LocalSize int   // how many those are
+	LocalSize int   // number of ranks on this rank's node
 }
 
 // Ranks returns the ranks on a node, ascending.
@@ -64,7 +64,7 @@ func (n Nodes) Ranks(node int) []int {
 	return ranks
 }
 
-// newNodes numbers the nodes, given for every rank the lowest rank on its node.
+// newNodes numbers the nodes. lowest[r] is the lowest rank on rank r's node.
 func newNodes(lowest []int, rank int) Nodes {
 	n := Nodes{Of: make([]int, len(lowest))}
 	index := map[int]int{}
@@ -100,21 +100,20 @@ func plural(n int, what string) string {
 }
 
 // Start starts MPI on the calling OS thread, which must be locked
-// (runtime.LockOSThread) and makes every later call. It works once in the life
-// of a process.
+// (runtime.LockOSThread) and makes all later calls unless Move passes them to
+// another. A process can start MPI once.
 //
-// A *LauncherError says that the wrong mpirun was used; other errors that the
+// A *LauncherError says that the wrong mpirun was used; any other error that the
 // program runs with another library than it was built for, or that the library
 // did not start. Where the library itself refuses to start (no room in
-// /dev/shm, a broken network), it ends the process with its own message, as
-// the standard says.
+// /dev/shm, a broken network) it prints its own message and ends the process,
+// as the MPI standard prescribes.
 func Start() (*World, error) { return start() }
 
-// Move makes the calling thread, which must be locked, the one that makes the
-// later calls, where the library lets calls come from one thread after another
-// (MPI_THREAD_SERIALIZED). It reports whether it does, and whether another
-// thread made them before. The caller sees to it that no two threads call at
-// once.
+// Move makes the calling thread, which must be locked, the one that makes all
+// later calls. ok reports whether the library allows that
+// (MPI_THREAD_SERIALIZED), other whether a different thread made the calls
+// before. The caller makes sure that no two threads call at once.
 func (w *World) Move() (ok, other bool) { return moveThread() }
 
 // OnThread reports whether the calling thread is the one that makes the calls.
@@ -129,7 +128,7 @@ func (w *World) Size() int { return w.size }
 // Library returns the library that runs.
 func (w *World) Library() Library { return ParseLibrary(w.library) }
 
-// LibraryVersion returns all that the library says about itself, one line.
+// LibraryVersion returns the library's full description of itself, on one line.
 func (w *World) LibraryVersion() string { return strings.Join(strings.Fields(w.library), " ") }
 
 // StandardVersion returns the version of the MPI standard that the library
@@ -137,13 +136,14 @@ func (w *World) LibraryVersion() string { return strings.Join(strings.Fields(w.l
 func (w *World) StandardVersion() (major, minor int) { return w.major, w.minor }
 
 // ThreadLevel returns the thread support in force: single, funneled,
-// serialized or multiple. This package needs no more than single.
+// serialized or multiple. This package asks for serialized and works with less:
+// then Move returns false.
 func (w *World) ThreadLevel() string { return w.level }
 
 // TagUB returns the largest tag.
 func (w *World) TagUB() int { return w.tagUB }
 
-// CUDAAware says whether device pointers may be given to Isend and Irecv.
+// CUDAAware says whether Isend and Irecv accept device pointers.
 func (w *World) CUDAAware() Support { return w.cuda }
 
 // Nodes says which ranks share a machine.
@@ -152,14 +152,14 @@ func (w *World) Nodes() Nodes { return w.nodes }
 // Launcher returns who started this process.
 func (w *World) Launcher() Launcher { return w.launcher }
 
-// Notes returns what is unusual but allowed, one line each.
+// Notes returns what is unusual but allowed, each as one line.
 func (w *World) Notes() []string { return w.notes }
 
 // Comm returns this package's own duplicate of MPI_COMM_WORLD.
 func (w *World) Comm() *Comm { return w.comm }
 
-// Lost records that a rank failed or gave up: Finalize no longer waits for the
-// others, and leaves MPI_Finalize out.
+// Lost records that a rank has failed or given up: Finalize then neither waits
+// for the other ranks nor calls MPI_Finalize.
 func (w *World) Lost() { w.lost = true }
 
 // Finalize ends MPI. All ranks call it; it waits for them until ctx ends, then
@@ -181,7 +181,7 @@ func (w *World) Finalize(ctx context.Context) error {
 	return w.finalize()
 }
 
-// meet waits until every rank has come here, or ctx ends.
+// meet waits until every rank has called it, or ctx ends.
 func (w *World) meet(ctx context.Context) error {
 	rs := w.NewRequests()
 	if err := w.comm.Ibarrier(rs, 0); err != nil {
@@ -198,7 +198,7 @@ func (w *World) meet(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return ErrPeersGone // rs stays: the library still refers to it
+			return ErrPeersGone // rs is not freed: the library still refers to it
 		}
 		pause(i)
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // The tests of this file run the program as a user does. Those that need
@@ -50,7 +49,7 @@ type result struct {
 // command runs a command, which must end by itself.
 func command(t *testing.T, dir, name string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer
@@ -181,7 +180,7 @@ func TestOneRankHasBadInput(t *testing.T) {
 // is named.
 func TestKilledRank(t *testing.T) {
 	dir := workplace(t, 1_000_000)
-	r := begin(t, dir, mpirun(t), "-np", "3", scaffe, "train", "--solver", "solver.prototxt", "--deadline", "20s")
+	r := begin(t, dir, mpirun(t), "-np", "3", scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m")
 	r.until("^iteration 20:")
 	victim := r.rank("1")
 	r.signal(syscall.SIGKILL, "1")
