@@ -1,6 +1,6 @@
-// Package models has the nets of the papers that scaffe follows, as Caffe's
-// text, with their solvers: for `scaffe train --solver
-// models/NAME/solver.prototxt`, and within the program, without any file.
+// Package models has the nets of the papers that scaffe follows: within the
+// program (Net), and with their solvers as Caffe's text, for people and for
+// Caffe (Write, which is `scaffe models`).
 //
 //	name             learned parameters   input      source
 //	vgg19                   143,667,240   3×224×224  Simonyan and Zisserman 2014, configuration E
@@ -20,8 +20,6 @@
 //	...
 //	n, err := net.New(f, net.Options{Phase: proto.Phase_TRAIN, Rewrite: net.Synthetic(32, 3, 224, 224)})
 //
-// The files are written by package models/internal/define, which is where to
-// read and change a net.
+// The nets are defined in package models/internal/define, which is where to
+// read and change one.
 package models
-
-//go:generate go run ./gen

@@ -44,7 +44,7 @@ func newApp() *cli.App {
 				"scaffe doctor",
 			),
 		Commands: []*cli.Command{
-			trainCommand(), dataCommand(), timeCommand(), replayCommand(), traceCommand(),
+			trainCommand(), dataCommand(), modelsCommand(), timeCommand(), replayCommand(), traceCommand(),
 			scheduleCommand(), explainCommand(), tuneCommand(), doctorCommand(), versionCommand(),
 		},
 	}

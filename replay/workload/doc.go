@@ -42,8 +42,8 @@
 // source of every built-in profile says what was published, where, and that the
 // times per layer were made in this way.
 //
-// The work of a layer is in the files nets/*.work, made from the nets
-// themselves (measure.Work) by
-//
-//	SCAFFE_CAFFE_NETS=DIR go test ./replay/workload/measure -run TestWork -update
+// The work of a layer is in the files nets/*.work, generated from the nets
+// themselves (measure.WorkOf) by go generate.
 package workload
+
+//go:generate go run ./measure/gen

@@ -46,6 +46,17 @@ func (n *builder) text() []byte {
 	return []byte(b.String())
 }
 
+// message returns the net.
+func (n *builder) message() *proto.NetParameter {
+	m := &proto.NetParameter{Name: pb.String(n.name)}
+	for _, p := range n.parts {
+		if p.layer != nil {
+			m.Layer = append(m.Layer, p.layer)
+		}
+	}
+	return m
+}
+
 // section begins a section with a comment.
 func (n *builder) section(about string) { n.parts = append(n.parts, part{comment: about}) }
 

@@ -40,7 +40,7 @@ testing takes. On one of 32x32 it takes the images as they are.` + generated
 	x = n.fc("fc10", n.globalPool("pool", x), 10)
 	n.accuracies(x, 1)
 	n.loss("loss", x, 1)
-	return model{"resnet110_cifar", n, []solver{cifarSolver(), cifarWarmUp()}}
+	return model{n, []solver{cifarSolver(), cifarWarmUp()}}
 }
 
 // basicBlock is figure 5, left: two 3×3 convolutions beside a shortcut without
@@ -80,7 +80,7 @@ func cifarSolver() solver {
 
 The paper begins with 0.01 for about 400 iterations, since 0.1 is too much for
 this depth at first: train with warmup_solver.prototxt, then with this file and
---snapshot models/resnet110_cifar/resnet110_cifar_iter_400.solverstate.` + generated,
+--snapshot {dir}/resnet110_cifar_iter_400.solverstate.` + generated,
 		notes: map[string]string{"test_iter": "100 batches of 100 are the 10,000 test images.", "test_initialization": noStatistics},
 		param: &proto.SolverParameter{
 			TestIter: []int32{100}, TestInterval: pb.Int32(1000), TestInitialization: pb.Bool(false),

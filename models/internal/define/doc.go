@@ -1,12 +1,11 @@
 // Package define is the definition of scaffe's built-in nets: Go functions
 // that build a net block by block as its paper does, and write it and its
-// solver as Caffe's text. `go generate ./models` puts what Files returns where
-// package models embeds it.
+// solver as Caffe's text.
 //
-// A net's file reads from top to bottom like the table in its paper: vgg.go,
+// A net's source reads from top to bottom like the table in its paper: vgg.go,
 // resnet.go, cifar.go, inception.go. What they build with stands in builder.go;
-// text.go writes messages as text.
+// text.go writes messages as text; files.go lists the nets.
 //
 // It must not know what a layer computes, or whether scaffe supports it: tests
-// of package models build and run what is written here.
+// of package models build and run what is defined here.
 package define

@@ -56,7 +56,7 @@ Averages that reach into the padding count it, as is usual in Caffe.` + generate
 	x = n.fc("logits", x, 1000)
 	n.accuracies(x, 1, 5)
 	n.loss("loss", x, 1)
-	return model{"inception_v3", n, []solver{inceptionSolver()}}
+	return model{n, []solver{inceptionSolver()}}
 }
 
 // unit is what the paper calls a convolution: without a bias, normalized, and

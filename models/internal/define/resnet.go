@@ -11,15 +11,15 @@ import (
 // resnet50 and resnet152 are columns of table 1 of He et al. 2015, "Deep
 // Residual Learning for Image Recognition".
 func resnet50() model {
-	return resnet("resnet50", "ResNet-50", "25,557,032", [4]int{3, 4, 6, 3})
+	return resnet("ResNet-50", "25,557,032", [4]int{3, 4, 6, 3})
 }
 
 func resnet152() model {
-	return resnet("resnet152", "ResNet-152", "60,192,808", [4]int{3, 8, 36, 3})
+	return resnet("ResNet-152", "60,192,808", [4]int{3, 8, 36, 3})
 }
 
 // resnet is a net of table 1 with so many bottlenecks in conv2_x to conv5_x.
-func resnet(dir, name, parameters string, blocks [4]int) model {
+func resnet(name, parameters string, blocks [4]int) model {
 	n := &builder{name: name, filler: "msra"}
 	n.about = name + ` of He et al. 2015 (arXiv:1512.03385), table 1; ` + parameters + ` learned parameters.
 
@@ -48,7 +48,7 @@ depth of planes has a 1x1 convolution beside it (option B).` + generated
 	x = n.fc("fc1000", n.globalPool("pool5", x), 1000)
 	n.accuracies(x, 1, 5)
 	n.loss("loss", x, 1)
-	return model{dir, n, []solver{resnetSolver(name)}}
+	return model{n, []solver{resnetSolver(name)}}
 }
 
 // block names bottleneck k of a stage: 2a, 2b and so on, and 4b1 to 4b35 where

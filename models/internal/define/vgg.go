@@ -17,7 +17,7 @@ func vgg19() model {
 
 Weights are drawn as Glorot and Bengio 2010 say, with which section 3.1 found
 that no training of a shallower net need come first.` + generated
-	return model{"vgg19", n, []solver{vggSolver(`VGG19, trained as Simonyan and Zisserman 2014, section 3.1: batches of 256, momentum
+	return model{n, []solver{vggSolver(`VGG19, trained as Simonyan and Zisserman 2014, section 3.1: batches of 256, momentum
 0.9, weight decay 0.0005, a learning rate of 0.01 that falls three times by a
 factor of 10, 370,000 iterations. The paper lowers it when the validation accuracy
 no longer improves; here it falls every 100,000 iterations.
@@ -37,7 +37,7 @@ classifier for the 21,841 categories of ImageNet-22K; 229,052,817 parameters.
 
 All layers but the classifier, fc8_22k, have the names of VGG19's, so that its
 weights can be what training starts from.` + generated
-	return model{"vgg19_22k", n, []solver{vggSolver(`VGG19-22K. Poseidon (Zhang et al. 2017) measures throughput and gives no rates: these are
+	return model{n, []solver{vggSolver(`VGG19-22K. Poseidon (Zhang et al. 2017) measures throughput and gives no rates: these are
 VGG19's (Simonyan and Zisserman 2014, section 3.1). 370,000 batches of 256 are
 6.7 passes over the 14.2 million images.
 

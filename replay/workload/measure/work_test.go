@@ -1,104 +1,39 @@
 package measure
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	pb "google.golang.org/protobuf/proto"
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/models"
 	"github.com/scaffe/scaffe/replay/workload"
 )
 
-var update = flag.Bool("update", false, "write the files replay/workload/nets/*.work")
-
-// builtinNets are the nets of built-in profiles, and from where they come.
-var builtinNets = []struct {
-	name  string
-	caffe string // a file of SCAFFE_CAFFE_NETS; "": the net is in package models
-}{
-	{"alexnet", "bvlc_alexnet_train_val.prototxt"},
-	{"googlenet", "bvlc_googlenet_train_val.prototxt"},
-	{"vgg19", ""},
-	{"vgg19_22k", ""},
-	{"inception_v3", ""},
-	{"resnet50", ""},
-	{"resnet152", ""},
-}
-
-// file returns the definition of a net.
-func file(t *testing.T, name, caffe string) *proto.NetFile {
-	t.Helper()
-	if caffe == "" {
-		f, err := models.Net(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-	dir := os.Getenv("SCAFFE_CAFFE_NETS")
-	if dir == "" {
-		t.Skip("SCAFFE_CAFFE_NETS is not set: point it at a folder with the prototxt files that BVLC Caffe ships")
-	}
-	f, err := proto.ReadNet(filepath.Join(dir, caffe))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// synthetic replaces data by one image, and all fillers by zeros, which leaves
-// the memory of large parameters untouched.
-func synthetic() func(*proto.LayerParameter) error {
-	data := net.Synthetic(1, 3, 1, 1) // all have a crop_size
-	zero := func(f **proto.FillerParameter) {
-		if *f != nil {
-			*f = &proto.FillerParameter{Type: pb.String("constant")}
-		}
-	}
-	return func(p *proto.LayerParameter) error {
-		if c := p.ConvolutionParam; c != nil {
-			zero(&c.WeightFiller)
-			zero(&c.BiasFiller)
-		}
-		if c := p.InnerProductParam; c != nil {
-			zero(&c.WeightFiller)
-			zero(&c.BiasFiller)
-		}
-		return data(p)
-	}
-}
-
 // The tables of work are what the nets themselves make.
 func TestWorkOfNets(t *testing.T) {
-	for _, b := range builtinNets {
-		t.Run(b.name, func(t *testing.T) {
-			n, err := net.New(file(t, b.name, b.caffe), net.Options{Phase: proto.Phase_TRAIN, Rewrite: synthetic()})
+	for _, b := range BuiltinNets() {
+		t.Run(b.Name, func(t *testing.T) {
+			f, err := b.File(os.Getenv("SCAFFE_CAFFE_NETS"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer n.Close()
-			w, err := Work(n, 1)
+			if f == nil {
+				t.Skip("SCAFFE_CAFFE_NETS is not set: point it at a folder with the prototxt files that BVLC Caffe ships")
+			}
+			w, err := WorkOf(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("..", "nets", b.name+".work")
-			if *update {
-				if err := os.WriteFile(path, []byte(w.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+			path := filepath.Join("..", "nets", b.Name+".work")
 			want, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), w.String()); diff != "" {
-				t.Errorf("%s is not what the net makes: run with -update\n%s", path, diff)
+				t.Errorf("%s is not what the net makes: run go generate ./replay/workload\n%s", path, diff)
 			}
 		})
 	}
