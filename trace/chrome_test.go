@@ -131,18 +131,18 @@ func mustEncode(tr *trace.Trace) string {
 func TestReadOtherFiles(t *testing.T) {
 	whole := encoded(t, handTrace())
 	for text, want := range map[string]string{
-		"":                   "cut short",
+		"":                   "truncated file",
 		"hello":              "not a trace of scaffe",
 		"[]":                 "not a trace of scaffe",
 		`{"traceEvents":[]}`: "not a trace of scaffe",
-		whole[:len(whole)/2]: "cut short",
-		whole[:len(whole)-3]: "cut short",
+		whole[:len(whole)/2]: "truncated file",
+		whole[:len(whole)-3]: "truncated file",
 		whole[:100]:          "not a trace of scaffe",
 		strings.Replace(whole, "trace/1", "trace/9", 1):                           "scaffe-trace/9",
 		strings.Replace(whole, `"cat":"forward"`, `"cat":"lunch"`, 1):             "lunch",
-		strings.Replace(whole, `"pid":1,"tid":1,"ts"`, `"pid":9,"tid":1,"ts"`, 1): "its process is 9, of 2 ranks",
-		strings.Replace(whole, `"ts":2000.000`, `"ts":1e30`, 1):                   "is no time",
-		strings.Replace(whole, `"dur":10000.000`, `"dur":-1`, 1):                  "it takes",
+		strings.Replace(whole, `"pid":1,"tid":1,"ts"`, `"pid":9,"tid":1,"ts"`, 1): "process 9 of 2 ranks",
+		strings.Replace(whole, `"ts":2000.000`, `"ts":1e30`, 1):                   "invalid time",
+		strings.Replace(whole, `"dur":10000.000`, `"dur":-1`, 1):                  "invalid duration",
 	} {
 		tr, err := trace.Decode(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -49,7 +49,7 @@ func ParseKind(s string) (Kind, error) {
 			return Kind(k), nil
 		}
 	}
-	return 0, fmt.Errorf("there is no kind of event %q", s)
+	return 0, fmt.Errorf("unknown kind of event %q", s)
 }
 
 // hasLayer reports whether an event's Layer counts.

@@ -104,7 +104,7 @@ func (tl *timeline) data(zero, end time.Duration) (d pageData, left string) {
 	if all > pageItems {
 		part := float64(pageItems) / float64(all)
 		d.Length = int64(part * float64(d.Length))
-		left = fmt.Sprintf("the timeline shows the first %.0f %% of the time only: it has too many events for a page; choose --iterations", math.Floor(100*part))
+		left = fmt.Sprintf("the timeline shows only the first %.0f %% of the time, as there are too many events for a page: choose fewer with --iterations", math.Floor(100*part))
 	}
 	numbers := map[string]int64{}
 	for r := range views {

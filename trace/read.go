@@ -50,7 +50,7 @@ func Decode(r io.Reader) (*Trace, error) {
 	d := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
 	t, err := decodeHeader(d)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; it is written by scaffe train --trace FILE", ErrFormat, err)
+		return nil, fmt.Errorf("%w: %w (scaffe train --trace FILE writes one)", ErrFormat, err)
 	}
 	names := map[string]string{} // one copy of each
 	for n := 0; d.More(); n++ {
@@ -64,7 +64,7 @@ func Decode(r io.Reader) (*Trace, error) {
 		e, err := f.record(names)
 		rank := f.Pid - firstID
 		if err == nil && (rank < 0 || rank >= len(t.Ranks)) {
-			err = fmt.Errorf("its process is %d, of %d ranks", f.Pid, len(t.Ranks))
+			err = fmt.Errorf("process %d of %d ranks", f.Pid, len(t.Ranks))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("event %d: %w", n, err)
@@ -73,7 +73,7 @@ func Decode(r io.Reader) (*Trace, error) {
 	}
 	for _, want := range "]}" {
 		if tok, err := d.Token(); err != nil || tok != json.Delim(want) {
-			return nil, fmt.Errorf("the events do not end: %w", short(err))
+			return nil, fmt.Errorf("unterminated list of events: %w", short(err))
 		}
 	}
 	for i := range t.Ranks {
@@ -85,7 +85,7 @@ func Decode(r io.Reader) (*Trace, error) {
 // short says of a file that ends too early that it is cut short.
 func short(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("the file is cut short: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("truncated file: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func decodeHeader(d *json.Decoder) (*Trace, error) {
 			if tok, err := d.Token(); err != nil {
 				return short(err)
 			} else if tok != w {
-				return fmt.Errorf("%v where %v should stand", tok, w)
+				return fmt.Errorf("%v instead of %v", tok, w)
 			}
 		}
 		return nil
@@ -110,7 +110,7 @@ func decodeHeader(d *json.Decoder) (*Trace, error) {
 		return nil, short(err)
 	}
 	if h.Format != format {
-		return nil, fmt.Errorf("its format is %q, not %q", h.Format, format)
+		return nil, fmt.Errorf("format %q, want %q", h.Format, format)
 	}
 	t := &Trace{Start: h.Start, Meta: h.Meta, WarmUp: h.WarmUp}
 	for _, b := range h.Buckets {
@@ -118,7 +118,7 @@ func decodeHeader(d *json.Decoder) (*Trace, error) {
 	}
 	for i, hr := range h.Ranks {
 		if hr.Rank != i {
-			return nil, fmt.Errorf("its ranks are not in order: %d at place %d", hr.Rank, i)
+			return nil, fmt.Errorf("ranks out of order: %d at position %d", hr.Rank, i)
 		}
 		r := Rank{Rank: hr.Rank, Host: hr.Host, Outside: hr.Outside, Dropped: hr.Dropped}
 		for _, c := range hr.Clock {
@@ -146,7 +146,7 @@ func (f *fileEvent) record(names map[string]string) (Record, error) {
 		return Record{}, err
 	}
 	if dur < 0 || f.Args.Bytes < 0 {
-		return Record{}, fmt.Errorf("it takes %v for %d bytes", dur, f.Args.Bytes)
+		return Record{}, fmt.Errorf("invalid duration %v or size of %d bytes", dur, f.Args.Bytes)
 	}
 	name := strings.TrimPrefix(strings.TrimPrefix(f.Name, f.Cat), " ")
 	if one, known := names[name]; known {
@@ -166,10 +166,10 @@ func (f *fileEvent) record(names map[string]string) (Record, error) {
 func micros(n json.Number) (time.Duration, error) {
 	v, err := n.Float64()
 	if err != nil {
-		return 0, fmt.Errorf("%q is no time", n)
+		return 0, fmt.Errorf("invalid time %q", n)
 	}
 	if ns := math.Round(v * 1000); math.Abs(ns) < float64(farthest) {
 		return time.Duration(ns), nil
 	}
-	return 0, fmt.Errorf("%s µs is no time", n)
+	return 0, fmt.Errorf("invalid time %s µs", n)
 }

@@ -29,7 +29,7 @@ type Span struct{ First, End int }
 // end, ":60" begins at 0, and "10" is one iteration.
 func ParseSpan(s string) (Span, error) {
 	wrong := func(why string) (Span, error) {
-		return Span{}, fmt.Errorf("iterations %q: %s; write FIRST:END, such as 10:60 for iterations 10 to 59", s, why)
+		return Span{}, fmt.Errorf("invalid iterations %q: %s; want FIRST:END, such as 10:60 for iterations 10 to 59", s, why)
 	}
 	first, end, colon := strings.Cut(s, ":")
 	sp := Span{0, math.MaxInt}

@@ -144,7 +144,7 @@ func (tl *timeline) window(s Span) (begin, end time.Duration, err error) {
 		}
 	}
 	if !found || end <= begin {
-		return 0, 0, fmt.Errorf("the trace has nothing of iterations %v: it has %s", s, tl.has())
+		return 0, 0, fmt.Errorf("the trace has no events of iterations %v: it has %s", s, tl.has())
 	}
 	return begin, end, nil
 }

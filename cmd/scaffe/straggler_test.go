@@ -36,7 +36,7 @@ func TestStraggler(t *testing.T) {
 	if got.code != 0 || !strings.Contains(got.stderr, fmt.Sprintf("%d iterations, ", iters)) {
 		t.Fatalf("it ended with status %d\n%s", got.code, last(got.stderr))
 	}
-	if !strings.Contains(got.stderr, "slowest rank 1: ") {
+	if !strings.Contains(got.stderr, "straggler: rank 1 computes ") {
 		t.Errorf("nobody names the straggler, rank 1\n%s", last(got.stderr))
 	}
 	if string(weights(t, dir, "throttled", iters)) != string(weights(t, dir, "whole", iters)) {

@@ -116,7 +116,7 @@ func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options
 	r := &runner{program: p, opts: o, comm: comm}
 	if o.Max > o.MemLimit && !p.is(latency|bandwidth) {
 		r.opts.Max = o.MemLimit
-		fmt.Fprintf(stderr, "%s: the largest message is limited to %d bytes; -M allows more\n", p.Name, o.MemLimit)
+		fmt.Fprintf(stderr, "%s: messages are limited to %d bytes; raise the limit with -M\n", p.Name, o.MemLimit)
 	}
 	m, err := openMPI(comm)
 	if err != nil && !errors.Is(err, errNoMPI) {

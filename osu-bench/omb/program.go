@@ -93,7 +93,7 @@ func (p Program) help() string {
 	for _, o := range optionsOf(p) {
 		if o.short == 0 && !beyond {
 			beyond = true
-			fmt.Fprintf(&b, "\nBeyond OMB:\n")
+			fmt.Fprintf(&b, "\nNot in OMB:\n")
 		}
 		name := "      --" + o.long
 		if o.short != 0 {

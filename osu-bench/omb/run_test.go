@@ -153,7 +153,7 @@ func TestMemLimit(t *testing.T) {
 	if rows := awk(stdout.String()); len(rows) != 2 || rows[1][0] != strconv.Itoa(2<<20) {
 		t.Errorf("rows %q", rows)
 	}
-	if !strings.Contains(stderr.String(), "2097152 bytes; -M allows more") {
+	if !strings.Contains(stderr.String(), "2097152 bytes; raise the limit with -M") {
 		t.Errorf("stderr %q", &stderr)
 	}
 }

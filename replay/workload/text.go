@@ -77,7 +77,7 @@ func Parse(name, text string) (*Profile, error) {
 		case "update_ms":
 			p.Update, err = l.milliseconds("update time")
 		default:
-			return fmt.Errorf("unknown word %q: lines begin with net, source, batch, update_ms or layer", key)
+			return fmt.Errorf("unknown key %q: want net, source, batch, update_ms or layer", key)
 		}
 		return err
 	})

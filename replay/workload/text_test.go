@@ -61,7 +61,7 @@ func TestParseErrors(t *testing.T) {
 		"batch +1":                     `x:1: invalid batch size "+1": want a whole number`,
 		"batch":                        "x:1: missing batch size",
 		"batch 1 2":                    `x:1: unexpected argument "2" of batch`,
-		"batches 1":                    `x:1: unknown word "batches": lines begin with net, source`,
+		"batches 1":                    `x:1: unknown key "batches": want net, source`,
 		"# c\n\nlayer a":               "x:3: missing layer type",
 		"layer a b 1":                  "x:1: missing backward time",
 		"layer a b 1 2ms":              `x:1: invalid backward time "2ms": want milliseconds`,

@@ -118,7 +118,7 @@ func ParseWork(name, text string) (*Work, error) {
 		case "layer":
 			err = w.parseLayer(l)
 		default:
-			err = fmt.Errorf("unknown word %q: lines begin with net or layer", key)
+			err = fmt.Errorf("unknown key %q: want net or layer", key)
 		}
 		return err
 	})

@@ -54,7 +54,7 @@ func TestParseWork(t *testing.T) {
 		"layer a b 1 2 some":          `x:1: invalid gradients "some"`,
 		"net a\nlayer a b 1 -2 both":  `x:2: invalid number of values "-2": want a whole number`,
 		"layer a b 1 2 both 0":        "invalid parameter of 0 elements",
-		"# nothing\nlayers a b 1 2 -": `x:2: unknown word "layers"`,
+		"# nothing\nlayers a b 1 2 -": `x:2: unknown key "layers"`,
 	} {
 		if _, err := ParseWork("x", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

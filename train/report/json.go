@@ -161,7 +161,7 @@ func (l *jsonLog) close() error {
 // failed keeps the first error and says it at once: training goes on.
 func (l *jsonLog) failed(err error) {
 	if err != nil && l.err == nil {
-		l.err = fmt.Errorf("--log-json: %s ends early: %w", l.name, err)
+		l.err = fmt.Errorf("--log-json: nothing more is written to %s: %w", l.name, err)
 		fmt.Fprintln(os.Stderr, l.err)
 	}
 }

@@ -189,10 +189,10 @@ func (r *Reporter) Ended(s train.Summary, err error) {
 		return
 	}
 	if stopped {
-		r.log("iteration %d: stopped, as asked", iter)
+		r.log("iteration %d: stopped by a signal", iter)
 	}
 	if slow, times, ok := s.Straggler(); ok {
-		r.log("slowest rank %d: it computes %.1f times as long as the median rank; the others wait for it", slow.Rank, times)
+		r.log("straggler: rank %d computes %.1f times as long as the median rank, and the others wait for it", slow.Rank, times)
 	}
 	if err := writeSummary(r.out, s); err != nil {
 		r.err = fmt.Errorf("the summary is lost: %w", err)

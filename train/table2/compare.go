@@ -83,10 +83,10 @@ type Report struct {
 // count. It is a collective: every rank gets the same report.
 func Run(ctx context.Context, comm *collectives.Comm, c train.Config, rows []Row, o Options) (*Report, error) {
 	if comm.Size() < 2 {
-		return nil, errors.New("table2: one rank exchanges nothing: start at least two")
+		return nil, errors.New("table2: want at least two ranks: one rank has nothing to exchange")
 	}
 	if len(rows) == 0 || o.Iterations < 0 || o.Rounds < 0 || o.Warmup < 0 {
-		return nil, fmt.Errorf("table2: %d rows, %d iterations in %d rounds after %d make no comparison", len(rows), o.Iterations, o.Rounds, o.Warmup)
+		return nil, fmt.Errorf("table2: invalid options: %d rows, %d iterations, %d rounds, warm-up %d", len(rows), o.Iterations, o.Rounds, o.Warmup)
 	}
 	o.Iterations, o.Warmup = orElse(o.Iterations, 20), orElse(o.Warmup, 3)
 	o.Rounds = min(orElse(o.Rounds, 4), o.Iterations)
