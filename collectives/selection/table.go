@@ -67,12 +67,18 @@ const (
 	Unregistered
 )
 
+// Valid reports whether k is one of the two.
+func (k BufferKind) Valid() bool { return k <= Unregistered }
+
 // String returns registered or unregistered.
 func (k BufferKind) String() string {
-	if k == Unregistered {
+	switch k {
+	case Registered:
+		return "registered"
+	case Unregistered:
 		return "unregistered"
 	}
-	return "registered"
+	return fmt.Sprintf("buffers(%d)", uint8(k))
 }
 
 // ParseBufferKind is the inverse of String; heap is an older word for unregistered.

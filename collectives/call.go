@@ -1,0 +1,224 @@
+package collectives
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// call is a collective as asked for.
+type call struct {
+	collective schedule.Collective
+	root       int
+	send       mem.Buffer
+	recv       mem.Buffer
+	dt         mem.Datatype
+	op         mem.Op
+	spec       spec.Spec
+	cuts       []int // see Parts
+	priority   int
+	deadline   time.Duration
+	buffers    selection.BufferKind
+	needsSend  bool
+	needsRecv  bool
+	blocking   bool
+	persistent bool
+}
+
+// persist marks the call of a request to be started many times.
+func (k call) persist() call {
+	k.persistent = true
+	return k
+}
+
+func (c *Comm) reduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int) call {
+	return call{collective: schedule.Reduce, root: root, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: c.rank == root}
+}
+
+func (c *Comm) bcast(buf mem.Buffer, dt mem.Datatype, root int) call {
+	return call{collective: schedule.Bcast, root: root, recv: buf, dt: dt, needsRecv: true}
+}
+
+func (c *Comm) allreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op) call {
+	return call{collective: schedule.Allreduce, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: true}
+}
+
+// control is how the package's own collectives are done, such as those of
+// Agree: whatever was tuned or asked for, and within deadlines.
+func control(k *call) { k.spec = spec.Spec{Levels: []spec.Level{{Algorithm: "binomial"}}} }
+
+func started(r *nbc.Request, err error) (*nbc.Request, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Start(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// init checks a call, finds its plan and binds it. Every call takes an
+// instance number, failed ones too, so that the ranks keep counting alike.
+func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
+	k.buffers = c.opts.Buffers
+	for _, o := range opts {
+		if o != nil {
+			o(&k)
+		}
+	}
+	instance, err := c.nextInstance(k.persistent)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", k.collective, err)
+	}
+	fail := func(err error) (*nbc.Request, error) {
+		return nil, fmt.Errorf("%s: %w", nbc.RequestName(k.collective.String(), instance), err)
+	}
+	count, err := k.check(c.Size())
+	if err != nil {
+		return fail(err)
+	}
+	plan, text, err := c.planned(&k, count)
+	if err != nil {
+		return fail(err)
+	}
+	bind := nbc.Binding{
+		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
+	}
+	if k.op == mem.Avg {
+		k.op, bind.Op = mem.Sum, mem.Sum
+		scale, divide := averaging(k.dt, c.Size())
+		bind.Scale = scale
+		if k.needsRecv && count > 0 && divide != 1 {
+			bind.Divide = divide
+		}
+	}
+	if plan == nil {
+		return c.library(bind, k, count)
+	}
+	return c.engine.Prepare(plan, bind)
+}
+
+// averaging returns what an average over size ranks divides every contribution
+// by, and what the sum. Types of 16 bits have little room above their values, so
+// the sum could overflow where the average does not. There each contribution is
+// divided first, by the power of two that is not less than size: that is exact but
+// for the smallest numbers of f16 (below size times 2^-14), which are rounded to a
+// multiple of 2^-24. Wider types are divided at the end alone, and so need no pass
+// over the contributions.
+func averaging(dt mem.Datatype, size int) (contribution, sum float64) {
+	if !scales(dt) {
+		return 1, float64(size)
+	}
+	power := float64(uint64(1) << bits.Len(uint(size-1)))
+	return power, float64(size) / power
+}
+
+// scales reports whether averages of a type scale the contributions.
+func scales(dt mem.Datatype) bool { return dt == mem.Float16 || dt == mem.BFloat16 }
+
+// planned finds how a call is done and says it in words. The plan is nil where
+// the MPI library does it.
+func (c *Comm) planned(k *call, count int) (*nbc.Plan, string, error) {
+	if len(k.cuts) > 0 {
+		return c.packed(k, count)
+	}
+	choice, err := c.Select(k.query(c, count), k.spec)
+	if err != nil || choice.Spec.IsLibrary() {
+		return nil, choice.Text, err
+	}
+	plan, err := c.plan(k.at(c, count), choice.Text, func(at spec.Call) (*schedule.Schedule, error) { return spec.Build(at, choice.Spec) })
+	return plan, choice.Text, err
+}
+
+// nextInstance numbers a collective.
+func (c *Comm) nextInstance(persistent bool) (uint32, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0, ErrClosed
+	}
+	return c.countLocked(persistent), nil
+}
+
+func (c *Comm) countLocked(persistent bool) uint32 {
+	kind, bit := 0, uint32(0)
+	if persistent {
+		kind, bit = 1, nbc.Persistent
+	}
+	c.counts[kind]++
+	return c.counts[kind]&^nbc.Persistent | bit
+}
+
+// library prepares a call of the MPI library's own collective.
+func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
+	return c.engine.PrepareLibrary(nbc.LibraryCall{
+		Collective: k.collective,
+		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
+	}, b)
+}
+
+// describe returns the call in words, equal on all ranks that call alike.
+func (k *call) describe(count int, spec string) string {
+	name := k.collective.String()
+	if k.op == mem.Avg {
+		name = "averaging " + name // its op is Sum to the engine
+	}
+	return fmt.Sprintf("%s of %d elements, root %d, spec %v", name, count, k.root, spec)
+}
+
+// check reports what is wrong with a call's arguments on this rank, or returns the
+// number of elements.
+func (k *call) check(size int) (count int, err error) {
+	switch {
+	case !k.dt.Valid():
+		return 0, fmt.Errorf("unknown datatype %v: use one of %v", k.dt, mem.Datatypes)
+	case !k.op.Valid() && k.op != mem.Avg:
+		return 0, fmt.Errorf("unknown op %v: use one of %v or %v", k.op, mem.Ops, mem.Avg)
+	case k.op == mem.Avg && !k.dt.Float():
+		return 0, fmt.Errorf("op %v needs a floating-point type (got %v, whose sum may not fit): use %v and divide", k.op, k.dt, mem.Sum)
+	case k.root < 0 || k.root >= size:
+		return 0, fmt.Errorf("root must be a rank of the communicator, in [0,%d) (got %d)", size, k.root)
+	case k.deadline < 0:
+		return 0, fmt.Errorf("option Within must not be negative (got %v)", k.deadline)
+	case !k.buffers.Valid():
+		return 0, fmt.Errorf("option Buffers: unknown %v: use %v or %v", k.buffers, selection.Registered, selection.Unregistered)
+	}
+	bytes := k.send.Len()
+	if !k.needsSend {
+		bytes = k.recv.Len()
+	}
+	for _, b := range []struct {
+		name   string
+		needed bool
+		buffer mem.Buffer
+	}{{"send", k.needsSend, k.send}, {"receive", k.needsRecv, k.recv}} {
+		switch {
+		case !b.needed:
+		case b.buffer.Len()%k.dt.Size() != 0:
+			return 0, fmt.Errorf("the %s buffer has %d bytes, which are not whole elements of %v (%d bytes each)", b.name, b.buffer.Len(), k.dt, k.dt.Size())
+		case b.buffer.Len() != bytes:
+			return 0, fmt.Errorf("the buffers must be equally long: send has %d bytes, receive has %d", bytes, b.buffer.Len())
+		case b.buffer.Space() != mem.Host:
+			return 0, fmt.Errorf("the %s buffer lies in %v memory: this build combines %v memory only", b.name, b.buffer.Space(), mem.Host)
+		}
+	}
+	if k.needsSend && k.needsRecv && k.send.Overlaps(k.recv) && !k.send.Same(k.recv) {
+		return 0, errors.New("the send and receive buffers overlap in part: use one buffer for both, or two that lie apart")
+	}
+	return bytes / k.dt.Size(), nil
+}
+
+// plan returns the compiled schedule of a call, built at its first use. text
+// stands for all that build depends on besides the call.
+func (c *Comm) plan(k spec.Call, text string, build func(spec.Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
+	return c.plans.get(planKey{k.Collective, k.Root, k.Count, k.ElemSize, k.Scaled, text}, func() (*schedule.Schedule, error) { return build(k) })
+}
