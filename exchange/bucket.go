@@ -23,7 +23,7 @@ type Layer struct {
 	Shared []int
 }
 
-// Bucket is neighbouring layers whose parameters move together.
+// Bucket is neighboring layers whose parameters move together.
 type Bucket struct {
 	Index int
 	Name  string // "conv1", "conv1…conv3"
@@ -35,13 +35,13 @@ type Bucket struct {
 // Bytes is how much memory the bucket's parameters take.
 func (b *Bucket) Bytes() int { return mem.Float32.Bytes(b.Len) }
 
-// divide makes buckets of neighbouring layers. It goes the way of the backward
-// pass, last layer first, and closes a bucket as soon as it has least bytes:
+// divide makes buckets of neighboring layers. It goes the way of the backward
+// pass, last layer first, and closes a bucket as soon as it has minBytes:
 // what is left at the front of the net, whose gradients come last and whose
 // parameters are needed first, may be less. The gaps between parameters belong
 // to the bucket before them, so that together the buckets are all count
 // elements.
-func divide(layers []Layer, count, least int) ([]Bucket, error) {
+func divide(layers []Layer, count, minBytes int) ([]Bucket, error) {
 	var reversed []Bucket
 	open := false
 	end := count
@@ -61,7 +61,7 @@ func divide(layers []Layer, count, least int) ([]Bucket, error) {
 		b.Off, b.Len = first, b.Len+end-first
 		b.Layers = append([]int{i}, b.Layers...)
 		end = first
-		open = b.Bytes() < least
+		open = b.Bytes() < minBytes
 	}
 	if end > 0 && len(reversed) > 0 {
 		b := &reversed[len(reversed)-1]
@@ -94,11 +94,11 @@ func (l *Layer) check(end int) error {
 
 // Bounds of what AutoBucket chooses.
 const (
-	leastBucket = 64 << 10
-	mostBucket  = 16 << 20
-	// worth is what a byte in a bucket may take at most, over what it takes in
+	minBucket = 64 << 10
+	maxBucket = 16 << 20
+	// maxOverhead is what a byte in a bucket may take at most, over what it takes in
 	// a very large one.
-	worth = 1.15
+	maxOverhead = 1.15
 )
 
 // AutoBucket returns the least size of a bucket, in bytes, at which a collective
@@ -108,12 +108,12 @@ const (
 func AutoBucket(predict func(bytes int) float64) int {
 	const large = 64 << 20
 	slope := predict(large) / large
-	for size := leastBucket; size < mostBucket; size *= 2 {
-		if predict(size) <= worth*slope*float64(size) {
+	for size := minBucket; size < maxBucket; size *= 2 {
+		if predict(size) <= maxOverhead*slope*float64(size) {
 			return size
 		}
 	}
-	return mostBucket
+	return maxBucket
 }
 
 // autoBucket is AutoBucket for what the communicator selects.
@@ -121,7 +121,7 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 	var err error
 	size := AutoBucket(func(bytes int) float64 {
 		var sum float64
-		for _, v := range c.Scheme.verbs() {
+		for _, v := range c.Scheme.collectives() {
 			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.Spec)
 			if failed != nil {
 				err = failed
@@ -139,8 +139,8 @@ func query(comm *collectives.Comm, v schedule.Collective, bytes int) selection.Q
 	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
 }
 
-// verbs are the collectives of the scheme: gradients, then parameters.
-func (s Scheme) verbs() []schedule.Collective {
+// collectives are those of the scheme: gradients, then parameters.
+func (s Scheme) collectives() []schedule.Collective {
 	if s == Allreduce {
 		return []schedule.Collective{schedule.Allreduce}
 	}

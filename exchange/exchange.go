@@ -53,7 +53,7 @@ type Exchange struct {
 	c       Config
 	comm    *collectives.Comm
 	policy  policy
-	least   int              // size of a bucket
+	min     int              // bytes of a bucket
 	buckets []Bucket         // as the net is cut
 	moved   []*bucketState   // what moves as one: each bucket, or all of them packed
 	owner   []*bucketState   // by layer; nil where it has no parameters
@@ -75,7 +75,7 @@ type Exchange struct {
 // and the first Start brings it to the others; with Allreduce it must be equal
 // on all ranks already.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, error) {
-	x := &Exchange{comm: comm, least: c.Bucket}
+	x := &Exchange{comm: comm, min: c.Bucket}
 	x.ctx, x.cancel = context.WithCancel(ctx)
 	if comm.Size() == 1 { // nothing to overlap: all work is the computing goroutine's
 		c.Design, c.UpdateAtOnce = SCB, true
@@ -84,14 +84,14 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		c.Events = trace.Sinks{}
 	}
 	x.c = c
-	if x.least == 0 {
+	if x.min == 0 {
 		var err error
-		if x.least, err = autoBucket(comm, &c); err != nil {
+		if x.min, err = autoBucket(comm, &c); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if x.buckets, err = divide(c.Layers, c.Data.Len()/mem.Float32.Size(), x.least); err != nil {
+	if x.buckets, err = divide(c.Layers, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
 	x.policy = designs[c.Design].policies[c.Scheme].within(c.UpdateAtOnce, x.library())
@@ -105,8 +105,8 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 // Buckets returns how the net is cut, in forward order.
 func (x *Exchange) Buckets() []Bucket { return x.buckets }
 
-// LeastBucket returns the least size of a bucket in bytes, asked for or chosen.
-func (x *Exchange) LeastBucket() int { return x.least }
+// MinBucket returns the least size of a bucket in bytes, asked for or chosen.
+func (x *Exchange) MinBucket() int { return x.min }
 
 // Start begins iteration iter.
 func (x *Exchange) Start(iter int) error {

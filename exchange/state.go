@@ -136,7 +136,7 @@ func (x *Exchange) library() bool {
 // scheme Reduce, its parameters.
 func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 	var specs []spec.Spec
-	for _, v := range x.c.Scheme.verbs() {
+	for _, v := range x.c.Scheme.collectives() {
 		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.Spec)
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)

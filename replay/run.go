@@ -102,7 +102,7 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	}
 	defer x.Close()
 	buckets := x.Buckets()
-	res.Bucket, res.Buckets = x.LeastBucket(), len(buckets)
+	res.Bucket, res.Buckets = x.MinBucket(), len(buckets)
 	res.LastBytes = buckets[0].Bytes()
 	var names []trace.Bucket
 	for _, b := range buckets {

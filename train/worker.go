@@ -63,8 +63,8 @@ type Config struct {
 	Bucket int
 	// Spec, unless it has no levels, says which collectives move them.
 	Spec spec.Spec
-	// Options are handed to the solver, its Data.Part, TestShare, Alloc and
-	// NoSnapshots excepted, which New sets. A Memory of 0 is this rank's share of
+	// Options are handed to the solver, its Data.Part, Alloc and NoSnapshots
+	// excepted, which New sets. A Memory of 0 is this rank's share of
 	// what is available on its node.
 	Options solver.Options
 	// Requests, unless nil, returns whether somebody has asked for a snapshot or a
@@ -141,7 +141,6 @@ func (w *Worker) build(c Config) (err error) {
 	rank, size := w.comm.Rank(), w.comm.Size()
 	o := c.Options
 	o.Data.Part = data.Part{Index: rank, Of: size, Weak: c.Scaling == Weak}
-	o.TestShare = solver.TestShare{Index: rank, Of: size}
 	o.NoSnapshots = rank != root
 	o.Alloc = w.comm.Alloc // for good: after a failure, peers may still write there
 	if w.solver, err = solver.New(c.Solver, o); err != nil {

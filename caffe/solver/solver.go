@@ -82,17 +82,12 @@ type Action struct {
 	Stop     bool // end training after this iteration
 }
 
-// TestShare says which batches of a test this worker runs: those whose number
-// is Index modulo Of. The zero value is all of them.
-type TestShare struct{ Index, Of int }
-
 // Options says how one worker takes part.
 type Options struct {
 	// Data is passed to the training net's data layers. Its Seed, if 0, is
-	// the solver's random_seed.
+	// the solver's random_seed. Its Part divides tests too, by whole batches: this
+	// worker runs those whose number is Index modulo Of.
 	Data layers.DataOptions
-	// TestShare divides test batches over workers.
-	TestShare TestShare
 	// Alloc gives the memory of the packed parameters and gradients; see
 	// net.Pack.
 	Alloc func(bytes int) (mem.Buffer, error)
@@ -229,8 +224,8 @@ func (s *Solver) checkFields() error {
 	if p.GetSnapshotFormat() == proto.SolverParameter_HDF5 {
 		return fieldError("snapshot_format", "snapshot_format HDF5 is not supported: use BINARYPROTO")
 	}
-	if o := s.opts.TestShare; o.Of < 0 || o.Index < 0 || o.Index >= max(o.Of, 1) {
-		return fmt.Errorf("test share %d of %d does not exist", o.Index, o.Of)
+	if o := s.opts.Data.Part; o.Of < 0 || o.Index < 0 || o.Index >= max(o.Of, 1) {
+		return fmt.Errorf("part %d of %d does not exist", o.Index, o.Of)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -143,7 +144,7 @@ func TestWorkersTrainAsOne(t *testing.T) {
 	run := func(workers int) (losses []float32, outputs, tests []float64) {
 		w := newWorld(t, workers)
 		w.run(func(rank int) error {
-			o := Options{NoSnapshots: true, TestShare: TestShare{rank, workers}}
+			o := Options{NoSnapshots: true}
 			o.Data.Part.Index, o.Data.Part.Of = rank, workers
 			s := start(t, file(t, t.TempDir(), fields), o)
 			w.join(s, rank)
@@ -445,8 +446,8 @@ func TestNewRefuses(t *testing.T) {
 	wantError(t, err, fmt.Sprintf("solver.prototxt:%d:1: unknown lr_policy", strings.Count(regression, "\n")+2))
 	_, err = New(file(t, "/no/such/dir", sgd), Options{})
 	wantError(t, err, "solver.prototxt:", `snapshots cannot be written to "/no/such/dir/snap"`, `create the directory "/no/such/dir"`)
-	_, err = New(file(t, dir, sgd), Options{TestShare: TestShare{2, 2}})
-	wantError(t, err, "test share 2 of 2 does not exist")
+	_, err = New(file(t, dir, sgd), Options{Data: data.Options{Part: data.Part{Index: 2, Of: 2}}})
+	wantError(t, err, "part 2 of 2 does not exist")
 	s := start(t, file(t, dir, `base_lr: 1 lr_policy: "fixed"`), Options{})
 	wantError(t, s.Solve(context.Background()), "max_iter is missing")
 	if got := names(t, dir); len(got) != 0 {

@@ -13,7 +13,7 @@ import (
 type testNet struct {
 	net   *net.Net
 	iters int // test_iter: batches of one test, over all workers
-	share TestShare
+	part  data.Part
 	weak  bool  // the data layers hold this worker's batches only
 	next  int64 // the batch that the data layers give next
 }
@@ -25,13 +25,13 @@ func (s *Solver) buildTests(memory *net.Memory) error {
 		return err
 	}
 	for i, f := range files {
-		t := &testNet{iters: int(s.param.GetTestIter()[i]), share: s.opts.TestShare}
-		t.share.Of = max(t.share.Of, 1)
+		t := &testNet{iters: int(s.param.GetTestIter()[i]), part: s.opts.Data.Part}
+		t.part.Of = max(t.part.Of, 1)
 		d := data.Options{Seed: s.opts.Data.Seed, Prefetch: s.opts.Data.Prefetch}
 		// Where the batches divide evenly, this worker's are its parts of
 		// global batches of Of times the size: no need to seek between them.
-		if t.weak = t.iters%t.share.Of == 0; t.weak {
-			d.Part = data.Part{Index: t.share.Index, Of: t.share.Of, Weak: true}
+		if t.weak = t.iters%t.part.Of == 0; t.weak {
+			d.Part = data.Part{Index: t.part.Index, Of: t.part.Of, Weak: true}
 		}
 		t.net, err = net.New(f, net.Options{Phase: proto.Phase_TEST, Data: d, Seed: s.Seed(), Rewrite: s.opts.Rewrite, Memory: memory})
 		if err != nil {
@@ -88,12 +88,12 @@ func (s *Solver) Test(i int) (Test, error) {
 		return Test{}, err
 	}
 	out := scores(t.net)
-	sums := make([]float64, len(out)+1)                    // the last is the loss
-	for first := 0; first < t.iters; first += t.share.Of { // all workers go round equally often
+	sums := make([]float64, len(out)+1)                   // the last is the loss
+	for first := 0; first < t.iters; first += t.part.Of { // all workers go round equally often
 		if err := s.interrupted(); err != nil {
 			return Test{}, err
 		}
-		k := first + t.share.Index
+		k := first + t.part.Index
 		if k >= t.iters {
 			continue
 		}
@@ -143,7 +143,7 @@ func (s *Solver) testNumber() int64 {
 func (t *testNet) seek(test int64, k int) error {
 	want := test*int64(t.iters) + int64(k)
 	if t.weak {
-		want /= int64(t.share.Of)
+		want /= int64(t.part.Of)
 	}
 	if want == t.next {
 		return nil

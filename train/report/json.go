@@ -188,7 +188,7 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 	v := jsonStart{
 		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), GlobalBatch: n.GlobalBatch(),
 		Iter: w.Solver().Iter(), MaxIter: int(w.Solver().Param().GetMaxIter()),
-		Design: cfg.Design.String(), Aggregate: cfg.Scheme.String(), Spec: specName(cfg.Spec), LeastBucket: w.Exchange().LeastBucket(),
+		Design: cfg.Design.String(), Aggregate: cfg.Scheme.String(), Spec: specName(cfg.Spec), LeastBucket: w.Exchange().MinBucket(),
 		Buckets: []jsonBucket{},
 	}
 	for _, b := range w.Exchange().Buckets() {

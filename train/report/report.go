@@ -156,7 +156,7 @@ func (r *Reporter) Started(w *train.Worker) error {
 	}
 	r.log("net %q: %s, %d ranks, global batch %d (%d here), oneDNN %s, BLAS %s",
 		n.Name(), parameters(n), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
-	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), units.FormatBytes(x.LeastBucket()))
+	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), units.FormatBytes(x.MinBucket()))
 	if len(x.Buckets()) == 1 {
 		buckets = "one bucket"
 	}

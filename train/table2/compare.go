@@ -209,7 +209,7 @@ func (r *run) report(ctx context.Context, scheme exchange.Scheme) (*Report, erro
 		}
 		x := r.setups[i].Exchange()
 		out.Results = append(out.Results, Result{
-			Row: row, Buckets: len(x.Buckets()), LeastBucket: x.LeastBucket(),
+			Row: row, Buckets: len(x.Buckets()), LeastBucket: x.MinBucket(),
 			Aggregation: median(0), Exposed: median(1), InFlight: median(2), Total: median(3),
 		})
 	}
