@@ -97,7 +97,9 @@ func TestGradientsAreCompleteAfterTheOwner(t *testing.T) {
 	}
 }
 
-func TestPackKeepsValuesAndLaysOutAligned(t *testing.T) {
+// TestSCaffe_ParametersAndGradientsArePacked: as in the packed_comm_buffer and the
+// packed_reduce_buffer (section 2.2), which keep what was there before.
+func TestSCaffe_ParametersAndGradientsArePacked(t *testing.T) {
 	n := build(t, small, Options{Seed: 4})
 	setInputs(n)
 	before, err := n.ForwardBackward()
