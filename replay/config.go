@@ -39,14 +39,14 @@ type Config struct {
 	Jitter float64
 	// Straggler is a rank that computes slower than the others.
 	Straggler Straggler
-	// Check gives every rank gradients of its own, and verifies all sums and all
+	// Check gives every rank different gradients, and verifies all sums and all
 	// parameters. Its work distorts the times.
 	Check bool
 	// Trace, which may be nil, takes the events of measured turns.
 	Trace *trace.Recorder
 }
 
-// DefaultTurn is how many iterations a turn has where nobody says otherwise.
+// DefaultTurn is how many iterations a turn has by default.
 const DefaultTurn = 4
 
 // Straggler is a rank whose computation takes Factor times as long; a Factor of

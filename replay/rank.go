@@ -8,6 +8,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -117,7 +118,7 @@ func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []ex
 		now, totals := time.Now(), r.meter.Totals()
 		if k > 0 {
 			s := totals.Sub(before)
-			samples = append(samples, sample{ms(now.Sub(mark)), ms(s.ExposedPush), ms(s.ExposedPull)})
+			samples = append(samples, sample{report.Milliseconds(now.Sub(mark)), report.Milliseconds(s.ExposedPush), report.Milliseconds(s.ExposedPull)})
 			r.trace.Add(trace.Event{Kind: trace.Iteration, Name: d.String(), Iter: int32(r.next - 1), Begin: mark, End: now})
 		}
 		mark, before = now, totals
@@ -131,8 +132,6 @@ func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []ex
 	}
 	return samples, nil
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // iteration computes and exchanges as a worker does. It ends where its
 // backward phase does.
@@ -192,7 +191,7 @@ func (r *rank) compute(kind trace.Kind, layer, iter int, keeps bool, d time.Dura
 }
 
 // hook calls a hook of the exchange, for a gate when the computation before it
-// has ended. Where the hook waited, the schedule goes on from there.
+// has ended. Where the hook waited, the schedule continues from there.
 func (r *rank) hook(gate bool, f func() error) error {
 	if !gate {
 		return f()

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
 )
 
@@ -62,8 +63,8 @@ type Row struct {
 func (res *Result) computation(c Config, scale float64) {
 	slowest := max(c.Straggler.Factor, 1)
 	res.Scale = scale
-	res.Forward, res.Backward = ms(c.Profile.Forward())*scale*slowest, ms(c.Profile.Backward())*scale*slowest
-	res.Update = ms(c.Profile.Update) * scale * slowest
+	res.Forward, res.Backward = report.Milliseconds(c.Profile.Forward())*scale*slowest, report.Milliseconds(c.Profile.Backward())*scale*slowest
+	res.Update = report.Milliseconds(c.Profile.Update) * scale * slowest
 	res.Compute = res.Forward + res.Backward + res.Update
 }
 

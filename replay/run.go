@@ -8,12 +8,13 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/trace"
 )
 
-// Measuring what goes on alone: so many iterations, fewer where they take long.
+// How many iterations measure the communication alone: fewer where they take long.
 const (
 	aloneFirst   = 2
 	aloneMost    = 9
@@ -29,7 +30,7 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 		c.Turn = DefaultTurn
 	}
 	if len(c.Designs) == 1 {
-		c.Turn = max(c.Iterations, 1) // nobody else has a turn
+		c.Turn = max(c.Iterations, 1) // the others have no turns
 	}
 	err := c.validate(comm.Size())
 	var r *rank
@@ -58,7 +59,7 @@ func (r *rank) replay(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if c.Ratio > 0 {
-		r.scale = res.Communication.Median / (c.Ratio * ms(c.Profile.Compute()))
+		r.scale = res.Communication.Median / (c.Ratio * report.Milliseconds(c.Profile.Compute()))
 	}
 	res.computation(c, r.scale)
 	r.late = lateness{}
@@ -69,9 +70,9 @@ func (r *rank) replay(ctx context.Context) (*Result, error) {
 	res.judge()
 	mean := 0.0
 	if r.late.n > 0 {
-		mean = ms(r.late.sum) / float64(r.late.n)
+		mean = report.Milliseconds(r.late.sum) / float64(r.late.n)
 	}
-	most, err := r.most(ctx, mean, ms(r.late.most))
+	most, err := r.most(ctx, mean, report.Milliseconds(r.late.most))
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +178,7 @@ func (c *Config) affordable(res *Result) int {
 // compare lets the designs take turns.
 func (r *rank) compare(ctx context.Context, res *Result) error {
 	all := make([]slowest, len(r.c.Designs))
-	dice := rand.New(rand.NewPCG(uint64(r.count), 1))
+	rng := rand.New(rand.NewPCG(uint64(r.count), 1))
 	for done := -r.c.Warmup; done < r.c.Iterations; {
 		n := min(r.c.Turn, r.c.Iterations-max(done, 0))
 		r.trace = r.c.Trace
@@ -187,7 +188,7 @@ func (r *rank) compare(ctx context.Context, res *Result) error {
 		if r.check != nil && r.next+(n+1)*len(r.c.Designs) > r.check.most() {
 			return fmt.Errorf("replay: at most %d iterations can be checked: use fewer iterations or designs", r.check.most())
 		}
-		for _, i := range dice.Perm(len(r.c.Designs)) {
+		for _, i := range rng.Perm(len(r.c.Designs)) {
 			r.trace.Describe("design", r.c.Designs[i].String())
 			s, err := r.turn(ctx, r.c.Designs[i], n)
 			if err != nil {

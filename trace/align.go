@@ -20,7 +20,7 @@ const alignRounds = 32
 // pairs (0, r) that it measures with; a pair's rank 0 is rank 0.
 type alignment struct {
 	of    *collectives.Comm
-	pairs []*collectives.Comm // by r; nil where this rank is no part of it
+	pairs []*collectives.Comm // by r; nil where this rank is not part of it
 	// measured, at rank 0, holds for every rank readings of both clocks.
 	measured [][]reading
 }

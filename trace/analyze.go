@@ -37,7 +37,7 @@ type Report struct {
 	// iteration's time.
 	//
 	// The path follows the rank that ends last back in time. Where that rank
-	// waited for a collective that not all had begun, the path goes on at the
+	// waited for a collective that not all had begun, the path continues at the
 	// rank that began last. What a rank on the path computes while others
 	// already wait for it is skew, by the share of the others that do.
 	Path Times
@@ -78,7 +78,7 @@ type LayerReport struct {
 	Slowest     int
 	SlowestTime time.Duration
 	// Bucket is that of the layer's parameters, an index of Report.Buckets;
-	// -1 where there is none, or nobody said which.
+	// -1 where there is none, or it is not known.
 	Bucket int
 }
 

@@ -48,7 +48,7 @@ func (k Kind) track() track {
 	return compute
 }
 
-// tracksOf returns the track of every event of a rank. An Update that goes on
+// tracksOf returns the track of every event of a rank. An Update that continues
 // while a layer computes is another goroutine's.
 func tracksOf(es []Record) []track {
 	out := make([]track, len(es))

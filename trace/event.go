@@ -10,7 +10,7 @@ type Kind uint8
 
 // The kinds of events. What a rank's computing goroutine does: Forward,
 // Backward, Update, the waits, Input, Test and Snapshot, within an Iteration.
-// What goes on beside it: Push and Pull, by the communication engine, and Read,
+// What runs alongside it: Push and Pull, by the communication engine, and Read,
 // by the goroutines that read ahead.
 const (
 	Forward   Kind = iota // a layer's forward pass
@@ -76,6 +76,6 @@ type Event struct {
 	// Bytes is how many bytes of a buffer move, 0 where none do.
 	Bytes int64
 	// Begin and End are readings of Recorder.Now (or time.Now, unless the
-	// recorder has a clock of its own).
+	// recorder has its own clock).
 	Begin, End time.Time
 }

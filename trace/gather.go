@@ -15,7 +15,7 @@ import (
 )
 
 // part is what a rank hands to rank 0: its events by columns, times as readings
-// of its own clock, names by number.
+// on its own clock, names by number.
 type part struct {
 	Host             string
 	Outside, Dropped int64
@@ -26,7 +26,7 @@ type part struct {
 }
 
 // Gather brings the events of all ranks to rank 0, on rank 0's clock. It is a
-// collective over comm; only rank 0 gets the trace. The recorders go on; what
+// collective over comm; only rank 0 gets the trace. The recorders stay on; what
 // is added afterwards is not in the trace.
 func Gather(ctx context.Context, comm *collectives.Comm, rec *Recorder) (*Trace, error) {
 	if rec == nil {

@@ -22,7 +22,7 @@ type segment struct {
 // It begins at the rank that ends last, and follows that rank back in time.
 // Where the rank waited for a collective, the time since the last rank began
 // that collective is exposed communication; before, the path is at the rank
-// that began last, and goes on there.
+// that began last, and continues there.
 func (tl *timeline) path(in map[int32]bool) []segment {
 	rank, now := -1, time.Duration(math.MinInt64)
 	for r, ps := range tl.pieces {

@@ -231,7 +231,7 @@ func (tl *timeline) split(out []piece, r int, p piece) []piece {
 		return append(out, p)
 	}
 	s := tl.start(r, p.event)
-	if s == nil || s.last <= p.begin || s.rank == r { // its own begin is no other rank's fault
+	if s == nil || s.last <= p.begin || s.rank == r { // a rank does not wait for itself to begin
 		return append(out, p)
 	}
 	skew := p

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// DefaultIterations is how many iterations are kept where nobody says which.
+	// DefaultIterations is how many iterations are kept by default.
 	DefaultIterations = 200
-	// DefaultEvents is how many events a rank keeps at most where nobody says;
+	// DefaultEvents is how many events a rank keeps at most by default;
 	// about 70 MB.
 	DefaultEvents = 1 << 20
 

@@ -176,7 +176,7 @@ func (p *picture) boxes(v *view) []box {
 		x, to := p.x(it.begin), p.x(it.end)
 		if l, any := last[it.row]; any && out[l].class == it.class && to-x < 1 && x-(out[l].x+out[l].w) < 0.3 {
 			if out[l].w < 3 {
-				out[l].event = -1 // nobody's name
+				out[l].event = -1 // it has no single name
 			}
 			out[l].w = to - out[l].x
 			continue

@@ -13,9 +13,9 @@ type Trace struct {
 	Start time.Time
 	// Meta holds facts about the run, as described at rank 0.
 	Meta map[string]string
-	// Buckets says what the buckets hold; empty where nobody said so.
+	// Buckets says what the buckets hold; empty where that is not known.
 	Buckets []Bucket
-	// WarmUp is the first iteration after the warm-up, 0 where nobody said so.
+	// WarmUp is the first iteration after the warm-up, 0 where that is not known.
 	WarmUp int
 	// Ranks are all ranks, in order.
 	Ranks []Rank

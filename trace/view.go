@@ -7,8 +7,8 @@ import (
 	"github.com/scaffe/scaffe/internal/svg"
 )
 
-// class is what an item of a picture is coloured by: a Part, or one of those
-// below for what goes on beside the computing goroutine.
+// class is what an item of a picture is colored by: a Part, or one of those
+// below for what runs alongside the computing goroutine.
 type class uint8
 
 const (

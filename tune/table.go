@@ -118,7 +118,7 @@ func winner(p Point, before string, library bool) Measured {
 	return best
 }
 
-// Write writes the table and, beside it, the report; then, where all was
+// Write writes the table and, next to it, the report; then, where everything was
 // measured, it removes the partial file. It returns the report's file.
 func (r *Result) Write() (report string, err error) {
 	report = r.Config.Out + ".html"

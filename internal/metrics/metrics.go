@@ -9,8 +9,8 @@
 //	t.Loss.Set(2.3)
 //	t.Snapshots.Inc()
 //
-// It keeps what it is told. What the numbers mean, and who counts them, is the
-// caller's affair.
+// The package only stores and serves the numbers: what they mean, and who counts
+// them, is up to the caller.
 package metrics
 
 import (

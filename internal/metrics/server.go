@@ -15,9 +15,9 @@ import (
 // loopback is who may ask where an address names no host.
 const loopback = "127.0.0.1"
 
-// What a client may take of a training process, whoever it is: an address
-// such as 0.0.0.0:9100 is open to all. Prometheus needs one connection, one
-// request at a time and a second.
+// Limits on what clients may take of a training process: an address such as
+// 0.0.0.0:9100 is open to anyone. Prometheus needs one connection, one request
+// at a time, and a second.
 const (
 	maxConnections = 16
 	maxRequests    = 4        // answered at once

@@ -19,7 +19,7 @@ func (d *Drawing) String() string { return d.out.String() }
 // Add adds anything.
 func (d *Drawing) Add(format string, args ...any) { fmt.Fprintf(&d.out, format, args...) }
 
-// Begin begins a picture of its own with a title, a style sheet, and a card of
+// Begin begins a stand-alone picture with a title, a style sheet, and a card of
 // class card behind everything. End ends it.
 func (d *Drawing) Begin(width, height float64, title, style string) {
 	w, h := Num(width), Num(height)

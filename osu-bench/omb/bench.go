@@ -104,7 +104,7 @@ type runner struct {
 	program  Program
 	opts     Options
 	comm     *collectives.Comm
-	mpi      *mpiWorld // nil: there is none
+	mpi      *mpiWorld // nil without MPI
 	meetsMPI bool      // the barrier before a timed call is MPI's
 	subjects []subject
 	writer   writer
@@ -160,7 +160,7 @@ func (r *runner) meets() (bool, error) {
 }
 
 // cores returns how many cores this machine has. What this process may use is
-// no answer: mpirun gives each rank a core of its own where they go round.
+// no answer: mpirun binds each rank to one core where there are enough.
 func cores() int {
 	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology")
 	return max(len(files), runtime.NumCPU())

@@ -91,14 +91,14 @@ func (r *runner) turns(ctx context.Context, c *testCase, works []*work) ([]serie
 	for i := range all {
 		all[i].samples = make([]sample, 0, timed)
 	}
-	dice := rand.New(rand.NewPCG(uint64(c.bytes), 1))
+	rng := rand.New(rand.NewPCG(uint64(c.bytes), 1))
 	discard := make([]sample, max(1, min(block, warmup)))
 	for done, iteration := -warmup, 0; done < timed; iteration++ {
 		n := min(block, timed-max(done, 0))
 		if done < 0 {
 			n = min(len(discard), -done)
 		}
-		for _, i := range dice.Perm(len(r.subjects)) {
+		for _, i := range rng.Perm(len(r.subjects)) {
 			out := discard[:min(n, len(discard))]
 			if done >= 0 {
 				m := len(all[i].samples)

@@ -17,8 +17,8 @@ const (
 	latency
 	bandwidth
 	local
-	withRoot // besides: the collective has a root
-	withSum  // besides: it reduces
+	withRoot // in addition: the collective has a root
+	withSum  // in addition: it reduces
 )
 
 const (

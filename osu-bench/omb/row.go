@@ -40,7 +40,7 @@ type Row struct {
 	validated bool
 }
 
-// Overlap is what a non-blocking program measured beside Avg, which is the
+// Overlap is what a non-blocking program measured in addition to Avg, which is the
 // overall time.
 type Overlap struct {
 	Overall, Compute, Begin, Test, Wait, Pure, MinComm, MaxComm float64

@@ -25,7 +25,7 @@ func newWriter(r *runner, to io.Writer) writer {
 	return &ombWriter{to: to, program: r.program, opts: &r.opts}
 }
 
-// where says what a row's numbers depend on beside itself.
+// where returns what all rows' numbers depend on.
 func (r *runner) where() (nodes int, library, barrier string) {
 	library, barrier = "none", "scaffe"
 	if r.mpi != nil {

@@ -122,7 +122,7 @@ func (p *Profile) Elements() int {
 // Bytes returns the size of all parameters, which is that of all gradients.
 func (p *Profile) Bytes() int { return 4 * p.Elements() }
 
-// Rate returns the samples per second of one worker that waits for nobody, 0
+// Rate returns the samples per second of one worker that waits for no other, 0
 // where the computation takes no time.
 func (p *Profile) Rate() float64 {
 	if p.Compute() == 0 {

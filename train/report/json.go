@@ -158,7 +158,7 @@ func (l *jsonLog) close() error {
 	return l.err
 }
 
-// failed keeps the first error and says it at once: training goes on.
+// failed keeps the first error and says it at once: training continues.
 func (l *jsonLog) failed(err error) {
 	if err != nil && l.err == nil {
 		l.err = fmt.Errorf("--log-json: nothing more is written to %s: %w", l.name, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/scaffe/scaffe/train"
 )
 
-// metricsReport tells Prometheus. A nil one tells nobody.
+// metricsReport sets the metrics of a run. A nil one does nothing.
 type metricsReport struct {
 	*metrics.Server
 	to *metrics.Training

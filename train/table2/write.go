@@ -11,7 +11,7 @@ import (
 )
 
 // Write writes the report. Speedups are relative to the first row; that of an
-// aggregation which nobody waits for is infinite: "hidden" in text, missing
+// aggregation that no rank waits for is infinite: "hidden" in text, missing
 // elsewhere.
 func (r *Report) Write(w io.Writer, f report.Format) error {
 	t := report.Table[Result]{

@@ -232,7 +232,7 @@ func (t *Timing) Source() string {
 }
 
 // Profile returns the means as a profile. Layers that read data take no time
-// in it: readers read ahead, beside the computation.
+// in it: readers read ahead, in parallel with the computation.
 func (t *Timing) Profile(source string) *workload.Profile {
 	p := &workload.Profile{Net: t.Net, Source: source, Batch: t.Batch, Update: t.Update.Mean}
 	for _, l := range t.Layers {
