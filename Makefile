@@ -101,6 +101,13 @@ test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 test-mpi: install-deps ## tests that need several processes, under the chosen MPI
 	$(WITH) scripts/test-mpi
 
+# FOR is how long. SEED, OVER and RANKS run a series again, as a failure says.
+FOR ?= $(if $(SEED),0,1m)
+SOAK := -soak.for $(FOR) $(if $(SEED),-soak.seed $(SEED)) $(if $(OVER),-soak.over $(OVER)) $(if $(RANKS),-soak.ranks $(RANKS))
+.PHONY: soak
+soak: install-deps ## random programs of collectives over all transports, for a time (FOR=1m)
+	$(WITH) go test ./collectives/soak -count=1 -timeout 0 -run TestSoak -v -args $(SOAK)
+
 # docs/lab.md tells about the lab. NODES, RATE and PPN shape it.
 NODES ?= 4
 RATE ?= 1gbit

@@ -235,7 +235,7 @@ func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
 // fill stores rank's contribution in b.
 func (r *Running) fill(b []byte, rank int) {
 	for i := range r.k.Count {
-		put(r.k.Datatype, b[margin:], i, contribution(r.k.Datatype, r.k.Op, rank, i))
+		Put(r.k.Datatype, b[margin:], i, contribution(r.k.Datatype, r.k.Op, rank, i))
 	}
 }
 
@@ -259,7 +259,7 @@ func (r *Running) Check() error {
 			if err != nil {
 				return err
 			}
-			put(k.Datatype, want[margin:], i, x)
+			Put(k.Datatype, want[margin:], i, x)
 		}
 	case k.InPlace: // not the root
 		r.fill(want, r.c.Rank())

@@ -67,8 +67,8 @@ func result(dt mem.Datatype, op mem.Op, size, i int) (int64, error) {
 	return acc, nil
 }
 
-// put stores x as element i of b.
-func put(dt mem.Datatype, b []byte, i int, x int64) {
+// Put stores x as element i of b.
+func Put(dt mem.Datatype, b []byte, i int, x int64) {
 	b = b[i*dt.Size():]
 	le := binary.NativeEndian
 	switch dt {

@@ -1,0 +1,131 @@
+package soak
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// serves reports whether a spec can do a collective.
+func serves(text string, c schedule.Collective) bool {
+	s, err := spec.Parse(text)
+	return err == nil && s.Serves(c) == nil
+}
+
+// room is the bound of a contribution, so that any sum over maxRanks of them is
+// exact in its type.
+func room(dt mem.Datatype) uint64 {
+	switch dt {
+	case mem.Float32:
+		return 1 << 20
+	case mem.Float16:
+		return 128
+	case mem.BFloat16:
+		return 16
+	case mem.Int32:
+		return 1 << 27
+	case mem.Uint8:
+		return 256 // which wraps around
+	}
+	return 1 << 40
+}
+
+// maxRanks is how many ranks the contributions are exact for.
+const maxRanks = 10
+
+// data is one execution of a call on a communicator of size ranks.
+type data struct {
+	call
+	key  uint64 // of the execution
+	size int
+}
+
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// contribution returns rank's element i.
+func (d *data) contribution(rank, i int) int64 {
+	same := mix(d.key*0x9e3779b97f4a7c15 + uint64(i))
+	own := mix(same + uint64(rank)*0xd1342543de82ef95)
+	switch {
+	case d.collective == schedule.Bcast:
+		return int64(own % room(d.dt))
+	case d.op == mem.Prod:
+		return 1 + int64(own&1)*int64((rank+i)%2) // of ones and twos
+	case d.op == mem.Avg:
+		return int64(same%16) + 2*int64(rank) // sums that size divides
+	}
+	return int64(own % room(d.dt))
+}
+
+// result returns element i of the plain sum.
+func (d *data) result(i int) int64 {
+	if d.collective == schedule.Bcast {
+		return d.contribution(d.root, i)
+	}
+	acc := d.contribution(0, i)
+	for r := 1; r < d.size; r++ {
+		x := d.contribution(r, i)
+		switch d.op {
+		case mem.Prod:
+			acc *= x
+		case mem.Min:
+			acc = min(acc, x)
+		case mem.Max:
+			acc = max(acc, x)
+		default:
+			acc += x
+		}
+	}
+	if d.op == mem.Avg {
+		acc /= int64(d.size)
+	}
+	return acc
+}
+
+// gives reports whether a rank contributes, gets whether it has the result.
+func (d *data) gives(rank int) bool { return d.collective != schedule.Bcast || rank == d.root }
+func (d *data) gets(rank int) bool  { return d.collective != schedule.Reduce || rank == d.root }
+
+// fill writes rank's contribution to send and what must not stay to recv, which
+// may be the same.
+func (d *data) fill(send, recv []byte, rank int) {
+	for i := range recv {
+		recv[i] = 0xa5
+	}
+	if d.gives(rank) {
+		for i := range d.count {
+			collectivestest.Put(d.dt, send, i, d.contribution(rank, i))
+		}
+	}
+}
+
+// check compares what rank has with what is due.
+func (d *data) check(send, recv []byte, rank int) error {
+	want := make([]byte, d.dt.Size())
+	compare := func(name string, b []byte, value func(i int) int64) error {
+		for i := range d.count {
+			collectivestest.Put(d.dt, want, 0, value(i))
+			if got := b[i*len(want) : (i+1)*len(want)]; !bytes.Equal(got, want) {
+				return fmt.Errorf("%v: element %d of %s has the bytes %x, want %x", d.call, i, name, got, want)
+			}
+		}
+		return nil
+	}
+	if d.gets(rank) {
+		if err := compare("the result", recv, d.result); err != nil {
+			return err
+		}
+	}
+	if d.gives(rank) && !d.inPlace && d.collective != schedule.Bcast {
+		return compare("what was sent", send, func(i int) int64 { return d.contribution(rank, i) })
+	}
+	return nil
+}
