@@ -77,21 +77,25 @@ func (x *executor) next() (action, bool) {
 		}
 		return a, true
 	}
-	for x.readyAt < len(x.ready) {
-		r := x.ready[x.readyAt]
-		if r.head < len(r.queue) {
-			i := r.queue[r.head]
-			r.head++
-			r.state[i] = opPosted
-			return action{step: stepBegin, r: r, op: i}, true
-		}
-		r.enlisted = false
-		x.ready[x.readyAt] = nil
-		if x.readyAt++; x.readyAt == len(x.ready) {
-			x.ready, x.readyAt = x.ready[:0], 0
-		}
+	if x.readyAt == len(x.ready) {
+		return action{}, false
 	}
-	return action{}, false
+	r := x.ready[x.readyAt]
+	i := r.queue[r.head]
+	r.state[i] = opPosted
+	if r.head++; r.head == len(r.queue) {
+		x.delist()
+	}
+	return action{step: stepBegin, r: r, op: i}, true
+}
+
+// delist takes the first request off the list: all its ready ops have begun.
+func (x *executor) delist() {
+	x.ready[x.readyAt].enlisted = false
+	x.ready[x.readyAt] = nil
+	if x.readyAt++; x.readyAt == len(x.ready) {
+		x.ready, x.readyAt = x.ready[:0], 0
+	}
 }
 
 // lookup returns the op that a token names; nil where its request has ended.

@@ -1,0 +1,133 @@
+package nbc
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// steps are the words of the golden files.
+var steps = map[step]string{stepBegin: "begin", stepCombine: "combine", stepDivide: "divide", stepRelease: "release", stepEnd: "end"}
+
+// TestExecutor drives executors by hand, as testdata/executor writes it down:
+//
+//	request NAME [divide]   the input is its schedule
+//	admit NAME...           start executions
+//	received NAME OP...     the transport has ended these ops, in this order
+//	combined NAME OP...     the device has
+//	fail
+//
+// Each prints what is asked for then.
+func TestExecutor(t *testing.T) {
+	var x executor
+	requests, names := map[string]*Request{}, map[*Request]string{}
+	datadriven.RunTest(t, "testdata/executor", func(t *testing.T, d *datadriven.TestData) string {
+		var out strings.Builder
+		switch d.Cmd {
+		case "new":
+			x = executor{}
+		case "request":
+			s, err := schedule.Parse(d.Input)
+			if err != nil {
+				return err.Error()
+			}
+			plan, err := Compile(s)
+			if err != nil {
+				return err.Error()
+			}
+			name := d.CmdArgs[0].Key
+			r := &Request{plan: plan}
+			if d.HasArg("divide") {
+				r.bind.Divide = 2
+			}
+			requests[name], names[r] = r, name
+			return ""
+		case "admit":
+			for _, a := range d.CmdArgs {
+				x.admit(requests[a.Key])
+			}
+		case "received", "combined":
+			r := requests[d.CmdArgs[0].Key]
+			for _, a := range d.CmdArgs[1:] {
+				var i int32
+				if _, err := fmt.Sscan(a.Key, &i); err != nil {
+					return err.Error()
+				}
+				found, op := x.lookup(r.token(i))
+				switch {
+				case found == nil:
+					out.WriteString("nobody's\n")
+				case d.Cmd == "received":
+					x.received(found, op, mem.Buffer{})
+				default:
+					x.combined(found, op)
+				}
+			}
+		case "fail":
+			for _, r := range x.fail() {
+				fmt.Fprintf(&out, "fails %s\n", names[r])
+			}
+		default:
+			t.Fatalf("unknown command %s", d.Cmd)
+		}
+		for {
+			a, ok := x.next()
+			if !ok {
+				break
+			}
+			fmt.Fprintf(&out, "%s %s", steps[a.step], names[a.r])
+			if a.step != stepEnd && a.step != stepDivide {
+				fmt.Fprintf(&out, " %d: %s", a.op, &a.r.plan.schedule.Ops[a.op])
+			}
+			out.WriteString("\n")
+		}
+		fmt.Fprintf(&out, "under way: %d, slots: %d", x.inUse, len(x.active))
+		return out.String()
+	})
+}
+
+// TestWaitingRequestsCostNothing: what an executor does for a request does not
+// grow with the number of those that wait.
+func TestWaitingRequestsCostNothing(t *testing.T) {
+	s, err := schedule.Parse("rank 0 of 2 count 4 scratch 0\n0: recv out[0:4] from 1 #0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := Compile(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const standing = 10_000
+	var x executor
+	for range standing {
+		x.admit(&Request{plan: plan})
+	}
+	for n := 0; ; n++ {
+		if _, ok := x.next(); !ok {
+			if n != standing {
+				t.Fatalf("%d ops begin, not %d", n, standing)
+			}
+			break
+		}
+	}
+	busy := &Request{plan: plan}
+	for range 10 {
+		x.admit(busy)
+		if len(x.ready)-x.readyAt != 1 {
+			t.Fatalf("%d requests are looked at to begin one op", len(x.ready)-x.readyAt)
+		}
+		a, ok := x.next()
+		if !ok || a.r != busy || busy.slot != standing {
+			t.Fatalf("asks for %+v in slot %d", a, busy.slot)
+		}
+		x.received(busy, 0, mem.Buffer{})
+		if a, ok = x.next(); !ok || a.step != stepEnd || x.inUse != standing {
+			t.Fatalf("asks for %+v with %d under way", a, x.inUse)
+		}
+	}
+}
