@@ -19,6 +19,10 @@ type Tag struct {
 	Fingerprint uint32
 }
 
+// SetupComm is the communicator of the messages with which a transport that lies
+// over another one sets up. Nothing else uses it.
+const SetupComm = 1<<64 - 1
+
 // String returns such as "message 5 of collective 12 on communicator 0.3", the
 // third that was made with rank 0 of the world as its first rank.
 func (t Tag) String() string {

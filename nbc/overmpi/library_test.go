@@ -89,7 +89,7 @@ func TestLibraryRefusals(t *testing.T) {
 			"cuda memory":            {Collective: schedule.Allreduce, Send: device, Recv: device, Count: 4},
 			"no datatype for bf16":   {Collective: schedule.Allreduce, Send: room, Recv: room, Count: 4, Datatype: mem.BFloat16},
 			"has 16 bytes, 5 f32":    {Collective: schedule.Bcast, Recv: room, Count: 5},
-			"up to 2147483647":       {Collective: schedule.Bcast, Recv: room, Count: 1 << 31},
+			"at most 2147483647":     {Collective: schedule.Bcast, Recv: room, Count: 1 << 31},
 			"unknown collective 200": {Collective: 200, Send: room, Recv: room, Count: 4},
 		} {
 			if err := t.Supports(c); err == nil || !strings.Contains(err.Error(), says) {

@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/internal/backoff"
 	"github.com/scaffe/scaffe/nbc/internal/match"
 )
 
@@ -448,7 +449,7 @@ func (t *Transport) partEnded(o *op, err error) {
 func (t *Transport) Migrate() bool {
 	ok, other := t.world.Move()
 	if other {
-		quickSleeps()
+		backoff.QuickSleeps()
 	}
 	return ok
 }

@@ -8,27 +8,28 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/nbc/internal/backoff"
 )
 
 // rest decides how the progress thread waits: how often it looked in vain
 // says how long it may stay away.
 type rest struct {
-	spins, vain int
-	nap         time.Duration
-	event       int // eventfd; -1 while there is none
-	fds         [1]unix.PollFd
-	woken       atomic.Bool
-	asleep      atomic.Bool
-	mu          sync.Mutex // holds event open while it is written to
+	backoff.Backoff
+	nap    time.Duration
+	event  int // eventfd; -1 while there is none
+	fds    [1]unix.PollFd
+	woken  atomic.Bool
+	asleep atomic.Bool
+	mu     sync.Mutex // holds event open while it is written to
 }
 
 // What a thread does after looking in vain.
 const (
-	spinsToSpare = 300                   // looks without a pause, about 100 µs
-	yields       = 30                    // looks with the core offered to others
-	firstNap     = 20 * time.Microsecond // then sleeps, each a quarter longer
-	longestBusy  = 50 * time.Microsecond // with operations under way: large messages move only while looked at
-	longestIdle  = 5 * time.Millisecond  // with none: for notices only
+	yields      = 30                    // looks with the core offered to others
+	firstNap    = 20 * time.Microsecond // then sleeps, each a quarter longer
+	longestBusy = 50 * time.Microsecond // with operations under way: large messages move only while looked at
+	longestIdle = 5 * time.Millisecond  // with none: for notices only
 )
 
 // eventfd is a variable so that a test can let it fail.
@@ -41,31 +42,27 @@ func (r *rest) open(localSize int) error {
 	}
 	r.event = fd
 	r.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-	if spare(localSize) {
-		r.spins = spinsToSpare
-	}
+	r.Spins, r.Yields = backoff.Spins(cores(), localSize), yields
 	r.stir()
-	quickSleeps()
+	backoff.QuickSleeps()
 	return nil
 }
 
-// quickSleeps asks the kernel not to round this thread's sleeps up by 50 µs.
-func quickSleeps() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }
-
-// spare reports whether each rank of this machine has a core for its progress
-// thread besides one that computes. A rank bound to its own cores (mpirun
-// binds) sees only those.
-func spare(localSize int) bool {
-	cores := runtime.NumCPU()
+// cores returns on how many cores this rank may run: one that is bound to its
+// own (mpirun binds) sees only those.
+func cores() int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) == nil && set.Count() > 0 {
-		cores = set.Count()
+		return set.Count()
 	}
-	return cores >= 2*localSize
+	return runtime.NumCPU()
 }
 
 // stir says that something happened: look often again.
-func (r *rest) stir() { r.vain, r.nap = 0, firstNap }
+func (r *rest) stir() {
+	r.Reset()
+	r.nap = firstNap
+}
 
 // park rests once, at most d. busy says that operations are under way.
 func (r *rest) park(d time.Duration, busy bool) {
@@ -73,12 +70,7 @@ func (r *rest) park(d time.Duration, busy bool) {
 		r.stir()
 		return
 	}
-	r.vain++
-	switch {
-	case r.vain <= r.spins:
-		return
-	case r.vain <= r.spins+yields:
-		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	if !r.Pause() {
 		return
 	}
 	longest := longestIdle

@@ -19,7 +19,7 @@ const copyChunk = 1 << 20
 // enqueue lets Poll copy the message of o, which has met the other side.
 func (t *Transport) enqueue(o *op) {
 	if o.borrows {
-		b, err := t.heap.stage(o.n)
+		b, err := t.arena.stage(o.n)
 		if err != nil {
 			t.copied(o, err)
 			return

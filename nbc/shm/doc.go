@@ -12,9 +12,9 @@
 // # Memory
 //
 // Each rank has one memfd, which begins with its control area and goes on with
-// its heap: address space for as much memory as the machine has, of which only
+// its arena: address space for as much memory as the machine has, of which only
 // what is used takes pages. Every other rank of the node maps it once, at
-// set-up, by opening /proc/PID/fd/FD. Alloc takes a range of the own heap;
+// set-up, by opening /proc/PID/fd/FD. Alloc takes a range of the own arena;
 // peers see it at once, under an address that differs by a constant, and Free
 // punches a hole. So neither allocating nor sending from new memory needs a
 // call on any other rank. An MPI shared window would: its creation is
@@ -23,10 +23,21 @@
 // its process, not against the size of /dev/shm, and nothing is left behind by
 // a process that is killed.
 //
-// Memory in the heap is called registered. Any other memory works too:
+// Memory in the arena is called registered. Any other memory works too:
 // whoever copies reads or writes it in the other process (process_vm_readv,
 // process_vm_writev), at about half the speed. Where the system forbids that
-// (Yama, seccomp, other users), the sender copies it into its heap first.
+// (Yama, seccomp, other users), the sender copies it into its arena first.
+//
+// # Security
+//
+// Ranks of one node trust each other: each may write to the other's registered
+// memory, and read and write its private memory, as far as the system lets
+// processes of one user do that. Where Yama asks for it
+// (kernel.yama.ptrace_scope=1), a rank lets every process of its user attach to
+// it and read its memory (PR_SET_PTRACER_ANY), from set-up until the last
+// transport of its process is closed: the system takes one process or all. To
+// avoid that, set ptrace_scope to 2, and buffers that are not registered are
+// copied twice; or do without this package (SCAFFE_SHM=off).
 //
 // # Messages
 //
@@ -61,5 +72,6 @@
 // A rank that gives up marks the control areas of the node's other ranks, so
 // that they learn at once, and tells all by the inner transport. Close ends
 // with the inner transport's, which waits for the others. Memory that was not
-// freed stays mapped.
+// freed stays mapped, and memory in the Go heap that a peer may still write to,
+// because it was stopped or has not heard of the failure, is kept.
 package shm

@@ -5,9 +5,11 @@ package shm
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 )
 
@@ -47,7 +49,7 @@ func (t *Transport) tellNode(reason string) bool {
 	atomic.StoreUint32(&t.own.reasonLen, uint32(len(text)))
 	for _, p := range t.peers {
 		atomic.CompareAndSwapUint32(&p.header.heard, 0, uint32(t.Rank()+1))
-		rouse(p.header)
+		wakePeer(p.header)
 	}
 	return true
 }
@@ -77,7 +79,7 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over.Store(true)
-	t.dismantle()
+	t.teardown()
 	return err
 }
 
@@ -111,20 +113,41 @@ func (t *Transport) inform() {
 	}
 }
 
-// dismantle gives the memory back.
-func (t *Transport) dismantle() {
-	if t.heap == nil {
+// kept holds the memory of messages that were under way when their transport
+// was closed: a peer that was told of it may be about to write to it.
+var kept struct {
+	mu      sync.Mutex
+	buffers []mem.Buffer
+}
+
+// keep keeps what a peer may still use although this rank drops it: of memory in
+// the Go heap nobody else would know.
+func (t *Transport) keep() {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	for _, o := range t.ops {
+		if p := o.peer; p != nil && p.vm && o.buf.OnGoHeap() && atomic.LoadUint32(&p.header.left) == 0 {
+			kept.buffers = append(kept.buffers, o.buf)
+		}
+	}
+}
+
+// teardown gives the memory back.
+func (t *Transport) teardown() {
+	t.forbidReading()
+	if t.arena == nil {
 		return
 	}
+	t.keep()
 	atomic.StoreUint32(&t.own.left, 1)
 	for _, o := range t.lent {
 		if o.staged {
-			t.heap.unstage(o.buf)
+			t.arena.unstage(o.buf)
 		}
 	}
 	clear(t.lent)
 	for _, p := range t.peers {
 		p.close()
 	}
-	t.heap.close()
+	t.arena.close()
 }

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/internal/backoff"
 )
 
 var _ nbc.ThreadMigrator = (*Transport)(nil)
@@ -19,7 +20,7 @@ func (t *Transport) Migrate() bool {
 	}
 	if me := unix.Gettid(); t.thread != me {
 		t.thread = me
-		quickSleeps()
+		backoff.QuickSleeps()
 	}
 	return true
 }

@@ -21,7 +21,7 @@ type Options struct {
 
 	// For tests: as if the system forbade process_vm_readv, to map another
 	// rank's memory, to have some to share.
-	forbidVM, forbidMap, forbidHeap bool
+	forbidVM, forbidMap, forbidArena bool
 }
 
 // ErrClosed is what calls after Close return.

@@ -54,7 +54,7 @@ func (t *Transport) end(o *op, err error) {
 
 func (t *Transport) forget(o *op) {
 	if o.staged {
-		t.heap.unstage(o.buf)
+		t.arena.unstage(o.buf)
 	}
 	t.settle(o)
 	*o = op{id: o.id}
@@ -118,19 +118,19 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 // locate says in d where o's memory is. What the peer could not reach, it
 // first copies to where it can.
 func (t *Transport) locate(o *op, d *descriptor) error {
-	off, ok := t.heap.find(o.buf)
+	off, ok := t.arena.find(o.buf)
 	if !ok && o.peer.vm {
 		d.place, d.addr = private, uint64(uintptr(o.buf.Pointer()))
 		return nil
 	}
 	if !ok {
-		b, err := t.heap.stage(o.n)
+		b, err := t.arena.stage(o.n)
 		if err != nil {
 			return err
 		}
 		copy(mem.Bytes(b), mem.Bytes(o.buf))
 		o.buf, o.staged = b, true
-		off, _ = t.heap.find(b)
+		off, _ = t.arena.find(b)
 	}
 	d.place, d.addr = registered, uint64(off)
 	return nil
@@ -148,7 +148,7 @@ func (t *Transport) receive(tok nbc.Token, p *peer, tag nbc.Tag, dst mem.Buffer,
 	}
 	o.queued = true
 	e.recvs.push(o)
-	off, ok := t.heap.find(dst)
+	off, ok := t.arena.find(dst)
 	if borrows || n <= inlineRoom || e.untold > 1 || !ok && !p.vm {
 		return
 	}
@@ -234,7 +234,7 @@ func (t *Transport) meet(o *op, d *descriptor, inline *[inlineRoom]byte) {
 	case d.place == inlined:
 		if o.borrows && o.n > 0 {
 			var err error
-			if o.buf, err = t.heap.stage(o.n); err != nil {
+			if o.buf, err = t.arena.stage(o.n); err != nil {
 				t.end(o, err)
 				return
 			}
@@ -286,11 +286,11 @@ func (t *Transport) broken(p *peer, what string) {
 // at returns the registered memory of p that d names; false where that lies
 // beyond it.
 func (p *peer) at(d *descriptor) (mem.Buffer, bool) {
-	heap := p.area[p.heap:]
-	if d.addr > uint64(len(heap)) || d.length > uint64(len(heap))-d.addr {
+	arena := p.mapping[p.arena:]
+	if d.addr > uint64(len(arena)) || d.length > uint64(len(arena))-d.addr {
 		return mem.Buffer{}, false
 	}
-	return mem.At(unsafe.Add(unsafe.Pointer(unsafe.SliceData(heap)), d.addr), int(d.length), mem.Host), true
+	return mem.At(unsafe.Add(unsafe.Pointer(unsafe.SliceData(arena)), d.addr), int(d.length), mem.Host), true
 }
 
 // Release gives the Data of the completion of tok back.

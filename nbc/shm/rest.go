@@ -9,17 +9,18 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/nbc/internal/backoff"
 )
 
 // rest decides how the progress thread waits.
 type rest struct {
-	spins, yields, vain int
-	woken, asleep       atomic.Bool
+	backoff.Backoff
+	woken, asleep atomic.Bool
 }
 
 // What a thread does after looking in vain.
 const (
-	spinsToSpare = 300                    // looks without a pause
 	yieldsAlone  = 200                    // looks with the core offered to others: each rank has one
 	yieldsShared = 30                     // the same where ranks share cores
 	longestBusy  = 50 * time.Microsecond  // with operations of inner under way, or full rings
@@ -31,20 +32,12 @@ const (
 // open is told how many ranks the node has, on how many cores this one may run,
 // and on how many all of them together.
 func (r *rest) open(ranks, own, all int) {
-	r.yields = yieldsShared
+	r.Spins, r.Yields = backoff.Spins(own, ranks), yieldsShared
 	if all >= ranks {
-		r.yields = yieldsAlone
+		r.Yields = yieldsAlone
 	}
-	if own >= 2*ranks { // each has a core for its progress thread besides one that computes
-		r.spins = spinsToSpare
-	}
-	quickSleeps()
+	backoff.QuickSleeps()
 }
-
-// quickSleeps asks the kernel not to round this thread's sleeps up by 50 µs.
-func quickSleeps() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }
-
-func (r *rest) stir() { r.vain = 0 }
 
 // Park lets the thread rest; see the package comment.
 func (t *Transport) Park(d time.Duration) {
@@ -53,15 +46,10 @@ func (t *Transport) Park(d time.Duration) {
 	}
 	busy := t.fault == nil && (t.next < len(t.ended) || t.worked < len(t.work))
 	if busy || t.rest.woken.Swap(false) {
-		t.rest.stir()
+		t.rest.Reset()
 		return
 	}
-	t.rest.vain++
-	switch {
-	case t.rest.vain <= t.rest.spins:
-		return
-	case t.rest.vain <= t.rest.spins+t.rest.yields:
-		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	if !t.rest.Pause() {
 		return
 	}
 	longest := longestIdle
@@ -91,7 +79,7 @@ func (t *Transport) sleep(d time.Duration) {
 	atomic.StoreUint32(&t.own.asleep, 0)
 	r.asleep.Store(false)
 	if r.woken.Swap(false) {
-		r.stir()
+		r.Reset()
 	}
 	if timedOut {
 		t.turns = turnsBetween // time has passed: ask inner
@@ -108,14 +96,12 @@ func (t *Transport) Wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.over.Load() {
-		rouse(t.own)
+		wakePeer(t.own)
 	}
 }
 
-// rouse wakes the peer if it sleeps.
-func (p *peer) rouse() { rouse(p.header) }
-
-func rouse(h *header) {
+// wakePeer wakes the rank with this header if it sleeps.
+func wakePeer(h *header) {
 	if atomic.LoadUint32(&h.asleep) == 1 && atomic.CompareAndSwapUint32(&h.asleep, 1, 0) {
 		futexWake(&h.asleep)
 	}

@@ -68,7 +68,7 @@ type place uint32
 
 const (
 	inlined    place = iota // behind the descriptor
-	registered              // at offset addr of the writer's heap
+	registered              // at offset addr of the writer's arena
 	private                 // at address addr of the writer's process
 
 	well      place = 0
@@ -107,7 +107,7 @@ func (t *Transport) post(p *peer, d descriptor, payload mem.Buffer, o *op) bool 
 		t.backlogs++
 		return false
 	}
-	p.rouse()
+	wakePeer(p.header)
 	return true
 }
 
@@ -150,7 +150,7 @@ func (t *Transport) flush() {
 			clear(p.backlog[:n])
 			p.backlog = p.backlog[:copy(p.backlog, p.backlog[n:])]
 			t.backlogs -= n
-			p.rouse()
+			wakePeer(p.header)
 			t.moved = true
 		}
 	}
@@ -184,15 +184,15 @@ func (t *Transport) anything() bool {
 	return atomic.LoadUint32(&t.own.heard) != 0
 }
 
-// area is where things lie in a rank's memfd: the header, a ring from every
-// other rank of the node, the heap.
-type area struct{ rings, heap, size int }
+// layout is where things lie in a rank's memfd: the header, a ring from every
+// other rank of the node, the arena.
+type layout struct{ rings, arena, size int }
 
-func layout(localSize, room int) area {
-	var a area
+func newLayout(localSize, room int) layout {
+	var a layout
 	a.rings = int(unsafe.Sizeof(header{}))
-	a.heap = roundUp(a.rings+localSize*int(unsafe.Sizeof(ring{})), hugePage)
-	a.size = a.heap + roundUp(room, hugePage)
+	a.arena = roundUp(a.rings+localSize*int(unsafe.Sizeof(ring{})), hugePage)
+	a.size = a.arena + roundUp(room, hugePage)
 	return a
 }
 
@@ -201,6 +201,6 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 func headerAt(base unsafe.Pointer) *header { return (*header)(base) }
 
 // ringAt returns the ring into the area at base from the local rank given.
-func (a area) ringAt(base unsafe.Pointer, from int) *ring {
+func (a layout) ringAt(base unsafe.Pointer, from int) *ring {
 	return (*ring)(unsafe.Add(base, a.rings+from*int(unsafe.Sizeof(ring{}))))
 }

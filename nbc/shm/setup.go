@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -20,10 +21,6 @@ import (
 
 // magic names the layout of control areas; every change of it changes this.
 const magic = 0x5caffe0000000001
-
-// setupComm is the reserved communicator of the messages of set-up, which go
-// through inner.
-const setupComm = 1<<64 - 1
 
 // New lays the transport over inner. All ranks call it together, on the
 // goroutine and thread that make all later calls. Where this rank is alone on
@@ -50,10 +47,11 @@ func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
 	if err := t.setUp(); err != nil {
 		return nil, err
 	}
-	if what := t.lacking(); what != "" && opts.Warn != nil && inner.Rank() == t.local[0] {
+	if what := t.missingCapability(); what != "" && opts.Warn != nil && inner.Rank() == t.local[0] {
 		opts.Warn(what)
 	}
-	if t.heap == nil {
+	if t.arena == nil {
+		t.forbidReading()
 		return inner, nil
 	}
 	return t.complete(), nil
@@ -63,7 +61,7 @@ func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
 type hello struct {
 	magic, nonce uint64
 	pid, fd      uint64
-	heap, size   uint64 // of its area
+	arena, size  uint64 // of its layout
 	address      uint64 // of its header, in its process
 	local        uint64 // its place among the node's ranks
 	cores        cores  // on which its thread may run
@@ -86,6 +84,13 @@ func allowed() (c cores) {
 	return c
 }
 
+func (c cores) or(o cores) cores {
+	for i, x := range o {
+		c[i] |= x
+	}
+	return c
+}
+
 func (c cores) count() (n int) {
 	for _, x := range c {
 		n += bits.OnesCount64(x)
@@ -97,23 +102,22 @@ func (t *Transport) setUp() error {
 	if t.opts.SetupWait == 0 {
 		t.opts.SetupWait = time.Minute
 	}
-	// So that the node's other ranks may read this one's memory under Yama.
-	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
-	t.area = layout(len(t.local), room(t.opts.Room, len(t.local)))
-	if t.heap, t.why = openHeap(t.area, t.opts); t.heap != nil { // otherwise it says hello all the same, for the others to know
-		t.own = headerAt(t.heap.base())
+	t.allowReading()
+	t.layout = newLayout(len(t.local), room(t.opts.Room, len(t.local)))
+	if t.arena, t.why = openArena(t.layout, t.opts); t.arena != nil { // otherwise it says hello all the same, for the others to know
+		t.own = headerAt(t.arena.base())
 		t.own.magic, t.own.nonce = magic, rand.Uint64()
 	}
-	if err := t.acquaint(); err != nil {
-		t.dismantle()
+	if err := t.exchangePeers(); err != nil {
+		t.teardown()
 		return err
 	}
 	return nil
 }
 
-// lacking says what this rank cannot do with the others of its node; nothing
+// missingCapability says what this rank cannot do with the others of its node; nothing
 // where it can do all.
-func (t *Transport) lacking() string {
+func (t *Transport) missingCapability() string {
 	private := 0
 	for _, p := range t.peers {
 		if p.vm {
@@ -121,7 +125,7 @@ func (t *Transport) lacking() string {
 		}
 	}
 	switch others := len(t.local) - 1; {
-	case t.heap == nil:
+	case t.arena == nil:
 		return fmt.Sprintf("rank %d has no memory to share with the others of its node, so messages between them go another, slower way: %v", t.Rank(), t.why)
 	case len(t.peers) < others:
 		return fmt.Sprintf("rank %d shares memory with %d of the %d other ranks of its node; messages to the rest go another, slower way: %v", t.Rank(), len(t.peers), others, t.why)
@@ -149,47 +153,64 @@ func room(asked, localSize int) int {
 	return max(n, hugePage)
 }
 
-// acquaint makes the ranks of the node peers.
-func (t *Transport) acquaint() error {
-	me := 0
-	for i, r := range t.local {
-		if r == t.Rank() {
-			me = i
-		}
-	}
-	mine := hello{local: uint64(me), cores: allowed()}
-	if t.heap != nil {
-		mine.magic, mine.nonce = magic, t.own.nonce
-		mine.pid, mine.fd = uint64(os.Getpid()), uint64(t.heap.fd)
-		mine.heap, mine.size = uint64(t.area.heap), uint64(t.area.size)
-		mine.address = uint64(uintptr(t.heap.base()))
-	}
+// exchangePeers makes the ranks of the node peers.
+func (t *Transport) exchangePeers() error {
+	me := slices.Index(t.local, t.Rank())
+	mine := t.hello(me)
 	hellos, err := t.gather(0, mine.bytes())
 	if err != nil {
 		return err
 	}
-	peers := make([]*peer, len(t.local))
-	reached := make([]byte, len(t.local))
-	all := mine.cores
+	peers, all := t.openPeers(me, hellos)
+	t.rest.open(len(t.local), mine.cores.count(), all.or(mine.cores).count())
+	return t.agreeOnReach(me, peers)
+}
+
+// hello returns what this rank, at place me of the node's, tells the others.
+func (t *Transport) hello(me int) hello {
+	h := hello{local: uint64(me), cores: allowed()}
+	if t.arena != nil {
+		h.magic, h.nonce = magic, t.own.nonce
+		h.pid, h.fd = uint64(os.Getpid()), uint64(t.arena.fd)
+		h.arena, h.size = uint64(t.layout.arena), uint64(t.layout.size)
+		h.address = uint64(uintptr(t.arena.base()))
+	}
+	return h
+}
+
+// openPeers opens the memory of the node's other ranks, by place; nil for one
+// where that does not work. It also returns on which cores they may run.
+func (t *Transport) openPeers(me int, hellos [][]byte) (peers []*peer, all cores) {
+	peers = make([]*peer, len(t.local))
 	for i, r := range t.local {
-		if i == me {
-			continue
+		if i != me {
+			h := readHello(hellos[i])
+			all = all.or(h.cores)
+			peers[i] = t.open(r, i, me, h)
 		}
-		h := readHello(hellos[i])
-		for j, x := range h.cores {
-			all[j] |= x
-		}
-		p := t.open(r, i, me, h)
-		if peers[i] = p; p != nil {
-			reached[i] = 1
+	}
+	return peers, all
+}
+
+// What a rank can do with another's memory.
+const (
+	reachShared  = 1 << iota // it has mapped it
+	reachPrivate             // it may read and write what is not shared
+)
+
+// agreeOnReach keeps the peers that reach this rank as it reaches them: both do,
+// or neither tries.
+func (t *Transport) agreeOnReach(me int, peers []*peer) error {
+	reach := make([]byte, len(peers))
+	for i, p := range peers {
+		if p != nil {
+			reach[i] = reachShared
 			if p.vm {
-				reached[i] |= 2
+				reach[i] |= reachPrivate
 			}
 		}
 	}
-	t.rest.open(len(t.local), mine.cores.count(), all.count())
-	// Both must reach the other, or neither tries.
-	answers, err := t.gather(1, reached)
+	answers, err := t.gather(1, reach)
 	if err != nil {
 		return err
 	}
@@ -198,11 +219,11 @@ func (t *Transport) acquaint() error {
 			continue
 		}
 		theirs := answers[i][me]
-		if theirs&1 == 0 {
+		if theirs&reachShared == 0 {
 			p.close()
 			continue
 		}
-		p.vm = p.vm && theirs&2 != 0
+		p.vm = p.vm && theirs&reachPrivate != 0
 		t.peers = append(t.peers, p)
 		t.byRank[p.rank] = p
 	}
@@ -211,7 +232,7 @@ func (t *Transport) acquaint() error {
 
 func (h hello) bytes() []byte {
 	b := make([]byte, 0, 8*helloWords)
-	for _, x := range []uint64{h.magic, h.nonce, h.pid, h.fd, h.heap, h.size, h.address, h.local} {
+	for _, x := range []uint64{h.magic, h.nonce, h.pid, h.fd, h.arena, h.size, h.address, h.local} {
 		b = binary.LittleEndian.AppendUint64(b, x)
 	}
 	for _, x := range h.cores {
@@ -225,14 +246,14 @@ func readHello(b []byte) hello {
 	for i := range x {
 		x[i] = binary.LittleEndian.Uint64(b[8*i:])
 	}
-	h := hello{magic: x[0], nonce: x[1], pid: x[2], fd: x[3], heap: x[4], size: x[5], address: x[6], local: x[7]}
+	h := hello{magic: x[0], nonce: x[1], pid: x[2], fd: x[3], arena: x[4], size: x[5], address: x[6], local: x[7]}
 	copy(h.cores[:], x[8:])
 	return h
 }
 
-// open maps the area of a rank of this node; nil where that does not work.
+// open maps the memory of a rank of this node; nil where that does not work.
 func (t *Transport) open(rank, local, me int, h hello) *peer {
-	if t.heap == nil {
+	if t.arena == nil {
 		return nil
 	}
 	b, err := t.mapPeer(h)
@@ -242,10 +263,10 @@ func (t *Transport) open(rank, local, me int, h hello) *peer {
 	}
 	p := &peer{
 		rank: rank, local: local, pid: int(h.pid), pidfd: -1,
-		area: b, heap: int(h.heap), header: headerAt(unsafe.Pointer(unsafe.SliceData(b))),
+		mapping: b, arena: int(h.arena), header: headerAt(unsafe.Pointer(unsafe.SliceData(b))),
 	}
-	p.in = t.area.ringAt(t.heap.base(), local)
-	p.out = t.area.ringAt(unsafe.Pointer(p.header), me)
+	p.in = t.layout.ringAt(t.arena.base(), local)
+	p.out = t.layout.ringAt(unsafe.Pointer(p.header), me)
 	p.vm = !t.opts.forbidVM && t.iov.canRead(p.pid, uintptr(h.address)+unsafe.Offsetof(t.own.nonce), h.nonce)
 	if p.pid != os.Getpid() {
 		if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
@@ -269,10 +290,10 @@ func (t *Transport) mapPeer(h hello) ([]byte, error) {
 	if err := unix.Fstat(fd, &s); err != nil {
 		return nil, err
 	}
-	if s.Mode&unix.S_IFMT != unix.S_IFREG || uint64(s.Size) != h.size || h.heap >= h.size || h.heap < uint64(unsafe.Sizeof(header{})) {
+	if s.Mode&unix.S_IFMT != unix.S_IFREG || uint64(s.Size) != h.size || h.arena >= h.size || h.arena < uint64(unsafe.Sizeof(header{})) {
 		return nil, errors.New("is another file")
 	}
-	b, err := mapArea(fd, area{heap: int(h.heap), size: int(h.size)})
+	b, err := mapFile(fd, layout{arena: int(h.arena), size: int(h.size)})
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +311,7 @@ func (t *Transport) gather(round uint32, mine []byte) ([][]byte, error) {
 	room := mem.Alloc((ranks + 1) * n)
 	src := room.Slice(ranks*n, n)
 	copy(mem.Bytes(src), mine)
-	tag := nbc.Tag{Comm: setupComm, Message: round}
+	tag := nbc.Tag{Comm: nbc.SetupComm, Message: round}
 	left := 0
 	got := make([][]byte, ranks)
 	for i, r := range t.local {
@@ -342,6 +363,6 @@ func (p *peer) close() {
 		_ = unix.Close(p.pidfd)
 		p.pidfd = -1
 	}
-	_ = unix.Munmap(p.area)
-	p.area = nil
+	_ = unix.Munmap(p.mapping)
+	p.mapping = nil
 }

@@ -147,7 +147,7 @@ func TestFallback(t *testing.T) {
 	for want, opts := range map[string]Options{
 		"may not read each other's private memory": {forbidVM: true},
 		"shares memory with 0 of the 1 other":      {forbidMap: true},
-		"has no memory to share":                   {forbidHeap: true},
+		"has no memory to share":                   {forbidArena: true},
 	} {
 		var said []string
 		opts.Warn = func(s string) { said = append(said, s) }
@@ -314,12 +314,12 @@ func TestDeviceMemoryIsRefused(t *testing.T) {
 	all(t, ts, nbc.Transport.Close)
 }
 
-// TestHeap allocates and frees at random; a map of who has which byte is the
+// TestArena allocates and frees at random; a map of who has which byte is the
 // twin.
-func TestHeap(t *testing.T) {
+func TestArena(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const room = 8 << 20
-		h, err := openHeap(layout(2, room), Options{})
+		h, err := openArena(newLayout(2, room), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,4 +361,39 @@ func TestHeap(t *testing.T) {
 		}
 		h.close()
 	})
+}
+
+// TestKept: memory in the Go heap that a peer was told of is kept when a
+// transport is closed with a receive under way, but not where the peer has
+// closed before and so will write nothing.
+func TestKept(t *testing.T) {
+	for _, first := range []int{0, 1} { // which rank closes first; rank 0 has the receive
+		ts := world(t, Options{}, 0, 0)
+		dst := make([]byte, 10_000)
+		if err := ts[0].Recv(1, 1, nbc.Tag{}, mem.Of(dst)); err != nil {
+			t.Fatal(err)
+		}
+		before := len(kept.buffers)
+		if err := errors.Join(ts[first].Close(), ts[1-first].Close()); err != nil {
+			t.Fatal(err)
+		}
+		got := kept.buffers[before:]
+		if want := 1 - first; len(got) != want {
+			t.Errorf("rank %d closes first: %d buffers are kept, not %d", first, len(got), want)
+		}
+		for _, b := range got {
+			if !b.Same(mem.Of(dst)) {
+				t.Error("what is kept is another buffer")
+			}
+		}
+	}
+}
+
+// TestReading: the system is asked to let peers read only where it wants to be.
+func TestReading(t *testing.T) {
+	for scope, want := range map[string]bool{"1\n": true, "0\n": false, "2\n": false, "3\n": false, "": false} {
+		if asksFor(scope) != want {
+			t.Errorf("scope %q: asks is %v", scope, !want)
+		}
+	}
 }

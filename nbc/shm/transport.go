@@ -15,14 +15,16 @@ import (
 // Transport is nbc.Transport over the memory that the ranks of a node share,
 // and over another transport for the rest.
 type Transport struct {
-	inner nbc.Transport
-	opts  Options
-	nodes []int
-	local []int // the ranks of this node, this one among them
-	area  area
-	heap  *heap
-	own   *header
-	why   error // memory is not shared with all
+	inner  nbc.Transport
+	opts   Options
+	nodes  []int
+	local  []int // the ranks of this node, this one among them
+	layout layout
+	arena  *arena
+	own    *header
+	why    error // memory is not shared with all
+
+	readable bool // see allowReading
 
 	peers  []*peer // of this node, which this rank reaches through shared memory
 	byRank []*peer // by rank; nil for those reached through inner
@@ -63,8 +65,8 @@ type peer struct {
 	pid         int
 	pidfd       int  // -1 where there is none
 	vm          bool // the two may read and write each other's private memory
-	area        []byte
-	heap        int // where its heap begins in area
+	mapping     []byte
+	arena       int // where its arena begins in mapping
 	header      *header
 
 	in, out *ring
@@ -98,10 +100,10 @@ func (t *Transport) Nodes() []int { return t.nodes }
 
 // Alloc returns n > 0 zeroed bytes that the ranks of this node reach without a
 // copy.
-func (t *Transport) Alloc(n int) (mem.Buffer, error) { return t.heap.alloc(n) }
+func (t *Transport) Alloc(n int) (mem.Buffer, error) { return t.arena.alloc(n) }
 
 // Free gives back what Alloc returned.
-func (t *Transport) Free(b mem.Buffer) { t.heap.release(b) }
+func (t *Transport) Free(b mem.Buffer) { t.arena.release(b) }
 
 // Send begins to send src to rank to.
 func (t *Transport) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
@@ -188,7 +190,7 @@ func (t *Transport) Poll(done []nbc.Completion) (int, error) {
 		return 0, t.fault
 	}
 	if n > 0 || t.moved {
-		t.rest.stir()
+		t.rest.Reset()
 	}
 	t.moved = false
 	return n, nil

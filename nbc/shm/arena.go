@@ -1,0 +1,197 @@
+//go:build linux && (amd64 || arm64)
+
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sort"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/mem"
+)
+
+const (
+	page     = mem.Alignment
+	hugePage = 2 << 20
+)
+
+// span is a range of an arena: offset and length in bytes.
+type span struct{ off, n int }
+
+// arena hands out ranges of the own memfd: first fit, neighbours joined again.
+type arena struct {
+	mu      sync.Mutex
+	mapping []byte // the whole mapping, control area included
+	fd      int
+	at      int // where the arena begins in it
+
+	free   []span // by offset
+	used   map[int]int
+	closed bool
+
+	idle [64][]mem.Buffer // by class; the transport's goroutine alone uses it
+}
+
+// openArena makes a memfd of the layout given and maps it.
+func openArena(l layout, opts Options) (*arena, error) {
+	if opts.forbidArena {
+		return nil, errors.New("shm: forbidden by a test")
+	}
+	fd, err := unix.MemfdCreate("scaffe", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("shm: memfd_create: %w", err)
+	}
+	if err := unix.Ftruncate(fd, int64(l.size)); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("shm: a memory file of %d bytes: %w", l.size, err)
+	}
+	b, err := mapFile(fd, l)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return &arena{
+		mapping: b, fd: fd, at: l.arena,
+		free: []span{{0, l.size - l.arena}}, used: map[int]int{},
+	}, nil
+}
+
+func mapFile(fd int, l layout) ([]byte, error) {
+	b, err := unix.Mmap(fd, 0, l.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("shm: mapping %d bytes: %w", l.size, err)
+	}
+	// Optimisations; refusal is harmless.
+	_ = unix.Madvise(b, unix.MADV_DONTDUMP)
+	_ = unix.Madvise(b[l.arena:], unix.MADV_HUGEPAGE)
+	return b, nil
+}
+
+func (a *arena) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(a.mapping)) }
+
+// alloc returns n > 0 zeroed bytes, at a page's start, or at a huge page's
+// where that can matter.
+func (a *arena) alloc(n int) (mem.Buffer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return mem.Buffer{}, ErrClosed
+	}
+	align := page
+	if n >= hugePage {
+		align = hugePage
+	}
+	for i, s := range a.free {
+		off := roundUp(s.off, align)
+		size := roundUp(n, page)
+		if off+size > s.off+s.n {
+			continue
+		}
+		var rest []span
+		if off > s.off {
+			rest = append(rest, span{s.off, off - s.off})
+		}
+		if end := off + size; end < s.off+s.n {
+			rest = append(rest, span{end, s.off + s.n - end})
+		}
+		a.free = slices.Replace(a.free, i, i+1, rest...)
+		a.used[off] = size
+		return mem.At(unsafe.Add(a.base(), a.at+off), n, mem.Host), nil
+	}
+	return mem.Buffer{}, fmt.Errorf("shm: no room for %d bytes among %d of registered memory: allow more address space (ulimit -v) or register less", n, len(a.mapping)-a.at)
+}
+
+// release takes back what alloc returned, whose pages go back to the system.
+func (a *arena) release(b mem.Buffer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	off, ok := a.find(b)
+	if !ok || a.used[off] == 0 {
+		return
+	}
+	n := a.used[off]
+	delete(a.used, off)
+	at := int64(a.at + off)
+	if unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, int64(n)) != nil {
+		clear(a.mapping[at:][:n]) // the next one is promised zeroes
+	}
+	i := sort.Search(len(a.free), func(i int) bool { return a.free[i].off > off })
+	a.free = slices.Insert(a.free, i, span{off, n})
+	a.join(i)
+	a.join(i - 1)
+	a.unmap()
+}
+
+// join joins free ranges i and i+1 where they touch.
+func (a *arena) join(i int) {
+	if i >= 0 && i+1 < len(a.free) && a.free[i].off+a.free[i].n == a.free[i+1].off {
+		a.free[i].n += a.free[i+1].n
+		a.free = slices.Delete(a.free, i+1, i+2)
+	}
+}
+
+// close gives everything back, once nobody uses any of it.
+func (a *arena) close() {
+	for class, idle := range a.idle {
+		for _, b := range idle {
+			a.release(b)
+		}
+		a.idle[class] = nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	a.unmap()
+}
+
+func (a *arena) unmap() {
+	if !a.closed || len(a.used) > 0 || a.mapping == nil {
+		return
+	}
+	_ = unix.Munmap(a.mapping)
+	_ = unix.Close(a.fd)
+	a.mapping = nil
+}
+
+// find returns where in the arena b lies, false where it does not.
+func (a *arena) find(b mem.Buffer) (off int, ok bool) {
+	if len(a.mapping) == 0 {
+		return 0, false
+	}
+	start := uintptr(a.base()) + uintptr(a.at)
+	p := uintptr(b.Pointer())
+	if p < start || p-start+uintptr(b.Len()) > uintptr(len(a.mapping)-a.at) {
+		return 0, false
+	}
+	return int(p - start), true
+}
+
+// Staging memory of the transport's own is taken in powers of two and kept.
+
+func class(n int) int { return bits.Len(uint(max(n, page) - 1)) }
+
+func (a *arena) stage(n int) (mem.Buffer, error) {
+	k := class(n)
+	if idle := a.idle[k]; len(idle) > 0 {
+		a.idle[k] = idle[:len(idle)-1]
+		return idle[len(idle)-1].Slice(0, n), nil
+	}
+	b, err := a.alloc(1 << k)
+	if err != nil {
+		return mem.Buffer{}, err
+	}
+	return b.Slice(0, n), nil
+}
+
+func (a *arena) unstage(b mem.Buffer) {
+	if b.Len() > 0 {
+		k := class(b.Len())
+		a.idle[k] = append(a.idle[k], mem.At(b.Pointer(), 1<<k, mem.Host))
+	}
+}
