@@ -91,11 +91,8 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	p := r.c.Profile
 	res := &Result{
 		Profile: p.Name, Net: p.Net, Source: p.Source, Batch: p.Batch, Elements: p.Elements(), Bytes: p.Bytes(),
-		Ranks: r.comm.Size(), Nodes: r.comm.Layout().Nodes, Scheme: r.c.Scheme.String(), Spec: "tuned", Checked: r.c.Check,
+		Ranks: r.comm.Size(), Nodes: r.comm.Layout().Nodes, Scheme: r.c.Scheme.String(), Spec: r.c.Spec.Name(), Checked: r.c.Check,
 		Ratio: r.c.Ratio, Jitter: r.c.Jitter, Straggler: r.c.Straggler,
-	}
-	if len(r.c.Spec.Levels) > 0 {
-		res.Spec = r.c.Spec.String()
 	}
 	x, err := r.exchange(ctx, exchange.SCOBR, r.layers, r.count)
 	if err != nil {

@@ -18,9 +18,6 @@ import (
 
 // Flags that several commands have.
 
-// tuned, for --algorithm, leaves the choice to the table or the model.
-const tuned = "tuned"
-
 func localFlag() cli.Flag {
 	return cmdline.Int("local", 0, 1, "run `N` ranks in this process instead of under mpirun")
 }
@@ -28,15 +25,15 @@ func localFlag() cli.Flag {
 // selectionFlags say which algorithms run.
 func selectionFlags() []cli.Flag {
 	return []cli.Flag{
-		cmdline.Checked("algorithm", tuned, "`SPEC` of the algorithm, such as chain:8/binomial or CB-8; tuned selects one by size",
-			cmdline.Parsed(parseAlgorithm, ""), tuned, "chain", "binomial", "ring", "direct", "linear", "mpi"),
+		cmdline.Checked("algorithm", spec.Tuned, "`SPEC` of the algorithm, such as chain:8/binomial or CB-8; tuned selects one by size",
+			cmdline.Parsed(parseAlgorithm, ""), spec.Tuned, "chain", "binomial", "ring", "direct", "linear", "mpi"),
 		&cli.StringFlag{Name: "table", Usage: "select algorithms by the tuning table `FILE`, written by scaffe tune"},
 	}
 }
 
 // parseAlgorithm reads --algorithm; the zero Spec stands for tuned.
 func parseAlgorithm(s string) (spec.Spec, error) {
-	if s == tuned || s == "" {
+	if s == spec.Tuned || s == "" {
 		return spec.Spec{}, nil
 	}
 	return spec.Parse(s)

@@ -49,6 +49,8 @@ const (
 	// Library is the algorithm of a spec that leaves the collective to the MPI
 	// library.
 	Library = "mpi"
+	// Tuned is the name of a spec without levels: what is selected for each call.
+	Tuned = "tuned"
 )
 
 var algorithms = map[string]schedule.Algorithm{
@@ -101,6 +103,14 @@ func Parse(text string) (Spec, error) {
 		return fail("%v", err)
 	}
 	return s, nil
+}
+
+// Name returns the text of a spec, Tuned for one without levels.
+func (s Spec) Name() string {
+	if len(s.Levels) == 0 {
+		return Tuned
+	}
+	return s.String()
 }
 
 // Validate reports what is wrong with a spec, however it was made.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/scaffe/scaffe/collectives/spec"
 )
 
 // compareWriter writes one line a size with a group of columns for each
@@ -87,7 +89,7 @@ func (w *compareWriter) begin(t Type, _ []servedBy) {
 // ranWidth is the width of the column with the spec that ran, where the name
 // of the group does not say it: 0 for none.
 func ranWidth(s subject) int {
-	if l := s.label(); l == "tuned" || l == "best" {
+	if l := s.label(); l == spec.Tuned || l == "best" {
 		return 24
 	}
 	return 0

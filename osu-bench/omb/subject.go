@@ -380,7 +380,7 @@ func (p Program) usual() string {
 	case p.is(local):
 		return "best"
 	}
-	return "tuned"
+	return spec.Tuned
 }
 
 func newSubject(p Program, o *Options, name string, comm *collectives.Comm, m *mpiWorld, meets bool) (subject, error) {
@@ -398,7 +398,7 @@ func newSubject(p Program, o *Options, name string, comm *collectives.Comm, m *m
 		return newPairSubject(name, comm, m)
 	case name == spec.Library:
 		return &mpiSubject{m, meets}, nil
-	case name == "tuned":
+	case name == spec.Tuned:
 		return &specSubject{name: name, comm: comm, buffers: kind}, nil
 	}
 	spec, err := spec.Parse(name)

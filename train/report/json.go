@@ -10,7 +10,6 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/train"
 )
@@ -188,7 +187,7 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 	v := jsonStart{
 		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), GlobalBatch: n.GlobalBatch(),
 		Iter: w.Solver().Iter(), MaxIter: int(w.Solver().Param().GetMaxIter()),
-		Design: cfg.Design.String(), Aggregate: cfg.Scheme.String(), Spec: specName(cfg.Spec), LeastBucket: w.Exchange().MinBucket(),
+		Design: cfg.Design.String(), Aggregate: cfg.Scheme.String(), Spec: cfg.Spec.Name(), LeastBucket: w.Exchange().MinBucket(),
 		Buckets: []jsonBucket{},
 	}
 	for _, b := range w.Exchange().Buckets() {
@@ -287,12 +286,4 @@ func finite(x float32) *float32 {
 		return nil
 	}
 	return &x
-}
-
-// specName names what was asked for.
-func specName(s spec.Spec) string {
-	if len(s.Levels) == 0 {
-		return "tuned"
-	}
-	return s.String()
 }

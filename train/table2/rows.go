@@ -9,12 +9,9 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 )
 
-// Tuned names what is selected for each size.
-const Tuned = "tuned"
-
 // specs are those of Table 2: the MPI library's own (its row "N/A") and the
 // paper's combinations of chains and binomial trees; and what scaffe selects.
-var specs = []string{"mpi", "CC-8", "CB-4", "CB-8", Tuned}
+var specs = []string{"mpi", "CC-8", "CB-4", "CB-8", spec.Tuned}
 
 // Rows returns every design with every spec. With none of either it is the
 // paper's table, SC-B with each of its specs, and then what overlaps: SC-OB and
@@ -34,7 +31,7 @@ func Rows(designs, algorithms []string, library bool) ([]Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		overlapping, err := product([]string{"SC-OB", "SC-OBR"}, []string{Tuned})
+		overlapping, err := product([]string{"SC-OB", "SC-OBR"}, []string{spec.Tuned})
 		return append(table, overlapping...), err
 	case len(designs) == 0:
 		designs = []string{"SC-B", "SC-OB", "SC-OBR"}
@@ -53,7 +50,7 @@ func product(designs, algorithms []string) ([]Row, error) {
 		}
 		for _, a := range algorithms {
 			r := Row{Design: d, Algorithm: a}
-			if a != Tuned {
+			if a != spec.Tuned {
 				if r.Spec, err = spec.Parse(a); err != nil {
 					return nil, err
 				}

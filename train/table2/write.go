@@ -5,7 +5,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/version"
 )
@@ -44,7 +43,7 @@ func (r *Report) columns() []report.Column[Result] {
 	overall := func(x Result) float64 { return speedup(r.Results[0].Total, x.Total) }
 	return []column{
 		{Name: "algorithm", Left: true, Value: func(x Result) any { return x.Algorithm }},
-		{Name: "spec", Hidden: true, Value: func(x Result) any { return specName(x.Spec) }},
+		{Name: "spec", Hidden: true, Value: func(x Result) any { return x.Spec.Name() }},
 		{Name: "design", Left: true, Value: func(x Result) any { return x.Design.String() }},
 		{Name: "buckets", Hidden: true, Value: func(x Result) any { return x.Buckets }},
 		{Name: "least_bucket_bytes", Hidden: true, Value: func(x Result) any { return x.LeastBucket }},
@@ -71,12 +70,4 @@ func times(x float64) report.Shown {
 		return report.Shown{Value: x, Text: "hidden"}
 	}
 	return report.Shown{Value: x, Text: fmt.Sprintf("%.2f", x)}
-}
-
-// specName is the canonical text of a spec.
-func specName(s spec.Spec) string {
-	if len(s.Levels) == 0 {
-		return Tuned
-	}
-	return s.String()
 }
