@@ -91,7 +91,7 @@ generate: ## make generated files again: assembly, protocol buffers
 .PHONY: test
 test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	scripts/test-pure
-	scripts/with-mpi openmpi go test ./...
+	scripts/with-mpi openmpi go test -timeout 2h ./...
 	$(MAKE) --no-print-directory test-mpi MPI=openmpi
 	$(MAKE) --no-print-directory test-mpi MPI=mpich
 	scripts/test-wrong-mpirun

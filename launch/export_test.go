@@ -1,6 +1,11 @@
 package launch
 
-import "github.com/scaffe/scaffe/nbc"
+import (
+	"context"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/nbc"
+)
 
 // StartEach is startEach.
 func StartEach(n int, open func(int) func() (nbc.Transport, error), o nbc.Options) ([]*nbc.Engine, error) {
@@ -24,4 +29,9 @@ func SetExit(f func(int)) (restore func()) {
 	old := exit
 	exit = f
 	return func() { exit = old }
+}
+
+// RunRank runs f as one rank, whose process has no other.
+func RunRank(ctx context.Context, e *nbc.Engine, o Options, f func(context.Context, *collectives.Comm) error) error {
+	return newRank(e, o, e.Size()).run(ctx, f)
 }

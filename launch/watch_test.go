@@ -20,13 +20,13 @@ import (
 )
 
 // twoRanks starts rank 0 of two.
-func twoRanks(t *testing.T) *nbc.Engine {
+func twoRanks(t *testing.T, o nbc.Options) *nbc.Engine {
 	t.Helper()
 	k, err := kernels.NewCPU()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := nbc.Start(inproc.NewWorld(2, inproc.Options{}).Open(0), nbc.CPU(k), nbc.Options{})
+	e, err := nbc.Start(inproc.NewWorld(2, inproc.Options{}).Open(0), nbc.CPU(k), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func twoRanks(t *testing.T) *nbc.Engine {
 // TestWatchWithoutPidfd: a process that cannot watch any other, or not all of
 // them, runs nevertheless. (It panicked: the lowest of no ranks.)
 func TestWatchWithoutPidfd(t *testing.T) {
-	e := twoRanks(t)
+	e := twoRanks(t, nbc.Options{})
 	restore := launch.SetPidfdOpen(func(int, int) (int, error) { return -1, unix.ENOSYS })
 	defer restore()
 	if end := launch.WatchOpen(e, 0, map[int]int{1: os.Getppid()}); end != nil {
@@ -64,7 +64,7 @@ func TestWatchWithoutPidfd(t *testing.T) {
 // it had ended before the watch began.
 func TestWatch(t *testing.T) {
 	for _, early := range []bool{false, true} {
-		e := twoRanks(t)
+		e := twoRanks(t, nbc.Options{})
 		cmd := exec.Command("sleep", "1000")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -122,6 +122,19 @@ func TestMaxLocal(t *testing.T) {
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "at most") || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestSetUpHasADeadline: a rank that never comes does not hold up the others'
+// set-up for ever, and the error says what for.
+func TestSetUpHasADeadline(t *testing.T) {
+	e := twoRanks(t, nbc.Options{Deadline: 100 * time.Millisecond})
+	err := launch.RunRank(context.Background(), e, launch.Options{Local: 2}, func(context.Context, *collectives.Comm) error {
+		t.Error("it ran")
+		return nil
+	})
+	if deadline := (*nbc.DeadlineError)(nil); !errors.As(err, &deadline) || !strings.Contains(err.Error(), "exchanging process numbers") || !strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("the error is %v", err)
 	}
 }
