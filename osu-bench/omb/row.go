@@ -1,8 +1,9 @@
 package omb
 
 import (
-	"github.com/scaffe/scaffe/schedule"
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // Row is one result. Times are in microseconds.
