@@ -16,7 +16,7 @@ func serves(text string, c schedule.Collective) bool {
 	return err == nil && s.Serves(c) == nil
 }
 
-// room is the bound of a contribution, so that any sum over maxRanks of them is
+// room is the bound of a contribution, so that any sum over ten of them is
 // exact in its type.
 func room(dt mem.Datatype) uint64 {
 	switch dt {
@@ -33,9 +33,6 @@ func room(dt mem.Datatype) uint64 {
 	}
 	return 1 << 40
 }
-
-// maxRanks is how many ranks the contributions are exact for.
-const maxRanks = 10
 
 // data is one execution of a call on a communicator of size ranks.
 type data struct {
