@@ -32,8 +32,8 @@ func (s Space) String() string {
 //
 // The zero Buffer is empty and valid. A Buffer made by Alloc lies outside the
 // Go heap, so its address may be held by C code (an MPI request in flight)
-// without pinning; one made by Of lies wherever the slice does, and whoever
-// hands it to C for longer than one call pins it.
+// without pinning; one made by Of lies wherever the slice does, and must
+// be pinned by code that hands it to C for longer than one call.
 type Buffer struct {
 	base  unsafe.Pointer
 	bytes int

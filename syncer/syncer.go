@@ -14,9 +14,10 @@
 //	…                        // forward of the layers before the bucket's first
 //	err = sync.Pulled(ctx)   // the parameters are current here
 //
-// It knows buckets of bytes; layers, prototxt and solvers are none of its
-// business. A new scheme (parameter server, sufficient factors) is a new
-// implementation of Syncer.
+// It knows buckets of bytes, and no layers, prototxt or solvers. A new scheme
+// (parameter server, sufficient factors) is a new implementation of Syncer. When
+// a bucket is pushed and pulled is decided by package exchange, whose package
+// documentation shows both on one line of time.
 package syncer
 
 import (
@@ -29,13 +30,13 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 )
 
-// Bucket is a contiguous range of parameters that are synchronised together.
+// Bucket is a contiguous range of parameters that are synchronized together.
 type Bucket struct {
 	Name string
 	// Data holds the parameters, Diff their gradients: float32, equally long.
 	Data, Diff mem.Buffer
 	// Cuts are elements at which the bucket is cut into parts that are summed
-	// as buckets of their own would be; see collectives.Parts.
+	// as separate buckets would be; see collectives.Parts.
 	Cuts []int
 }
 
@@ -47,7 +48,7 @@ func (b *Bucket) options(opts []collectives.Option) []collectives.Option {
 	return append(opts[:len(opts):len(opts)], collectives.Parts(b.Cuts...))
 }
 
-// Syncer synchronises one bucket. Push and Pull alternate; each is started
+// Syncer synchronizes one bucket. Push and Pull alternate; each is started
 // and waited for by one goroutine.
 type Syncer interface {
 	// Push starts to move this worker's gradient to where it is summed.
@@ -96,9 +97,9 @@ func (t *tree) Close() {
 	t.pull.Close()
 }
 
-// everyone is the scheme "allreduce": every worker has the sum of the
-// gradients and updates its own parameters. There is nothing to pull.
-type everyone struct{ push *nbc.Request }
+// all is the scheme "allreduce": every worker has the sum of the gradients and
+// updates its own parameters. There is nothing to pull.
+type all struct{ push *nbc.Request }
 
 // Allreduce returns the syncer of a bucket with the scheme "allreduce", under
 // the same rule as Reduce. The parameters must start out equal on all workers,
@@ -108,12 +109,12 @@ func Allreduce(comm *collectives.Comm, b Bucket, opts ...collectives.Option) (Sy
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	return &everyone{push: push}, nil
+	return &all{push: push}, nil
 }
 
-func (e *everyone) Push() error                      { return e.push.Start() }
-func (e *everyone) Pushed(ctx context.Context) error { return e.push.Wait(ctx) }
-func (e *everyone) Updates() bool                    { return true }
-func (e *everyone) Pull() error                      { return nil }
-func (e *everyone) Pulled(context.Context) error     { return nil }
-func (e *everyone) Close()                           { e.push.Close() }
+func (a *all) Push() error                      { return a.push.Start() }
+func (a *all) Pushed(ctx context.Context) error { return a.push.Wait(ctx) }
+func (a *all) Updates() bool                    { return true }
+func (a *all) Pull() error                      { return nil }
+func (a *all) Pulled(context.Context) error     { return nil }
+func (a *all) Close()                           { a.push.Close() }

@@ -13,7 +13,7 @@ import (
 // agreement is a sum that is under way while a pass is computed: it costs no
 // waiting, and takes effect a pass late.
 type interrupts struct {
-	requests func() (snapshot, stop bool) // nil: nobody asks
+	requests func() (snapshot, stop bool) // nil: there are none
 	ctx      context.Context
 
 	sum     *nbc.Request // of asked; nil where there is nothing between whose passes to stop

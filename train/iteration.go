@@ -9,7 +9,7 @@ import (
 	"github.com/scaffe/scaffe/trace"
 )
 
-// What is summed over the ranks in every iteration, beside the gradients.
+// What is summed over the ranks in every iteration, besides the gradients.
 const (
 	sumLoss = iota // each rank's part of the loss over the global batch
 	sumStop        // how many ranks were asked to stop

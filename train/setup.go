@@ -17,7 +17,7 @@ type Setup struct {
 // Exchange returns what moves parameters and gradients in this setup.
 func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 
-// Setup makes another setup, beside the one that Config asked for and on the
+// Setup makes another setup, next to the one that Config asked for and on the
 // same net, for callers that compare (package train/table2). c's Design, Spec
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
@@ -29,7 +29,7 @@ func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
 // Use continues training with s, from the next Step on. It is a collective.
 func (w *Worker) Use(s *Setup) error {
 	// What the setup before has under way ends first: then all parameters are
-	// current, whoever brought them.
+	// current, whichever setup brought them.
 	if err := w.exchange.Current(); err != nil {
 		return err
 	}

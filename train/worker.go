@@ -42,7 +42,7 @@ func ParseScaling(s string) (Scaling, error) {
 	case "weak":
 		return Weak, nil
 	}
-	return 0, fmt.Errorf("scaling %q is unknown: use strong (batch_size divided by the ranks) or weak (batch_size per rank)", s)
+	return 0, fmt.Errorf("unknown scaling %q: want strong (batch_size divided by the ranks) or weak (batch_size per rank)", s)
 }
 
 // Config says what to train and how.
@@ -316,7 +316,7 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 }
 
 // Step runs n iterations, for callers that measure; updates of the last one may
-// still be under way, beside the caller, when it returns. Waits for other ranks
+// still be under way when it returns. Waits for other ranks
 // end with New's context. It is a collective.
 func (w *Worker) Step(ctx context.Context, n int) error {
 	if w.time.began.IsZero() {

@@ -1,5 +1,5 @@
 // Package blob holds Blob, the N-dimensional array that flows through a net:
-// values (data) beside their gradients (diff), both float32, row-major, the
+// values (data) next to their gradients (diff), both float32, row-major, the
 // first axis outermost (Caffe's N×C×H×W).
 //
 // A blob's bytes lie in mem.Buffers, so that a learnable parameter can be

@@ -36,11 +36,11 @@ func NewTransformer(p *proto.TransformationParameter, phase proto.Phase, seed ui
 		means:  p.GetMeanValue(),
 	}
 	if p.GetForceColor() && p.GetForceGray() {
-		return nil, errors.New("transform_param: force_color and force_gray exclude each other")
+		return nil, errors.New("transform_param: force_color and force_gray cannot be used together")
 	}
 	if file := p.GetMeanFile(); file != "" {
 		if len(t.means) > 0 {
-			return nil, errors.New("transform_param: mean_file and mean_value exclude each other")
+			return nil, errors.New("transform_param: mean_file and mean_value cannot be used together")
 		}
 		mean, shape, err := ReadMean(file)
 		if err != nil {

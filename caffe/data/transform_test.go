@@ -149,8 +149,8 @@ func TestTransformer_Refusals(t *testing.T) {
 		p    *proto.TransformationParameter
 		want string
 	}{
-		{&proto.TransformationParameter{ForceColor: pb.Bool(true), ForceGray: pb.Bool(true)}, "exclude each other"},
-		{&proto.TransformationParameter{MeanFile: pb.String("x"), MeanValue: []float32{1}}, "exclude each other"},
+		{&proto.TransformationParameter{ForceColor: pb.Bool(true), ForceGray: pb.Bool(true)}, "cannot be used together"},
+		{&proto.TransformationParameter{MeanFile: pb.String("x"), MeanValue: []float32{1}}, "cannot be used together"},
 		{&proto.TransformationParameter{MeanFile: pb.String("no/such.binaryproto")}, "no/such.binaryproto"},
 	} {
 		if _, err := NewTransformer(c.p, proto.Phase_TRAIN, 1); err == nil || !strings.Contains(err.Error(), c.want) {

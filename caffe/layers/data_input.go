@@ -44,7 +44,7 @@ func (l *shaped) LocalBatch() int { return l.part.Local(l.batch) }
 
 func (l *shaped) Setup(_, top []*blob.Blob) error {
 	if n := len(l.shapes); n != 1 && n != len(top) {
-		return l.errorf("%d shapes for %d tops: give one, or one a top", n, len(top))
+		return l.errorf("%d shapes for %d tops: give one, or one per top", n, len(top))
 	}
 	l.global, l.local = nil, nil
 	for i := range top {
@@ -146,11 +146,11 @@ func dummyShapes(d *proto.DummyDataParameter) ([]*proto.BlobShape, error) {
 	legacy := n + len(d.GetChannels()) + len(d.GetHeight()) + len(d.GetWidth())
 	switch {
 	case len(d.GetShape()) > 0 && legacy > 0:
-		return nil, fmt.Errorf("shape and num, channels, height, width exclude each other")
+		return nil, fmt.Errorf("shape cannot be used together with num, channels, height and width")
 	case len(d.GetShape()) > 0:
 		return d.GetShape(), nil
 	case n == 0 || len(d.Channels) != n || len(d.Height) != n || len(d.Width) != n:
-		return nil, fmt.Errorf("give shape, or num, channels, height and width equally often")
+		return nil, fmt.Errorf("give shape, or as many num as channels, height and width")
 	}
 	var shapes []*proto.BlobShape
 	for i := range n {
@@ -163,7 +163,7 @@ func dummyShapes(d *proto.DummyDataParameter) ([]*proto.BlobShape, error) {
 
 func (l *dummyData) Setup(bottom, top []*blob.Blob) error {
 	if n := len(l.fillers); n > 1 && n != len(top) {
-		return l.errorf("%d data_fillers for %d tops: give none, one, or one a top", n, len(top))
+		return l.errorf("%d data_fillers for %d tops: give none, one, or one per top", n, len(top))
 	}
 	if err := l.shaped.Setup(bottom, top); err != nil {
 		return err

@@ -119,7 +119,7 @@ func newData(p *proto.LayerParameter, env Env) (Layer, error) {
 		color := data.ColorOf(p.GetTransformParam())
 		if d.GetForceEncodedColor() {
 			if color == data.Gray {
-				return nil, errors.New("data_param force_encoded_color and transform_param force_gray exclude each other")
+				return nil, errors.New("data_param force_encoded_color and transform_param force_gray cannot be used together")
 			}
 			color = data.BGR
 		}

@@ -64,7 +64,7 @@ func TestData(t *testing.T) {
 	p.DataParam.ForceEncodedColor = pb.Bool(true)
 	wantRefusal(t, p, DataOptions{}, 2, `key "00000": force_color or force_encoded_color is set and the Datum holds 1 raw channels`)
 	p.TransformParam.ForceGray = pb.Bool(true)
-	wantRefusal(t, p, DataOptions{}, 2, "exclude each other")
+	wantRefusal(t, p, DataOptions{}, 2, "cannot be used together")
 
 	// The ninth sample has no label: an error only where labels are wanted.
 	p.DataParam.ForceEncodedColor, p.TransformParam.ForceGray, p.DataParam.BatchSize = nil, nil, pb.Uint32(9)

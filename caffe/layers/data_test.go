@@ -260,8 +260,8 @@ func TestDummyData(t *testing.T) {
 
 	for want, d := range map[string]*proto.DummyDataParameter{
 		"give shape":                  {},
-		"equally often":               {Num: []uint32{1}, Channels: []uint32{1, 2}},
-		"exclude each other":          {Num: []uint32{1}, Shape: []*proto.BlobShape{{Dim: []int64{1}}}},
+		"as many num as channels":     {Num: []uint32{1}, Channels: []uint32{1, 2}},
+		"cannot be used together":     {Num: []uint32{1}, Shape: []*proto.BlobShape{{Dim: []int64{1}}}},
 		"2 shapes for 3 tops":         {Shape: []*proto.BlobShape{{Dim: []int64{1}}, {Dim: []int64{1}}}},
 		"2 data_fillers for 3 tops":   {Shape: []*proto.BlobShape{{Dim: []int64{1}}}, DataFiller: []*proto.FillerParameter{{}, {}}},
 		"extents must be positive":    {Shape: []*proto.BlobShape{{Dim: []int64{2, 0}}}},

@@ -47,7 +47,7 @@ type Loss interface{ IsLoss() bool }
 
 // BatchMean is implemented by layers with tops that are means over the items
 // of a batch. The means of the parts of a batch, each times its part of the
-// items, add up to the mean of the whole. A top with a loss_weight that is none
+// items, add up to the mean of the whole. A top with a loss_weight that is not one
 // is a sum: the parts' add up as they are.
 type BatchMean interface{ BatchMean(top int) bool }
 

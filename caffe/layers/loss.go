@@ -96,7 +96,7 @@ func labelOf(v float32) int {
 	return int(v)
 }
 
-// badLabel is the error of a label that is no class.
+// badLabel is the error of a label that is not a class.
 func (l *base) badLabel(v float32, item, classes int) error {
 	return l.errorf("label %g (value %d of bottom 1) is not a class from 0 to %d", v, item, classes-1)
 }

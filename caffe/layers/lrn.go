@@ -15,12 +15,12 @@ func init() {
 	})
 }
 
-// lrn is Caffe's local response normalisation (Krizhevsky et al. 2012,
+// lrn is Caffe's local response normalization (Krizhevsky et al. 2012,
 // section 3.3): top = bottom · scale^−beta, where scale is
 //
-//   - k + alpha/n · (sum of squares over n = local_size neighbouring channels)
+//   - k + alpha/n · (sum of squares over n = local_size neighboring channels)
 //     for ACROSS_CHANNELS,
-//   - 1 + alpha · (mean of squares over local_size × local_size neighbours in
+//   - 1 + alpha · (mean of squares over local_size × local_size neighbors in
 //     the plane, zeros beyond it) for WITHIN_CHANNEL.
 //
 // Bottom and top are [N, C, H, W].
@@ -28,14 +28,14 @@ type lrn struct {
 	base
 	p           *proto.LRNParameter
 	within      bool
-	half        int // neighbours on either side
+	half        int // neighbors on either side
 	alpha, beta float32
 	k           float32
 	power       func(dst, scale []float32) // dst = scale^−beta
 
 	scale      []float32
 	acc        []float32 // a plane
-	work       []float32 // a plane, or with ACROSS_CHANNELS one a neighbour
+	work       []float32 // a plane, or with ACROSS_CHANNELS one per neighbor
 	sums       []float32 // WITHIN_CHANNEL: a row
 	zeros      []float32 // a plane
 	rows, cols []span    // WITHIN_CHANNEL
@@ -133,7 +133,7 @@ func (l *lrn) channel(image []float32, c int) []float32 {
 // usualForward computes one image.
 func (l *lrn) usualForward(y, x, scale []float32) {
 	clear(l.acc)
-	for c := range l.half { // those that the sum of channel 0 has beside the last
+	for c := range l.half { // those that the sum of channel 0 has besides the last
 		for i, v := range l.channel(x, c) {
 			l.acc[i] += float32(v * v)
 		}

@@ -60,7 +60,7 @@ func (l *split) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob
 	return nil
 }
 
-// silence takes blobs that nobody reads, and gives them no gradient.
+// silence takes blobs that nothing else reads, and gives them no gradient.
 type silence struct{ base }
 
 func (l *silence) Bottoms() Bounds { return Bounds{1, -1} }

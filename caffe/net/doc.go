@@ -5,7 +5,7 @@
 // It owns Caffe's net-level rules: include and exclude, in-place tops,
 // implicit Split layers, parameters shared by name, which layers need a
 // backward pass, loss weights, and what a .caffemodel holds. It must not know
-// of solvers, ranks, MPI or syncers: whoever distributes training joins in
+// of solvers, ranks, MPI or syncers: a distributed trainer joins in
 // through Hooks and the packed parameter buffers.
 //
 //	n, err := net.Load("lenet_train_test.prototxt", net.Options{Phase: proto.Phase_TRAIN})
@@ -29,7 +29,7 @@
 // Most losses are means over the batch that a layer sees. A worker that sees b
 // of the B samples of a global batch sets BatchShare to b/B: then the sum of
 // the workers' gradients is the gradient of the mean over all B samples. A loss
-// that is a sum (normalization: NONE, or a loss_weight on a top that is no mean)
+// that is a sum (normalization: NONE, or a loss_weight on a top that is not a mean)
 // adds up over the workers as it is. Layers say which they are
 // (layers.BatchMean), and Loss keeps the two apart.
 package net

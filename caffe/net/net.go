@@ -151,7 +151,7 @@ type Output struct {
 	Blob *blob.Blob
 	// LossWeight is its weight in the loss, 0 if it is none.
 	LossWeight float32
-	// Sum is set for a loss that adds up over the batch and is no mean.
+	// Sum is set for a loss that adds up over the batch instead of being a mean.
 	Sum bool
 }
 

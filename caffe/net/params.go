@@ -116,8 +116,8 @@ func (b *builder) share(nd *node, p, owner *param) error {
 	return nil
 }
 
-// shareMult settles a multiplier of a shared parameter: whoever sets it sets
-// it for all, and two who set it must agree.
+// shareMult settles a multiplier of a shared parameter: a layer that sets it
+// sets it for all, and two that set it must agree.
 func (b *builder) shareMult(nd *node, p *param, who, field string, mine *float32, owners **float32, value *float32) error {
 	switch {
 	case mine == nil:

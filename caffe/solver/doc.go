@@ -3,10 +3,10 @@
 // read.
 //
 // It owns the arithmetic of the update (Rule, Rate, ClipScale) and the order
-// of what happens in an iteration. It must not know of ranks, MPI or syncers:
-// whoever distributes training joins in through Callbacks and Hooks, with
-// which one worker among many runs the very same loop as one worker alone. It
-// prints nothing: what there is to say leaves through Events.
+// of what happens in an iteration. It must not know of ranks, MPI or syncers: a
+// distributed trainer joins in through Callbacks and Hooks, with which one worker
+// among many runs the very same loop as one worker alone. It prints nothing:
+// Events report what happens.
 //
 //	f, err := proto.ReadSolver("lenet_solver.prototxt")
 //	s, err := solver.New(f, solver.Options{})
@@ -40,7 +40,7 @@
 // # Repeating a run
 //
 // Random numbers depend on random_seed (1 where it is not set), on the layer
-// and on the iteration, and a resumed run goes on with the batch at which it
+// and on the iteration, and a resumed run continues with the batch at which it
 // stopped: a run that was interrupted and resumed has the same bits as one
 // that was not. Tests always use the batches that they would have used in an
 // uninterrupted run.

@@ -10,7 +10,7 @@ import (
 
 // Rate is a learning rate policy: the rate of the update that follows the
 // forward and backward pass of iteration iter, counted from 0. It depends on
-// nothing but iter, so that a resumed run goes on with the right rate.
+// nothing but iter, so that a resumed run continues with the right rate.
 type Rate func(iter int) float32
 
 // policies makes a Rate from each lr_policy. The formulas are Caffe's; they

@@ -11,7 +11,7 @@ import (
 // Rule is how a solver type turns a gradient into a change of the parameters:
 // Caffe's SGDSolver and its kin, Normalize, Regularize, ComputeUpdateValue,
 // Net::Update and, where asked, ClearParamDiffs in one pass over memory. It
-// works on any range of the parameters, elementwise, so that whoever holds a
+// works on any range of the parameters, elementwise, so that a worker that holds a
 // part of them (a parameter server's shard) can update that part alone.
 type Rule struct {
 	name      string
@@ -23,7 +23,7 @@ type Rule struct {
 	weightDecay                          float32
 }
 
-// Step is what one update of one parameter needs beside its numbers.
+// Step is what one update of one parameter needs besides its numbers.
 type Step struct {
 	Iter  int     // the iteration, counted from 0 (Adam's t is Iter+1)
 	Rate  float32 // learning rate × lr_mult

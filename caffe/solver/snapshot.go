@@ -97,7 +97,7 @@ func (s *Solver) Snapshot() error {
 	return nil
 }
 
-// state is what a solver needs to go on, beside the model: in Caffe's layout,
+// state is what a solver needs to resume, besides the model: in Caffe's layout,
 // the first history of all parameters, then the second.
 func (s *Solver) state(model string) *proto.SolverState { return s.stateOf(model, s.History()) }
 
@@ -126,8 +126,8 @@ func (s *Solver) currentStep() int32 {
 	return 0
 }
 
-// Restore goes on from a snapshot: path is its .solverstate. The model is
-// looked for where the state says, then beside the state. A snapshot of
+// Restore resumes from a snapshot: path is its .solverstate. The model is looked
+// for where the state says, then next to the state. A snapshot of
 // another net or another solver type is an error, and then nothing has
 // changed.
 func (s *Solver) Restore(path string) error {
@@ -195,7 +195,7 @@ func (s *Solver) Weights(paths ...string) error {
 		if err != nil {
 			return err
 		}
-		for _, n := range append(s.TestNets(), s.net) { // a test net may have layers of its own
+		for _, n := range append(s.TestNets(), s.net) { // a test net may have layers that the training net lacks
 			if err := n.CopyFrom(m, false); err != nil {
 				return fmt.Errorf("weights %s: %w", path, err)
 			}

@@ -213,7 +213,7 @@ func splitComma(lists []string) []string {
 	return paths
 }
 
-// checkFields refuses what is left to refuse beside rate and rule.
+// checkFields refuses what rate and rule have not refused.
 func (s *Solver) checkFields() error {
 	p := s.param
 	for field, v := range map[string]int32{"iter_size": p.GetIterSize(), "average_loss": p.GetAverageLoss()} {

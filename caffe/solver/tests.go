@@ -126,7 +126,7 @@ func (s *Solver) Test(i int) (Test, error) {
 }
 
 // testNumber counts the tests that an uninterrupted run has made before this
-// iteration: each goes on in the test data where the one before it stopped.
+// iteration: each continues in the test data where the one before it stopped.
 func (s *Solver) testNumber() int64 {
 	every := int(s.param.GetTestInterval())
 	if every == 0 {
