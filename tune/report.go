@@ -60,6 +60,9 @@ func (r *Result) view() (view, error) {
 		{"Buffers", fmt.Sprintf("%v, %v", r.Config.Buffers, r.Config.Type)},
 		{"Model", r.Selector.From},
 	}
+	if m.Version != "" {
+		v.Facts = append(v.Facts, [2]string{"Version", m.Version})
+	}
 	if !r.Complete() {
 		v.Incomplete = fmt.Sprintf("%d of %d points were measured within the budget.", len(r.Points), r.Jobs)
 	}

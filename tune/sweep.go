@@ -34,8 +34,9 @@ type Config struct {
 	// Out is the table's file. What is measured before it is written is kept in
 	// Partial().
 	Out string
-	// Machine goes into the table.
+	// Machine and Version, the program's, go into the table.
 	Machine selection.Machine
+	Version string
 	// OnProgress, where it is not nil, is told on rank 0 how the sweep goes.
 	OnProgress func(Progress)
 	// Now is the time for the table; nil means time.Now.

@@ -26,7 +26,9 @@ import (
 func (r *Result) Table() *selection.Table {
 	m := r.Selector.Model
 	t := &selection.Table{Name: r.Config.Out, Model: &m}
-	t.Made = selection.Provenance{Machine: r.Config.Machine, Layout: r.Layout, Date: r.Config.Now().UTC().Format(time.RFC3339)}
+	t.Made = selection.Provenance{
+		Machine: r.Config.Machine, Layout: r.Layout, Version: r.Config.Version, Date: r.Config.Now().UTC().Format(time.RFC3339),
+	}
 	var spreads []float64
 	for _, p := range r.Points {
 		for _, s := range p.Specs {

@@ -175,6 +175,27 @@ func TestStdoutFull(t *testing.T) {
 	}
 }
 
+// A closed stdout is one to which nothing can be written, as far as the program
+// can tell.
+func TestStdoutClosed(t *testing.T) {
+	mpirun(t) // built with MPI
+	for args, want := range map[string]string{
+		"version":                        "scaffe: cannot write to stdout: it is closed\n",
+		"schedule reduce chain --svg -":  "scaffe: cannot write to stdout: it is closed\n",
+		"schedule reduce chain --root 9": "scaffe: --root must be less than --ranks (got 9 of 4)\n",
+	} {
+		r := command(t, "", "sh", append([]string{"-c", `exec "$@" >&-`, "sh", scaffe}, strings.Fields(args)...)...)
+		if r.code == 0 || !strings.HasPrefix(r.stderr, want) {
+			t.Errorf("scaffe %s >&-: status %d\n%s", args, r.code, r.stderr)
+		}
+	}
+	// What prints nothing does not miss it.
+	dir := t.TempDir()
+	if r := command(t, dir, "sh", "-c", `exec "$@" >&-`, "sh", scaffe, "data", "glyphs", "--out", dir, "--train", "10", "--test", "10"); r.code != 0 {
+		t.Errorf("data glyphs >&-: status %d\n%s", r.code, r.stderr)
+	}
+}
+
 // Files that cannot be written are found before the run, not after it.
 func TestOutputsAreCheckedFirst(t *testing.T) {
 	dir := workplace(t, 1000000)

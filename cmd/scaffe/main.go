@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -24,6 +25,9 @@ var stdout io.Writer = output.Stdout
 
 func main() {
 	launch.Main()
+	if mpi.StdoutClosed() {
+		output.Stdout.Break(errors.New("it is closed"))
+	}
 	program := cmdline.Program{
 		App: newApp(), Stdout: output.Stdout, Stderr: os.Stderr,
 		Reported: launch.ErrReported, Brief: mpi.DetectLauncher().Rank > 0,

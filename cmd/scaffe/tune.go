@@ -15,6 +15,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/progress"
+	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
@@ -121,7 +122,7 @@ func tuneConfig(c *cli.Context) (cfg tune.Config, err error) {
 	if cfg.Buffers, err = selection.ParseBufferKind(c.String("buffers")); err != nil {
 		return cfg, err
 	}
-	cfg.Machine = launch.Machine(c.Int("local"))
+	cfg.Machine, cfg.Version = launch.Machine(c.Int("local")), version.String()
 	return cfg, cfg.Validate()
 }
 

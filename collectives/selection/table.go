@@ -34,6 +34,7 @@ type Table struct {
 type Provenance struct {
 	Machine    Machine
 	Layout     spec.Layout
+	Version    string // of the program that measured
 	Date       string // RFC 3339
 	Iterations int    // most repetitions of one measurement
 	Spread     string // of the measurements, such as 3%
@@ -165,6 +166,8 @@ func (t *Table) line(text string, number int, sizes func(string) (Range, error))
 		t.Made.Machine.Host = rest
 	case "mpi":
 		t.Made.Machine.MPI = rest
+	case "version":
+		t.Made.Version = rest
 	case "date":
 		t.Made.Date = rest
 	case "spread":
@@ -303,7 +306,7 @@ func (t *Table) String() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line(tableHeader)
 	m := t.Made
-	for _, h := range [][2]string{{"host", m.Machine.Host}, {"mpi", m.Machine.MPI}, {"date", m.Date}, {"spread", m.Spread}} {
+	for _, h := range [][2]string{{"host", m.Machine.Host}, {"mpi", m.Machine.MPI}, {"version", m.Version}, {"date", m.Date}, {"spread", m.Spread}} {
 		if h[1] != "" {
 			line("%s %s", h[0], h[1])
 		}

@@ -131,7 +131,9 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		}
 		return usageOf(err, path, flags)
 	}
-	_, err = p.Stdout.Write(help.Bytes())
+	if help.Len() > 0 {
+		_, err = p.Stdout.Write(help.Bytes())
+	}
 	return err
 }
 

@@ -28,6 +28,18 @@ type Writer struct {
 // New returns a Writer to w, whose name is for errors.
 func New(w io.Writer, name string) *Writer { return &Writer{to: w, name: name} }
 
+// Break makes every later Write fail with err, where what it writes to would
+// not.
+func (w *Writer) Break(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.to = broken{err}
+}
+
+type broken struct{ error }
+
+func (b broken) Write([]byte) (int, error) { return 0, b.error }
+
 // Write writes p. After an error it writes nothing more.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()

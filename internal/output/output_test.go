@@ -19,6 +19,19 @@ func (f *full) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// A broken Writer is an error from the next result on, and not before.
+func TestBreak(t *testing.T) {
+	closed := errors.New("it is closed")
+	w := New(&full{room: 4}, "stdout")
+	w.Break(closed)
+	if w.Err() != nil {
+		t.Error(w.Err())
+	}
+	if _, err := w.Write([]byte("a")); !errors.Is(err, closed) || !errors.Is(w.Err(), closed) {
+		t.Errorf("%v, %v", err, w.Err())
+	}
+}
+
 // The first error is kept, and nothing follows the gap.
 func TestWriterRemembers(t *testing.T) {
 	f := &full{room: 4}

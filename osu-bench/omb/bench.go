@@ -22,6 +22,9 @@ import (
 // Main is the main function of a program: it ends the process.
 func Main(name string) {
 	launch.Main()
+	if mpi.StdoutClosed() {
+		output.Stdout.Break(errors.New("it is closed"))
+	}
 	p, err := Find(name)
 	if err == nil {
 		err = Run(context.Background(), p, os.Args[1:], output.Stdout, os.Stderr)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/output"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/train"
 )
@@ -18,7 +19,8 @@ import (
 // nothing. The names of the fields are an interface: docs/training.md lists
 // them, and programs that others wrote depend on them.
 type jsonLog struct {
-	out  io.WriteCloser
+	out  io.Writer
+	file io.Closer // nil: stdout
 	name string
 	err  error // the first; nothing is written after it
 }
@@ -138,21 +140,21 @@ type jsonStraggler struct {
 // openJSONLog opens a file to append to, or stdout for "-".
 func openJSONLog(name string) (*jsonLog, error) {
 	if name == "-" {
-		return &jsonLog{out: os.Stdout, name: "stdout"}, nil
+		return &jsonLog{out: output.Stdout, name: "stdout"}, nil
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("--log-json: %w", err)
 	}
-	return &jsonLog{out: f, name: name}, nil
+	return &jsonLog{out: f, file: f, name: name}, nil
 }
 
 func (l *jsonLog) close() error {
 	if l == nil {
 		return nil
 	}
-	if l.out != os.Stdout {
-		l.failed(l.out.Close())
+	if l.file != nil {
+		l.failed(l.file.Close())
 	}
 	return l.err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +13,10 @@ import (
 	"github.com/scaffe/scaffe/train"
 )
 
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
-
 // TestJSONEnd: the last event names the straggler and why a run failed.
 func TestJSONEnd(t *testing.T) {
 	var b bytes.Buffer
-	l := &jsonLog{out: nopCloser{&b}}
+	l := &jsonLog{out: &b}
 	l.end(train.Summary{Iterations: 1, Ranks: []train.RankTimes{{Rank: 0, Compute: 1}, {Rank: 1, Compute: 8}}}, false, errors.New("why"))
 	if err := l.close(); err != nil {
 		t.Fatal(err)
