@@ -18,7 +18,7 @@ type Cost struct {
 	MultiplyAdds int64
 }
 
-// Costs returns the cost of every layer of a net, beside n.Layers(). A
+// Costs returns the cost of every layer of a net, in the order of n.Layers(). A
 // parameter that layers share is counted with the layer that owns it.
 func Costs(n *net.Net) []Cost {
 	layers, params := n.Layers(), n.Learnable()

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// ahead is the reading ahead from one SeekBatch to the next. Its goroutines
-// take pieces of batches in order, so that all of them work on the batch
-// that is needed soonest. A batch is given when all its pieces are done and
-// the batches before it were given.
+// ahead reads ahead from one SeekBatch to the next. Its goroutines take pieces
+// of batches in order, so that all of them work on the batch that is needed
+// soonest. A batch is delivered when all its pieces are done and the batches
+// before it have been delivered.
 type ahead struct {
 	l    *Loader
 	step int // samples in a piece
 	done sync.WaitGroup
 
-	// stopped is set under mu; between samples it is looked at without.
+	// stopped is set under mu; between samples it is read without the lock.
 	stopped atomic.Bool
 
 	mu    sync.Mutex
@@ -52,7 +52,7 @@ type piece struct {
 	slot   *slot
 	batch  int64
 	lo, hi int
-	// dead says that an earlier sample of the batch failed: nothing to do.
+	// dead means that an earlier sample of the batch failed: nothing to do.
 	dead bool
 }
 
@@ -77,7 +77,7 @@ func (l *Loader) startAhead(k int64) *ahead {
 	return a
 }
 
-// stop ends the reading ahead and waits for its goroutines.
+// stop stops reading ahead and waits for its goroutines.
 func (a *ahead) stop() {
 	a.mu.Lock()
 	a.stopped.Store(true)
@@ -107,8 +107,8 @@ func (a *ahead) work(w *worker) {
 	}
 }
 
-// take waits for the next piece to decode. There is none after a stop or a
-// batch that failed.
+// take waits for the next piece to decode. There is none after stop or a
+// failed batch.
 func (a *ahead) take() (p piece, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,7 +187,7 @@ func (a *ahead) wait() *slot {
 	return s
 }
 
-// free gives the buffers of the batch that wait returned back.
+// free returns the buffers of the batch that wait returned.
 func (a *ahead) free() {
 	a.mu.Lock()
 	a.slot(a.first).done = false

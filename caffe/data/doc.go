@@ -6,33 +6,33 @@
 // Each rank has a Loader of its own (S-Caffe, section 4.1, Figure 3: parallel
 // readers). Its workers read, decode and transform samples into a queue of
 // batches while the net computes on an earlier one. They share the batch that
-// is needed soonest, each with a Fork of the Source; batches and errors come
-// in order, with the same bits whatever their number. Stats tells how full the queue
-// was and for how long the net starved.
+// is needed soonest, each with a Fork of the Source. Batches and errors are
+// delivered in order, with the same bits whatever the number of workers. Stats
+// shows how full the queue was and for how long the net starved.
 //
 // # Parts
 //
 // The sequence of global batches over a data set is fixed by its key order
 // (or by Seed and the pass, where a list is shuffled): global batch k covers
 // the samples k*B to (k+1)*B of the endless repetition of the data set. A
-// reader reads the Part of each of them that it is told to. This package
-// knows no ranks: whoever does makes a Part of one. Every random choice is a
-// function of the Seed and of the sample's counter, so that however many
-// parts there are, together they read the same batch exactly. A loader can be
+// reader reads its Part of each of them. This package knows nothing of ranks:
+// the caller turns a rank into a Part. Every random choice is a function of the
+// Seed and of the sample's counter, so that however many parts there are,
+// together they read exactly the same batch. A loader can be
 // positioned at any global batch (SeekBatch).
 //
 // # Pixels
 //
 // A sample is channels × height × width, each channel a plane; an image file
 // becomes the planes blue, green, red (OpenCV's order, hence Caffe's) or one
-// plane of gray. A Transformer then does what Caffe's transform_param says:
+// plane of gray. A Transformer then applies Caffe's transform_param:
 // crop, mirror, subtract the mean at the cropped position, multiply by the
 // scale, in that order; the arithmetic is that of package kernels/pixels.
 //
 // # Bad input
 //
-// Whatever a file holds, the answer is an error that names the file and the
-// key or line, delivered at the batch it belongs to; never a panic.
+// Bad input is an error that names the file and the key or line, delivered at
+// the batch it belongs to; it never causes a panic.
 //
 // An LMDB is mapped into memory and read by this package itself, which checks
 // every page before it follows it: its tree, with the number of entries, when

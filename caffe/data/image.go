@@ -9,8 +9,8 @@ import (
 	_ "image/png"
 )
 
-// Image decodes an image file (JPEG or PNG) into s, resized where the decoder
-// has a Height and a Width. It leaves the label alone.
+// Image decodes an image file (JPEG or PNG) into s, resized if the decoder has a
+// Height and a Width. It does not change the label.
 func (d *Decoder) Image(file []byte, s *Sample) error {
 	s.Encoded, s.Stored = true, len(file)
 	if err := d.image(file, s); err != nil {
@@ -41,7 +41,7 @@ func resized(b []byte, n int) []byte {
 }
 
 func (d *Decoder) image(file []byte, s *Sample) error {
-	// The header first: its extents bound what decoding allocates.
+	// Read the header first: its extents bound what decoding allocates.
 	cfg, _, err := image.DecodeConfig(bytes.NewReader(file))
 	if err != nil {
 		return fmt.Errorf("neither JPEG nor PNG, or damaged: %w", err)
@@ -59,7 +59,7 @@ func (d *Decoder) image(file []byte, s *Sample) error {
 		return fmt.Errorf("damaged image: %w", err)
 	}
 	if r := img.Bounds(); r.Dx() != shape.W || r.Dy() != shape.H {
-		return fmt.Errorf("damaged %s image: %dx%d pixels, its header says %dx%d", format, r.Dx(), r.Dy(), shape.W, shape.H)
+		return fmt.Errorf("damaged %s image: %dx%d pixels, but its header says %dx%d", format, r.Dx(), r.Dy(), shape.W, shape.H)
 	}
 	d.bytes = resized(d.bytes, shape.Count())
 	if gray {

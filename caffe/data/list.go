@@ -60,19 +60,19 @@ func clip(s string) string {
 
 // ListOptions says how the images of a list are read.
 type ListOptions struct {
-	// Root is put before each path as it is, so it ends in a slash.
+	// Root is prepended to each path unchanged, so it should end in a slash.
 	Root string
 	// Height and Width, both or neither, are what images are resized to.
 	Height, Width int
 	// Color is BGR, or Gray for one channel.
 	Color Color
-	// Shuffle makes each pass over the list go in an order of its own, a
-	// function of Seed and the pass alone.
+	// Shuffle gives each pass over the list its own order, a function of Seed
+	// and the pass alone.
 	Shuffle bool
 	Seed    uint64
 }
 
-// listing is a list of images and its orders, which forked sources share.
+// listing is a list of images and its shuffled orders, shared by forked sources.
 type listing struct {
 	path string
 	o    ListOptions
@@ -82,7 +82,7 @@ type listing struct {
 	orders [2]order // of the passes asked for last: readers cross from one to the next
 }
 
-// order is the shuffled order of a pass. It is not changed once made.
+// order is the shuffled order of a pass. It is immutable.
 type order struct {
 	pass int64
 	perm []int32

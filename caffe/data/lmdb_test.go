@@ -214,7 +214,7 @@ func TestLMDB_CorruptDatumIsNamedAtItsBatch(t *testing.T) {
 	})
 	for k, want := range map[int64]string{
 		1: "key \"00000007\": the Datum is corrupt: data holds 3 bytes",
-		2: "key \"00000012\": the sample is 1x4x2 after transformation, the first one 1x2x2",
+		2: "key \"00000012\": the sample is 1x4x2 after transformation, but the first one 1x2x2",
 		3: "key \"00000017\": the sample has no label",
 	} {
 		src, err := OpenLMDB(path, Native)
@@ -337,7 +337,7 @@ func TestWriter_LeavesNothingBehindOnFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Commit(); err == nil || !strings.Contains(err.Error(), "key \"same\" is there twice") {
+	if err := w.Commit(); err == nil || !strings.Contains(err.Error(), "duplicate key \"same\"") {
 		t.Errorf("a key twice: %v", err)
 	}
 	if err := w.Put("x", nil); err == nil {

@@ -53,11 +53,11 @@ func lmdbFile(path string) (string, error) {
 	return file, nil
 }
 
-var errTruncated = errors.New("the LMDB is truncated: copy or make it again")
+var errTruncated = errors.New("the LMDB is truncated: copy it or create it again")
 
 // damaged makes an error about what a file holds.
 func damaged(format string, args ...any) error {
-	return fmt.Errorf("the LMDB is damaged: "+format+": copy or make it again", args...)
+	return fmt.Errorf("the LMDB is damaged: "+format+": copy it or create it again", args...)
 }
 
 // checkWhole reads the meta record that counts and compares it with the size of
@@ -121,7 +121,7 @@ func readMeta(f io.ReaderAt, at, size int64) (meta, error) {
 	switch magic {
 	case metaMagic:
 	case 0xDEC0EFBE:
-		return meta{}, errors.New("the LMDB was written on a machine of the other byte order: make it again here")
+		return meta{}, errors.New("the LMDB was written on a machine of the other byte order: create it again on this one")
 	default:
 		return meta{}, errors.New("not an LMDB")
 	}

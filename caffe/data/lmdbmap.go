@@ -12,16 +12,15 @@ import (
 )
 
 // environment is an LMDB that is open in this process: its file, mapped into
-// memory, and an index of its leaf pages. All who read the same file share it,
-// however many they are.
+// memory, and an index of its leaf pages. All readers of the same file share it.
 //
 // It is read without LMDB's locks. With them, each transaction takes a slot in
 // a table in lock.mdb, which all processes of a node share and which has room
-// for 126. It also must be written to by every reader, so that no data set can
-// lie on a read-only file system, nor safely on most network file systems. The
-// table serves one end only: to tell a writer which pages are still read. A
-// data set being trained on has no writer: a new one is moved to its place
-// (Writer), which leaves the file that is open as it is.
+// for 126. Every reader must also write to it, which rules out read-only file
+// systems and is unsafe on most network file systems. The table has one purpose:
+// to tell a writer which pages are still read. A data set that is trained on has
+// no writer: a new one is renamed to its path (Writer), which leaves the open
+// file as it is.
 type environment struct {
 	file    fs.FileInfo
 	pages   pages
@@ -36,8 +35,8 @@ var environments struct {
 	open []*environment
 }
 
-// openEnvironment opens the LMDB in a file, or shares it where it is open
-// already and has not changed since.
+// openEnvironment opens the LMDB in a file, or shares it if it is open already
+// and has not changed since.
 func openEnvironment(path string) (*environment, error) {
 	environments.Lock()
 	defer environments.Unlock()
@@ -77,7 +76,7 @@ func (e *environment) init(f *os.File) error {
 	if e.pages.bytes, err = unix.Mmap(int(f.Fd()), 0, int(e.file.Size()), unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		return fmt.Errorf("mapping %d bytes into memory: %w", e.file.Size(), err)
 	}
-	if e.leaves, err = e.pages.check(m); err != nil {
+	if err := guard(func() (err error) { e.leaves, err = e.pages.check(m); return err }); err != nil {
 		return err
 	}
 	e.entries = int64(m.main.entries)

@@ -233,7 +233,7 @@ func (c *checker) header(page []byte, number uint64, depth uint16) error {
 	lower, upper := u16(page, lowerAt), u16(page, upperAt)
 	switch {
 	case binary.NativeEndian.Uint64(page) != number:
-		return fmt.Errorf("it calls itself page %d", binary.NativeEndian.Uint64(page))
+		return fmt.Errorf("its header says page %d", binary.NativeEndian.Uint64(page))
 	case u16(page, flagsAt)&pageKinds != kind:
 		return fmt.Errorf("it is not the %s page that its tree has there: its flags are %#x", name, u16(page, flagsAt))
 	case lower < headerSize || lower%2 != 0 || lower > upper || upper > c.size:
@@ -256,7 +256,7 @@ func (c *checker) compact(page []byte) error {
 		sum += n.bytes
 	}
 	if space := c.size - u16(page, upperAt); sum != space {
-		return fmt.Errorf("its entries have %d bytes in a space of %d", sum, space)
+		return fmt.Errorf("its entries take %d bytes of a space of %d", sum, space)
 	}
 	return nil
 }

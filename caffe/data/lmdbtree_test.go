@@ -255,7 +255,7 @@ func TestLMDB_DamageIsNamed(t *testing.T) {
 	root := int(m.main.root) * 4096
 	meta := 4096 * int(m.txn&1)
 	for want, b := range map[string][]byte{
-		fmt.Sprintf("page %d: it calls itself page", m.main.root):                        set(small.good, root, 99),
+		fmt.Sprintf("page %d: its header says page", m.main.root):                        set(small.good, root, 99),
 		fmt.Sprintf("page %d: it is not the branch page that its tree has", m.main.root): set(small.good, root+flagsAt, leafPage),
 		"it has 60 entries, its header says 61":                                          set(small.good, meta+mainAt+32, 61),
 		"its tree leads to page 200 of":                                                  set(small.good, meta+mainAt+40, 200),

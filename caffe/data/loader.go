@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// DefaultPrefetch is how many batches are decoded ahead where neither the net
-// nor the Options say: Caffe's.
+// DefaultPrefetch is how many batches are decoded ahead if neither the net nor
+// the Options say: Caffe's default.
 const DefaultPrefetch = 4
 
 // ErrClosed is returned by a Loader after Close.
@@ -19,26 +19,27 @@ var ErrClosed = errors.New("data: the loader is closed")
 type Config struct {
 	// Source is read from and, at Close, closed.
 	Source Source
-	// Transform is done to each sample.
+	// Transform is applied to each sample.
 	Transform *Transformer
-	// BatchSize is the layer's batch_size; Part says what it means.
+	// BatchSize is the layer's batch_size; Part determines what it means.
 	BatchSize int
-	// RandSkip, where positive, starts the data set at a sample below it, drawn
+	// RandSkip, if positive, starts the data set at a sample below it, drawn
 	// from the seed.
 	RandSkip int
-	// Labels says that samples without a label are an error.
+	// Labels makes samples without a label an error.
 	Labels bool
-	// Prefetch is how many batches are decoded ahead; Options.Prefetch, where
+	// Prefetch is how many batches are decoded ahead; Options.Prefetch, if
 	// set, overrides it. 0 means DefaultPrefetch.
 	Prefetch int
 	Options
 }
 
-// Loader gives this part's samples of each global batch in turn. Goroutines,
+// Loader delivers this part's samples of each global batch in turn. Goroutines,
 // started by the first Next, read and decode a bounded number of batches ahead
-// into buffers that are used again.
+// into buffers that are reused.
 //
-// Next, SeekBatch and Close are for one goroutine; Stats is for any.
+// Next, SeekBatch and Close must be called from one goroutine at a time; Stats
+// may be called from any.
 type Loader struct {
 	c     Config
 	shape Shape // of a transformed sample
@@ -56,8 +57,7 @@ type Loader struct {
 }
 
 // NewLoader checks the configuration and reads the first sample, whose
-// transformed shape all samples must have. It closes the source where it
-// fails.
+// transformed shape all samples must have. If it fails, it closes the source.
 func NewLoader(c Config) (*Loader, error) {
 	l := &Loader{c: c, workers: []*worker{{source: c.Source}}}
 	if err := l.init(); err != nil {
@@ -108,14 +108,14 @@ func (l *Loader) init() error {
 	return nil
 }
 
-// encodedWorkers is how many goroutines decode images where the Options do not
-// say, if there are as many processors. A core decodes some 200 photographs a
+// encodedWorkers is how many goroutines decode images if the Options do not say
+// and there are as many processors. A core decodes some 200 photographs a
 // second; more than four would take the cores that train.
 const encodedWorkers = 4
 
 // wanted returns how many goroutines read samples like s: for raw values one,
-// which copies as fast as memory allows. There is no use in more than there
-// are samples to be read ahead.
+// which copies as fast as memory allows. More than there are samples to read
+// ahead would be idle.
 func (l *Loader) wanted(s *Sample) int {
 	n := l.c.Workers
 	switch {
@@ -135,7 +135,7 @@ func (l *Loader) checkLabel(s *Sample) error {
 	return nil
 }
 
-// checkSample reports a sample that does not fit among the others.
+// checkSample reports a sample that differs in shape from the others.
 func (l *Loader) checkSample(s *Sample) error {
 	if err := l.checkLabel(s); err != nil {
 		return err
@@ -144,15 +144,15 @@ func (l *Loader) checkSample(s *Sample) error {
 	case err != nil:
 		return err
 	case shape != l.shape:
-		return fmt.Errorf("the sample is %v after transformation, the first one %v: all must be alike, so resize them or use crop_size", shape, l.shape)
+		return fmt.Errorf("the sample is %v after transformation, but the first one %v: resize them, or set crop_size", shape, l.shape)
 	}
 	return nil
 }
 
-// Shape returns the shape of a sample as Next gives it.
+// Shape returns the shape of a sample as Next delivers it.
 func (l *Loader) Shape() Shape { return l.shape }
 
-// LocalBatch returns the number of samples that Next gives.
+// LocalBatch returns the number of samples that Next delivers.
 func (l *Loader) LocalBatch() int { return l.n }
 
 // GlobalBatch returns the number of samples of the batches of all parts.
@@ -160,8 +160,8 @@ func (l *Loader) GlobalBatch() int { return l.c.Part.Global(l.c.BatchSize) }
 
 // Next copies this part of the next global batch to data, LocalBatch times
 // Shape.Count values, and its labels to labels, which may be nil. It waits
-// where the batch is not decoded yet. An error is given again by every later
-// Next, until SeekBatch.
+// if the batch is not decoded yet. Once it has returned an error, it returns the
+// same error until SeekBatch.
 func (l *Loader) Next(data, labels []float32) error {
 	if l.closed {
 		return ErrClosed
@@ -189,14 +189,14 @@ func (l *Loader) Next(data, labels []float32) error {
 	return nil
 }
 
-// SeekBatch positions the loader: the next Next gives global batch k, counted from
-// 0, as if the k before it had been read. It clears an earlier error.
+// SeekBatch positions the loader: the next call of Next delivers global batch k,
+// counted from 0, as if the k before it had been read. It clears an earlier error.
 func (l *Loader) SeekBatch(k int64) error {
 	if l.closed {
 		return ErrClosed
 	}
 	if k < 0 || k > math.MaxInt64/4/int64(l.GlobalBatch()) {
-		return fmt.Errorf("data: there is no global batch %d", k)
+		return fmt.Errorf("data: invalid global batch %d: must not be negative", k)
 	}
 	if k == l.next && l.err == nil {
 		return nil
@@ -206,7 +206,7 @@ func (l *Loader) SeekBatch(k int64) error {
 	return nil
 }
 
-// Close ends the prefetching and closes the source. It may be called again.
+// Close stops prefetching and closes the source. It may be called again.
 func (l *Loader) Close() error {
 	if l.closed {
 		return nil
@@ -225,7 +225,7 @@ func (l *Loader) closeSources() error {
 	return errors.Join(errs...)
 }
 
-// Buffered returns how many bytes the batches take that are decoded ahead.
+// Buffered returns how many bytes the batches that are decoded ahead take.
 func (l *Loader) Buffered() int64 {
 	const float32Bytes = 4
 	return int64(l.depth()) * int64(l.n) * int64(l.Shape().Count()+1) * float32Bytes
@@ -241,7 +241,7 @@ func (l *Loader) depth() int {
 	return DefaultPrefetch
 }
 
-// stop ends the reading ahead and waits for its goroutines.
+// stop stops reading ahead and waits for its goroutines.
 func (l *Loader) stop() {
 	if l.ahead == nil {
 		return
@@ -251,8 +251,8 @@ func (l *Loader) stop() {
 	l.counters.queued.Store(0)
 }
 
-// load reads and transforms the samples of a piece, and says in at which one
-// it is at.
+// load reads and transforms the samples of a piece. It keeps the number of the
+// current one in at.
 func (l *Loader) load(a *ahead, w *worker, p piece, at *int) error {
 	first, _ := l.c.Part.Range(l.c.BatchSize)
 	counter := p.batch*int64(l.GlobalBatch()) + int64(first) + l.skip
@@ -280,8 +280,8 @@ func (l *Loader) load(a *ahead, w *worker, p piece, at *int) error {
 	return nil
 }
 
-// guard calls f and makes an error of a memory fault in it: the mapped file
-// was cut, or its disk failed, while it was read.
+// guard calls f and turns a memory fault in it into an error: the mapped file
+// was truncated, or its disk failed, while it was read.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -278,7 +278,7 @@ func TestLoader_Refusals(t *testing.T) {
 	}{
 		"few samples": {Config{Source: &fakeSource{n: 3, shape: shape}, BatchSize: 8, Options: Options{Part: Part{Of: 4}}}, "3 samples, fewer than the 4 workers"},
 		"small batch": {Config{Source: &fakeSource{n: 9, shape: shape}, BatchSize: 3, Options: Options{Part: Part{Of: 4}}}, "batch_size 3 cannot be divided"},
-		"no batch":    {Config{Source: &fakeSource{n: 9, shape: shape}}, "batch_size is 0"},
+		"no batch":    {Config{Source: &fakeSource{n: 9, shape: shape}}, "batch_size must be at least 1"},
 		"crop":        {Config{Source: &fakeSource{n: 9, shape: shape}, BatchSize: 1, Transform: &Transformer{scale: 1, crop: 3}}, "fake 0: crop_size 3"},
 		"too large":   {Config{Source: &fakeSource{n: 9, shape: Shape{64, 1 << 7, 1 << 7}}, BatchSize: 1 << 20}, "larger than a blob"},
 	} {
@@ -297,7 +297,7 @@ func TestLoader_Refusals(t *testing.T) {
 	if _, _, err := nextBatch(l); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := nextBatch(l); err == nil || !strings.Contains(err.Error(), "fake 4: the sample is 1x3x2 after transformation, the first one 1x2x3") {
+	if _, _, err := nextBatch(l); err == nil || !strings.Contains(err.Error(), "fake 4: the sample is 1x3x2 after transformation, but the first one 1x2x3") {
 		t.Errorf("odd shape: %v", err)
 	}
 	if err := l.Next(make([]float32, 5), nil); err == nil {

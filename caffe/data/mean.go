@@ -34,7 +34,7 @@ func ReadMean(path string) ([]float32, Shape, error) {
 		}
 	}
 	if len(mean) != shape.Count() {
-		return nil, Shape{}, fmt.Errorf("%s is damaged: it holds %d values, its shape %v needs %d", path, len(mean), shape, shape.Count())
+		return nil, Shape{}, fmt.Errorf("%s is damaged: it holds %d values, but its shape %v needs %d", path, len(mean), shape, shape.Count())
 	}
 	return mean, shape, nil
 }

@@ -18,7 +18,7 @@ type Part struct {
 	Weak bool
 }
 
-// whole returns the part with its zero value spelled out.
+// whole returns the part with 1 for an Of of 0.
 func (p Part) whole() Part {
 	if p.Of == 0 {
 		p.Of = 1
@@ -27,17 +27,17 @@ func (p Part) whole() Part {
 }
 
 // Check reports what is wrong with the part for a layer's batch_size. A part
-// without samples is an error, and so that all parts agree, every part of
-// such a division reports it.
+// without samples is an error. So that all parts agree, every part of such a
+// division reports it.
 func (p Part) Check(batchSize int) error {
 	p = p.whole()
 	switch {
 	case p.Of < 0 || p.Index < 0 || p.Index >= p.Of:
 		return fmt.Errorf("part %d of %d does not exist", p.Index, p.Of)
 	case batchSize <= 0:
-		return fmt.Errorf("batch_size is %d; it must be positive", batchSize)
+		return fmt.Errorf("batch_size must be at least 1 (got %d)", batchSize)
 	case !p.Weak && batchSize < p.Of:
-		return fmt.Errorf("batch_size %d cannot be divided over %d workers, some would have no sample: use a batch_size of at least %d, fewer workers, or weak scaling", batchSize, p.Of, p.Of)
+		return fmt.Errorf("batch_size %d cannot be divided among %d workers: some would have no samples; use a batch_size of at least %d, fewer workers, or weak scaling", batchSize, p.Of, p.Of)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (p Part) Local(batchSize int) int {
 	return hi - lo
 }
 
-// Options is what a reader needs to know of the world around it.
+// Options are what a reader is told by its surroundings, not by the net.
 type Options struct {
 	// Part is the part of each global batch to read.
 	Part Part
@@ -80,12 +80,12 @@ type Options struct {
 	Prefetch int
 	// Workers is how many goroutines of each loader read and decode. 0 means
 	// one for raw values, and for encoded images as many as there are
-	// processors, at most four. More help where files lie on a slow file
+	// processors, at most four. More help if the files are on a slow file
 	// system: their reads overlap.
 	Workers int
-	// OnBatch, unless nil, is told of each batch that was decoded, before Next
-	// gives it: when its first sample was begun and its last one finished. It
-	// is called by the decoding goroutines, so maybe for several batches at
-	// once, and by all loaders that have these Options.
+	// OnBatch, unless nil, is called for each decoded batch before Next delivers
+	// it, with the times at which its first sample was begun and its last one
+	// finished. It is called by the decoding goroutines, possibly for several
+	// batches at once, and by all loaders that have these Options.
 	OnBatch func(batch int64, begin, end time.Time)
 }

@@ -49,9 +49,9 @@ func TestPart_Refusals(t *testing.T) {
 		{Part{Index: -1, Of: 3}, 9, "does not exist"},
 		{Part{Of: -2}, 9, "does not exist"},
 		{Part{Index: 1}, 9, "part 1 of 1"},
-		{Part{}, 0, "batch_size is 0"},
-		{Part{Of: 4}, 3, "batch_size 3 cannot be divided over 4 workers"},
-		{Part{Index: 3, Of: 4}, 3, "batch_size 3 cannot be divided over 4 workers"},
+		{Part{}, 0, "batch_size must be at least 1"},
+		{Part{Of: 4}, 3, "batch_size 3 cannot be divided among 4 workers"},
+		{Part{Index: 3, Of: 4}, 3, "batch_size 3 cannot be divided among 4 workers"},
 	} {
 		if err := c.p.Check(c.batch); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v of %d: %v, want %q", c.p, c.batch, err, c.want)

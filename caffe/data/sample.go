@@ -19,14 +19,14 @@ func (s Shape) Count() int { return s.C * s.H * s.W }
 func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.C, s.H, s.W) }
 
 // maxValues bounds the values of one sample, so that a corrupt header cannot
-// ask for all of the memory: 64 Mi values are an image of 4700 by 4700.
+// ask for all memory: 64 Mi values are an image of 4700 by 4700.
 const maxValues = 64 << 20
 
-// check reports extents that no sample has.
+// check reports extents that no sample can have.
 func (s Shape) check() error {
 	for _, d := range [...]int{s.C, s.H, s.W} {
 		if d <= 0 || d > maxValues {
-			return fmt.Errorf("the shape %v is not one of a sample", s)
+			return fmt.Errorf("invalid sample shape %v", s)
 		}
 	}
 	if int64(s.C)*int64(s.H) > maxValues || int64(s.C)*int64(s.H)*int64(s.W) > maxValues {
@@ -35,19 +35,20 @@ func (s Shape) check() error {
 	return nil
 }
 
-// Sample is one decoded sample. Its values lie in Bytes or, where that is
-// nil, in Floats: Shape.Count of them, each channel a plane of rows. They are
-// borrowed from whoever decoded the sample and valid until it decodes the next.
+// Sample is one decoded sample. Its values are in Bytes or, if that is nil, in
+// Floats: Shape.Count of them, each channel a plane of rows. They are
+// borrowed from the Decoder or Source and valid until it decodes the next
+// sample.
 type Sample struct {
 	Shape
 	Bytes  []byte
 	Floats []float32
-	// Label is the class; HasLabel says whether the source gave one.
+	// Label is the class; HasLabel reports whether the source has one.
 	Label    int32
 	HasLabel bool
-	// Encoded says that the values were decoded from an image file's bytes.
+	// Encoded means that the values were decoded from an image file's bytes.
 	Encoded bool
-	// Stored is how many bytes the sample takes where it is stored.
+	// Stored is how many bytes the sample takes in its data set.
 	Stored int
 }
 
@@ -55,7 +56,7 @@ type Sample struct {
 type Color uint8
 
 const (
-	// Native keeps what the file holds: one plane for a gray image, else three.
+	// Native keeps what the file holds: one plane for a gray image, three otherwise.
 	Native Color = iota
 	// BGR makes three planes of any image.
 	BGR
@@ -67,7 +68,7 @@ const (
 type Decoder struct {
 	// Color is what encoded images are decoded to.
 	Color Color
-	// Height and Width, where not 0, are what image files (not Datums) are
+	// Height and Width, unless 0, are what image files (not Datums) are
 	// resized to.
 	Height, Width int
 
@@ -76,7 +77,7 @@ type Decoder struct {
 	taps         []tap
 }
 
-// datum is a Datum as it lies on the wire; data aliases the message.
+// datum is a Datum in its wire form; data aliases the message.
 type datum struct {
 	shape    Shape
 	data     []byte
@@ -97,7 +98,7 @@ func (d *Decoder) Datum(raw []byte, s *Sample) error {
 	s.Label, s.HasLabel, s.Encoded, s.Stored = m.label, m.hasLabel, m.encoded, len(raw)
 	if m.encoded {
 		if len(m.data) == 0 {
-			return errors.New("the Datum says that it is encoded, and holds no image")
+			return errors.New("the Datum is marked as encoded but holds no image")
 		}
 		if err := d.image(m.data, s); err != nil {
 			return fmt.Errorf("the Datum's image: %w", err)
@@ -113,13 +114,13 @@ func (d *Decoder) Datum(raw []byte, s *Sample) error {
 	case len(m.data) > 0 && len(m.floats) > 0:
 		return errors.New("the Datum is corrupt: it holds both data and float_data")
 	case len(m.data) > 0 && len(m.data) != n:
-		return fmt.Errorf("the Datum is corrupt: data holds %d bytes, its shape %v needs %d", len(m.data), m.shape, n)
+		return fmt.Errorf("the Datum is corrupt: data holds %d bytes, but its shape %v needs %d", len(m.data), m.shape, n)
 	case len(m.data) > 0:
 		s.Bytes = m.data
 	case len(m.floats) == 0:
-		return fmt.Errorf("the Datum is corrupt: it holds no data, its shape %v needs %d values", m.shape, n)
+		return fmt.Errorf("the Datum is corrupt: it holds no data, but its shape %v needs %d values", m.shape, n)
 	case len(m.floats) != n:
-		return fmt.Errorf("the Datum is corrupt: float_data holds %d values, its shape %v needs %d", len(m.floats), m.shape, n)
+		return fmt.Errorf("the Datum is corrupt: float_data holds %d values, but its shape %v needs %d", len(m.floats), m.shape, n)
 	default:
 		s.Floats = m.floats
 	}
@@ -138,8 +139,8 @@ func (d *Decoder) checkColor(s *Sample) error {
 	return nil
 }
 
-// parse reads the wire form. Of a field that occurs twice the last wins, as
-// protocol buffers have it. Unknown fields are skipped.
+// parse reads the wire form. As protocol buffers require, the last of a repeated
+// scalar field wins. Unknown fields are skipped.
 func (m *datum) parse(b []byte) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -218,7 +219,7 @@ func AppendDatum(b []byte, s *Sample) []byte {
 }
 
 // AppendEncoded appends to b the Datum of an image file's bytes with the
-// label of s; the shape, which decoding finds, is written where s has one.
+// label of s; the shape, which decoding finds, is written if s has one.
 func AppendEncoded(b []byte, s *Sample, file []byte) []byte {
 	if s.C > 0 {
 		for i, v := range [...]int{s.C, s.H, s.W} {

@@ -7,13 +7,13 @@ type Source interface {
 	Len() int64
 	// Read decodes sample i, in [0, Len), of the given pass over the data set
 	// into s. s borrows its values from the source until the next Read. Reading
-	// in ascending order is the fast way.
+	// in ascending order is fastest.
 	Read(pass, i int64, s *Sample) error
-	// Where names the sample last asked for: its file and key or line.
+	// Where names the sample last asked for, by its file and key or line.
 	Where() string
 	// Fork returns another source of the same data set, for another goroutine.
-	// Both are closed, in any order.
+	// Each must be closed, in any order.
 	Fork() (Source, error)
-	// Close gives everything back.
+	// Close releases the source's resources.
 	Close() error
 }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Stats says how well reading kept up. Every field is a sum, over a loader's
+// Stats shows how well reading kept up. Every field is a sum, over a loader's
 // batches and, after Add, over loaders: Depth and Workers are those of
 // all loaders together.
 type Stats struct {
 	Loaders int64 // 1 for one loader
 	Batches int64 // given by Next
 	Waits   int64 // how many of them were not decoded in time
-	// Starved is how long Next waited for them: the time for which whoever
-	// called had nothing to compute on.
+	// Starved is how long Next waited for them: the time in which its caller
+	// had nothing to compute on.
 	Starved time.Duration
 	Queued  int64 // batches decoded and waiting now
 	// Found is the queue's length as Next found it, summed over the batches.
@@ -44,15 +44,15 @@ func (s *Stats) Add(o Stats) {
 	s.Bytes += o.Bytes
 }
 
-// MeanQueued returns how many batches a loader's Next found waiting, on
-// average. Near Depth/Loaders reading is ahead; near 0 it is what training
-// waits for.
+// MeanQueued returns how many decoded batches Next found in a loader's queue, on
+// average. Near Depth/Loaders, reading is ahead; near 0, training waits for
+// reading.
 func (s Stats) MeanQueued() float64 { return ratio(s.Found, s.Batches) }
 
-// MeanDepth returns how many batches may wait, for a loader on average.
+// MeanDepth returns the average depth of a loader's queue.
 func (s Stats) MeanDepth() float64 { return ratio(s.Depth, s.Loaders) }
 
-// DecodeTime returns the time that one goroutine would take for a batch.
+// DecodeTime returns the time that one goroutine takes for a batch, on average.
 func (s Stats) DecodeTime() time.Duration {
 	return time.Duration(ratio(int64(s.Decode), s.Decoded))
 }

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// CheckTarget reports why no LMDB may be written to path: it exists and force
-// does not say to replace it, or it is something else than an LMDB.
+// CheckTarget reports why an LMDB must not be written to path: it exists and
+// force is not set, or it is something other than an LMDB.
 func CheckTarget(path string, force bool) error {
 	if path == "" {
 		return errors.New("no path given for the LMDB to write")
@@ -20,10 +20,10 @@ func CheckTarget(path string, force bool) error {
 		return err
 	}
 	if !force {
-		return fmt.Errorf("%s exists: remove it, name another place, or use force to replace it", path)
+		return fmt.Errorf("%s exists: remove it, choose another path, or use force to replace it", path)
 	}
 	if !fi.IsDir() {
-		return fmt.Errorf("%s is not an LMDB directory: it is not replaced, remove it by hand", path)
+		return fmt.Errorf("%s is not an LMDB directory: remove it by hand", path)
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -31,7 +31,7 @@ func CheckTarget(path string, force bool) error {
 	}
 	for _, e := range entries {
 		if n := e.Name(); n != "data.mdb" && n != "lock.mdb" {
-			return fmt.Errorf("%s holds %s, so it is not an LMDB alone: it is not replaced, remove it by hand", path, n)
+			return fmt.Errorf("%s also holds %s, so it is not replaced: remove it by hand", path, n)
 		}
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/scaffe/scaffe/kernels/pixels"
 )
 
-// Transformer does to each sample what a layer's transform_param says, as
-// Caffe's DataTransformer: crop (at random in the TRAIN phase, else the
+// Transformer applies a layer's transform_param to each sample, as Caffe's
+// DataTransformer does: crop (at random in the TRAIN phase, otherwise the
 // center), mirror at random, subtract the mean, multiply by the scale.
 type Transformer struct {
 	scale  float32
@@ -24,8 +24,8 @@ type Transformer struct {
 	meanFile  string
 }
 
-// NewTransformer makes the transformer of p, which may be nil, reading the
-// mean file where there is one.
+// NewTransformer makes the transformer of p, which may be nil. It reads the mean
+// file if there is one.
 func NewTransformer(p *proto.TransformationParameter, phase proto.Phase, seed uint64) (*Transformer, error) {
 	t := &Transformer{
 		scale:  p.GetScale(),
@@ -62,14 +62,14 @@ func ColorOf(p *proto.TransformationParameter) Color {
 	return Native
 }
 
-// Out returns the shape that a sample of shape in is transformed to, or why it
-// cannot be.
+// Out returns the shape that a sample of shape in is transformed to, or an error
+// if it cannot be transformed.
 func (t *Transformer) Out(in Shape) (Shape, error) {
 	switch {
 	case len(t.means) > 1 && len(t.means) != in.C:
 		return in, fmt.Errorf("transform_param has %d mean_values for samples of %d channels: give one, or one a channel", len(t.means), in.C)
 	case t.mean != nil && t.meanShape != in:
-		return in, fmt.Errorf("the mean file %q is %v, the sample %v", t.meanFile, t.meanShape, in)
+		return in, fmt.Errorf("the mean file %q is %v, but the sample is %v", t.meanFile, t.meanShape, in)
 	case t.crop > in.H || t.crop > in.W:
 		return in, fmt.Errorf("crop_size %d is larger than the sample of %v", t.crop, in)
 	case t.crop > 0:
@@ -108,7 +108,7 @@ func (t *Transformer) Apply(dst []float32, s *Sample, n int64) error {
 	return nil
 }
 
-// row transforms the values of s from at on.
+// row transforms the values of s from index at on.
 func (t *Transformer) row(dst []float32, s *Sample, at, c int, mirror bool) {
 	row := pixels.Row{Mean: t.meanOf(c), Scale: t.scale, Mirror: mirror}
 	if t.mean != nil {
@@ -131,8 +131,8 @@ func (t *Transformer) meanOf(c int) float32 {
 	return t.means[c]
 }
 
-// chooser draws random numbers that are a function of where it starts: the
-// generator splitmix64 (Steele, Lea, Flood 2014).
+// chooser draws random numbers that are a function of its start: the generator
+// splitmix64 (Steele, Lea, Flood 2014).
 type chooser struct{ state uint64 }
 
 func (r *chooser) next() uint64 {

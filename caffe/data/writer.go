@@ -11,8 +11,8 @@ import (
 	"github.com/PowerDNS/lmdb-go/lmdb"
 )
 
-// Writer writes a new LMDB: into a directory beside its place, moved there by
-// Commit, so that a reader never sees half of one.
+// Writer writes a new LMDB: into a temporary directory next to its path, to which
+// Commit moves it, so that a reader never sees half of one.
 type Writer struct {
 	path, tmp string
 	force     bool
@@ -35,7 +35,7 @@ const (
 	txnBytes   = 32 << 20
 )
 
-// Create begins an LMDB that will lie at path. It refuses a path that exists
+// Create begins an LMDB at path. It refuses a path that exists
 // unless force says to replace it, and even then replaces only an LMDB. Either
 // Commit or Abort must follow.
 func Create(path string, force bool) (*Writer, error) {
@@ -68,18 +68,18 @@ func (w *Writer) open() (err error) {
 	if err = w.env.SetMapSize(w.mapSize); err != nil {
 		return err
 	}
-	// Nobody else sees the directory yet: no locks, and one sync at the end.
+	// The directory is not visible to others yet: no locks, and one sync at the end.
 	return w.env.Open(w.tmp, lmdb.NoLock|lmdb.NoSync, 0o644)
 }
 
-// Put adds a record; the value is copied. A key that is already there is an
-// error, at the latest from Commit.
+// Put adds a record; the value is copied. A duplicate key is an error, at the
+// latest from Commit.
 func (w *Writer) Put(key string, value []byte) error {
 	if w.env == nil {
 		return errors.New("the LMDB is closed")
 	}
 	if key == "" || len(key) > w.env.MaxKeySize() {
-		return fmt.Errorf("LMDB %s: key %q has %d bytes, allowed are 1 to %d", w.path, key, len(key), w.env.MaxKeySize())
+		return fmt.Errorf("LMDB %s: key %q has %d bytes: want 1 to %d", w.path, key, len(key), w.env.MaxKeySize())
 	}
 	w.buf = append(w.buf, value...)
 	w.records = append(w.records, record{key, len(w.buf)})
@@ -89,8 +89,8 @@ func (w *Writer) Put(key string, value []byte) error {
 	return w.flush()
 }
 
-// flush writes the waiting records in one transaction, making the map larger
-// as often as it takes.
+// flush writes the waiting records in one transaction, enlarging the map as
+// often as needed.
 func (w *Writer) flush() error {
 	for {
 		err := w.env.Update(w.put)
@@ -117,7 +117,7 @@ func (w *Writer) put(txn *lmdb.Txn) error {
 	for _, r := range w.records {
 		if err := txn.Put(dbi, []byte(r.key), w.buf[start:r.end], lmdb.NoOverwrite); err != nil {
 			if lmdb.IsErrno(err, lmdb.KeyExist) {
-				return fmt.Errorf("key %q is there twice", r.key)
+				return fmt.Errorf("duplicate key %q", r.key)
 			}
 			return err
 		}
@@ -126,8 +126,8 @@ func (w *Writer) put(txn *lmdb.Txn) error {
 	return nil
 }
 
-// Commit writes what waits and moves the LMDB to its place. After an error
-// nothing is left behind and what was at the path before is still there.
+// Commit writes the waiting records and moves the LMDB to its path. After an
+// error nothing is left behind, and what was at the path before is still there.
 func (w *Writer) Commit() error {
 	if w.env == nil {
 		return errors.New("the LMDB is closed")
@@ -162,12 +162,12 @@ func (w *Writer) move() error {
 	return os.RemoveAll(old)
 }
 
-// Abort gives the LMDB up and removes what was written. After Commit it does
+// Abort discards the LMDB and removes what was written. After Commit it does
 // nothing.
 func (w *Writer) Abort() {
 	if w.env != nil {
 		_ = w.env.Close()
 		w.env = nil
 	}
-	_ = os.RemoveAll(w.tmp) // a leftover directory harms nobody
+	_ = os.RemoveAll(w.tmp) // a leftover directory does no harm
 }

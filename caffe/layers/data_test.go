@@ -152,7 +152,7 @@ func TestDataLayers_Refusals(t *testing.T) {
 		{images(func(_ *proto.LayerParameter, d *proto.ImageDataParameter) { d.CropSize = pb.Uint32(1) }), data.Part{}, "transform_param"},
 		{images(func(_ *proto.LayerParameter, d *proto.ImageDataParameter) { d.Source = pb.String("no/such_list") }), data.Part{}, "no/such_list"},
 		{images(func(_ *proto.LayerParameter, d *proto.ImageDataParameter) { d.NewWidth = pb.Uint32(1) }), data.Part{}, "both or neither"},
-		{images(func(_ *proto.LayerParameter, d *proto.ImageDataParameter) { d.BatchSize = pb.Uint32(0) }), data.Part{}, "batch_size is 0"},
+		{images(func(_ *proto.LayerParameter, d *proto.ImageDataParameter) { d.BatchSize = pb.Uint32(0) }), data.Part{}, "batch_size must be at least 1"},
 		{images(func(_ *proto.LayerParameter, d *proto.ImageDataParameter) {}), data.Part{Of: 2}, "batch_size 1 cannot be divided"},
 		{images(func(_ *proto.LayerParameter, d *proto.ImageDataParameter) { d.BatchSize = pb.Uint32(9) }), data.Part{Of: 3}, "2 samples, fewer than the 3 workers"},
 		{images(func(p *proto.LayerParameter, d *proto.ImageDataParameter) {
@@ -306,7 +306,7 @@ func TestMemoryData_Refusals(t *testing.T) {
 	p.TransformParam = &proto.TransformationParameter{Scale: pb.Float32(2)}
 	wantRefusal(t, p, DataOptions{}, 2, "transform them before Set")
 	p.TransformParam, p.MemoryDataParam.BatchSize = nil, nil
-	wantRefusal(t, p, DataOptions{}, 2, "batch_size is 0")
+	wantRefusal(t, p, DataOptions{}, 2, "batch_size must be at least 1")
 }
 
 func TestDataLayers_HaveNoBottomsAndNoGradient(t *testing.T) {

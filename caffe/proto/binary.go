@@ -18,9 +18,9 @@ import (
 var ErrFormat = errors.New("unexpected file format")
 
 // ReadModel reads a model (.caffemodel): a NetParameter whose layers carry
-// their blobs. Fields that are not known are passed over; each blob's shape
-// and values are checked against each other. The layers of models of 2013 and
-// 2014 (V0LayerParameter, V1LayerParameter) are upgraded to today's.
+// their blobs. Unknown fields are skipped; each blob's values are checked against
+// its shape. The layers of models of 2013 and 2014 (V0LayerParameter,
+// V1LayerParameter) are upgraded to today's.
 func ReadModel(path string) (*NetParameter, error) {
 	net := &NetParameter{}
 	if err := readBinary(path, "model (NetParameter)", net); err != nil {
@@ -39,7 +39,7 @@ func checkModel(net *NetParameter) error {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if len(net.GetLayer()) == 0 {
-		return fmt.Errorf("%w: there is no layer in it, so it is no model, or it was cut short", ErrFormat)
+		return fmt.Errorf("%w: it has no layers: it is not a model, or it is cut short", ErrFormat)
 	}
 	for _, l := range net.GetLayer() {
 		for i, b := range l.GetBlobs() {
@@ -66,7 +66,7 @@ func ReadState(path string) (*SolverState, error) {
 
 func checkState(s *SolverState) error {
 	if s.Iter == nil || s.GetIter() < 0 || s.GetCurrentStep() < 0 {
-		return fmt.Errorf("%w: there is no iteration in it, so it is no solver state", ErrFormat)
+		return fmt.Errorf("%w: it has no iteration number: it is not a solver state", ErrFormat)
 	}
 	for i, b := range s.GetHistory() {
 		if err := CheckBlob(b); err != nil {
@@ -95,7 +95,7 @@ func readBinary(path, kind string, m pb.Message) error {
 		return fmt.Errorf("read %s: %w", kind, err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("read %s: %w: it is no regular file", path, ErrFormat)
+		return fmt.Errorf("read %s: %w: not a regular file", path, ErrFormat)
 	}
 	if info.Size() > math.MaxInt32 {
 		return fmt.Errorf("read %s: %w: %d bytes are more than a protocol buffer can hold (2 GiB)", path, ErrFormat, info.Size())
@@ -115,7 +115,7 @@ func unmarshal(b []byte, kind string, m pb.Message) error {
 		return fmt.Errorf("%w: it is empty", ErrFormat)
 	}
 	if bytes.HasPrefix(b, []byte("\x89HDF\r\n\x1a\n")) {
-		return fmt.Errorf("%w: it is in HDF5 form; only the binary protocol buffer form of a %s is supported (snapshot_format: BINARYPROTO)", ErrFormat, kind)
+		return fmt.Errorf("%w: it is an HDF5 file, and only the binary protocol buffer form of a %s is supported (snapshot_format: BINARYPROTO)", ErrFormat, kind)
 	}
 	err := pb.UnmarshalOptions{AllowPartial: true, DiscardUnknown: true}.Unmarshal(b, m)
 	if err == nil {
@@ -124,10 +124,10 @@ func unmarshal(b []byte, kind string, m pb.Message) error {
 	if cut := cutShort(b); cut != "" {
 		return fmt.Errorf("%w: the %s is cut short or corrupt: %s", ErrFormat, kind, cut)
 	}
-	return fmt.Errorf("%w: the %s is corrupt, or it is something else: %w", ErrFormat, kind, err)
+	return fmt.Errorf("%w: it is not a %s, or it is corrupt: %w", ErrFormat, kind, err)
 }
 
-// cutShort says which field runs past the end, or "".
+// cutShort names the field that runs past the end, or returns "".
 func cutShort(b []byte) string {
 	for at := 0; at < len(b); {
 		num, typ, tagLen := protowire.ConsumeTag(b[at:])
@@ -150,12 +150,12 @@ func cutShort(b []byte) string {
 // zero value writes to the file system of the operating system.
 type Writer struct {
 	FS atomicfile.FS
-	// MaxBytes, unless 0, is the largest file that it writes: less than the
-	// 2 GiB at which protocol buffers, and so Caffe's formats, end.
+	// MaxBytes, unless 0, is the size of the largest file that it writes, below
+	// the 2 GiB that protocol buffers, and so Caffe's formats, allow.
 	MaxBytes int
 }
 
-// Limit returns the bytes of the largest file that w writes.
+// Limit returns the size of the largest file that w writes, in bytes.
 func (w Writer) Limit() int {
 	if w.MaxBytes > 0 && w.MaxBytes < math.MaxInt32 {
 		return w.MaxBytes

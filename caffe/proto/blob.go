@@ -8,7 +8,7 @@ import (
 )
 
 // BlobShapeOf returns the shape of a stored blob, slowest axis first, whether
-// it is given as a shape or in the four extents of old files. A blob with
+// it is stored as a shape or as the four extents of old files. A blob with
 // neither is a scalar, without axes.
 func BlobShapeOf(b *BlobProto) []int {
 	shape := []int{}
@@ -18,7 +18,7 @@ func BlobShapeOf(b *BlobProto) []int {
 	return shape
 }
 
-// storedDims prefers, as Caffe does, the four extents where any of them is set.
+// storedDims prefers, as Caffe does, the four extents if any of them is set.
 func storedDims(b *BlobProto) []int64 {
 	if b.Num != nil || b.Channels != nil || b.Height != nil || b.Width != nil {
 		return []int64{int64(b.GetNum()), int64(b.GetChannels()), int64(b.GetHeight()), int64(b.GetWidth())}
@@ -26,8 +26,8 @@ func storedDims(b *BlobProto) []int64 {
 	return b.GetShape().GetDim()
 }
 
-// CheckBlob reports a shape that cannot be, or numbers of values or gradients
-// that do not fit it. Values must be there, gradients need not.
+// CheckBlob reports an impossible shape, or numbers of values or gradients that
+// do not fit it. Values are required, gradients are not.
 func CheckBlob(b *BlobProto) error {
 	n, err := CheckShape(storedDims(b))
 	if err != nil {
@@ -49,8 +49,8 @@ func CheckBlob(b *BlobProto) error {
 	return nil
 }
 
-// BlobData returns the values of a stored blob, rounded where they are stored
-// in double precision; nil if it has none. The caller must not change them.
+// BlobData returns the values of a stored blob, rounded if they are stored in
+// double precision; nil if it has none. The caller must not change them.
 func BlobData(b *BlobProto) []float32 { return single(b.GetData(), b.GetDoubleData()) }
 
 // BlobDiff returns the gradients of a stored blob, as BlobData does.
@@ -87,7 +87,7 @@ func ParseDatum(b []byte) (*Datum, error) {
 	return d, d.Check()
 }
 
-// MarshalDatum gives a record's binary form; equal records give equal bytes.
+// MarshalDatum returns a record's binary form; equal records have equal bytes.
 func MarshalDatum(d *Datum) ([]byte, error) {
 	return pb.MarshalOptions{Deterministic: true}.Marshal(d)
 }

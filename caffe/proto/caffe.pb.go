@@ -3,8 +3,8 @@
 // records in binary form.
 //
 // Names, numbers, types and defaults are those of BVLC Caffe's format (a test
-// holds every one of them against a table), so that either program reads what
-// the other wrote. Which fields have an effect in scaffe stands in support.go.
+// compares all of them with a table), so that either program reads what the
+// other wrote. support.go lists the fields that scaffe does not fully support.
 //
 // Sorted by use: tensors and records first, then solver, net, layer, and the
 // messages of single layer types in alphabetical order.
@@ -1713,8 +1713,8 @@ func (x *BlobShape) GetDim() []int64 {
 // One tensor with its values (data) and gradient (diff), row major.
 type BlobProto struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The shape before there was BlobShape: always four axes. Only read where
-	// shape is not set.
+	// The shape before there was BlobShape: always four axes. If any is set, they
+	// count and shape does not.
 	Num      *int32     `protobuf:"varint,1,opt,name=num,def=0" json:"num,omitempty"`
 	Channels *int32     `protobuf:"varint,2,opt,name=channels,def=0" json:"channels,omitempty"`
 	Height   *int32     `protobuf:"varint,3,opt,name=height,def=0" json:"height,omitempty"`
@@ -1883,7 +1883,7 @@ type Datum struct {
 	Width         *int32                 `protobuf:"varint,3,opt,name=width" json:"width,omitempty"`
 	Data          []byte                 `protobuf:"bytes,4,opt,name=data" json:"data,omitempty"` // raw bytes (channel, row, column), or an image file if encoded
 	Label         *int32                 `protobuf:"varint,5,opt,name=label" json:"label,omitempty"`
-	FloatData     []float32              `protobuf:"fixed32,6,rep,name=float_data,json=floatData" json:"float_data,omitempty"` // instead of data, where bytes do not do; not packed
+	FloatData     []float32              `protobuf:"fixed32,6,rep,name=float_data,json=floatData" json:"float_data,omitempty"` // instead of data, for values that are not bytes; not packed
 	Encoded       *bool                  `protobuf:"varint,7,opt,name=encoded,def=0" json:"encoded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2098,11 +2098,11 @@ type SolverParameter struct {
 	TrainState    *NetState       `protobuf:"bytes,26,opt,name=train_state,json=trainState" json:"train_state,omitempty"`
 	TestState     []*NetState     `protobuf:"bytes,27,rep,name=test_state,json=testState" json:"test_state,omitempty"`
 	// Testing.
-	TestIter           []int32 `protobuf:"varint,3,rep,name=test_iter,json=testIter" json:"test_iter,omitempty"` // one a test net
+	TestIter           []int32 `protobuf:"varint,3,rep,name=test_iter,json=testIter" json:"test_iter,omitempty"` // one per test net
 	TestInterval       *int32  `protobuf:"varint,4,opt,name=test_interval,json=testInterval,def=0" json:"test_interval,omitempty"`
 	TestComputeLoss    *bool   `protobuf:"varint,19,opt,name=test_compute_loss,json=testComputeLoss,def=0" json:"test_compute_loss,omitempty"`
 	TestInitialization *bool   `protobuf:"varint,32,opt,name=test_initialization,json=testInitialization,def=1" json:"test_initialization,omitempty"`
-	// The length of training and what it says on its way.
+	// The length of training and what it prints.
 	MaxIter     *int32 `protobuf:"varint,7,opt,name=max_iter,json=maxIter" json:"max_iter,omitempty"`
 	IterSize    *int32 `protobuf:"varint,36,opt,name=iter_size,json=iterSize,def=1" json:"iter_size,omitempty"`
 	Display     *int32 `protobuf:"varint,6,opt,name=display" json:"display,omitempty"`
@@ -2125,7 +2125,7 @@ type SolverParameter struct {
 	WeightDecay        *float32                    `protobuf:"fixed32,12,opt,name=weight_decay,json=weightDecay" json:"weight_decay,omitempty"`
 	RegularizationType *string                     `protobuf:"bytes,29,opt,name=regularization_type,json=regularizationType,def=L2" json:"regularization_type,omitempty"`
 	ClipGradients      *float32                    `protobuf:"fixed32,35,opt,name=clip_gradients,json=clipGradients,def=-1" json:"clip_gradients,omitempty"`
-	// Snapshots and what training starts from.
+	// Snapshots, and what training starts from.
 	Snapshot           *int32                          `protobuf:"varint,14,opt,name=snapshot,def=0" json:"snapshot,omitempty"`
 	SnapshotPrefix     *string                         `protobuf:"bytes,15,opt,name=snapshot_prefix,json=snapshotPrefix" json:"snapshot_prefix,omitempty"`
 	SnapshotDiff       *bool                           `protobuf:"varint,16,opt,name=snapshot_diff,json=snapshotDiff,def=0" json:"snapshot_diff,omitempty"`
@@ -2490,7 +2490,7 @@ func (x *SolverParameter) GetLayerWiseReduce() bool {
 	return Default_SolverParameter_LayerWiseReduce
 }
 
-// What a solver needs beside the model in order to go on.
+// What a solver needs besides the model in order to resume.
 type SolverState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Iter          *int32                 `protobuf:"varint,1,opt,name=iter" json:"iter,omitempty"`
@@ -2564,7 +2564,7 @@ func (x *SolverState) GetCurrentStep() int32 {
 	return Default_SolverState_CurrentStep
 }
 
-// What a net is built for; include and exclude rules are held against it.
+// What a net is built for: include and exclude rules select layers by it.
 type NetState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Phase         *Phase                 `protobuf:"varint,1,opt,name=phase,enum=caffe.Phase,def=1" json:"phase,omitempty"`
@@ -2715,7 +2715,7 @@ type NetParameter struct {
 	Layers []*V1LayerParameter    `protobuf:"bytes,2,rep,name=layers" json:"layers,omitempty"` // before there was layer
 	// Inputs as they were written before there was an Input layer.
 	Input         []string          `protobuf:"bytes,3,rep,name=input" json:"input,omitempty"`
-	InputDim      []int32           `protobuf:"varint,4,rep,name=input_dim,json=inputDim" json:"input_dim,omitempty"` // four an input
+	InputDim      []int32           `protobuf:"varint,4,rep,name=input_dim,json=inputDim" json:"input_dim,omitempty"` // four per input
 	InputShape    []*BlobShape      `protobuf:"bytes,8,rep,name=input_shape,json=inputShape" json:"input_shape,omitempty"`
 	ForceBackward *bool             `protobuf:"varint,5,opt,name=force_backward,json=forceBackward,def=0" json:"force_backward,omitempty"`
 	State         *NetState         `protobuf:"bytes,6,opt,name=state" json:"state,omitempty"`
@@ -2905,13 +2905,13 @@ type LayerParameter struct {
 	Type          *string                `protobuf:"bytes,2,opt,name=type" json:"type,omitempty"`
 	Bottom        []string               `protobuf:"bytes,3,rep,name=bottom" json:"bottom,omitempty"`
 	Top           []string               `protobuf:"bytes,4,rep,name=top" json:"top,omitempty"`
-	LossWeight    []float32              `protobuf:"fixed32,5,rep,name=loss_weight,json=lossWeight" json:"loss_weight,omitempty"` // one a top
-	Param         []*ParamSpec           `protobuf:"bytes,6,rep,name=param" json:"param,omitempty"`                               // one a learnable parameter
+	LossWeight    []float32              `protobuf:"fixed32,5,rep,name=loss_weight,json=lossWeight" json:"loss_weight,omitempty"` // one per top
+	Param         []*ParamSpec           `protobuf:"bytes,6,rep,name=param" json:"param,omitempty"`                               // one per learnable parameter
 	Blobs         []*BlobProto           `protobuf:"bytes,7,rep,name=blobs" json:"blobs,omitempty"`                               // the learnable parameters themselves
 	Include       []*NetStateRule        `protobuf:"bytes,8,rep,name=include" json:"include,omitempty"`
 	Exclude       []*NetStateRule        `protobuf:"bytes,9,rep,name=exclude" json:"exclude,omitempty"`
 	Phase         *Phase                 `protobuf:"varint,10,opt,name=phase,enum=caffe.Phase" json:"phase,omitempty"`
-	PropagateDown []bool                 `protobuf:"varint,11,rep,name=propagate_down,json=propagateDown" json:"propagate_down,omitempty"` // one a bottom
+	PropagateDown []bool                 `protobuf:"varint,11,rep,name=propagate_down,json=propagateDown" json:"propagate_down,omitempty"` // one per bottom
 	// Messages that several layer types share.
 	TransformParam *TransformationParameter `protobuf:"bytes,100,opt,name=transform_param,json=transformParam" json:"transform_param,omitempty"`
 	LossParam      *LossParameter           `protobuf:"bytes,101,opt,name=loss_param,json=lossParam" json:"loss_param,omitempty"`
@@ -4184,7 +4184,7 @@ type TransformationParameter struct {
 	Mirror        *bool                  `protobuf:"varint,2,opt,name=mirror,def=0" json:"mirror,omitempty"`
 	CropSize      *uint32                `protobuf:"varint,3,opt,name=crop_size,json=cropSize,def=0" json:"crop_size,omitempty"`
 	MeanFile      *string                `protobuf:"bytes,4,opt,name=mean_file,json=meanFile" json:"mean_file,omitempty"`
-	MeanValue     []float32              `protobuf:"fixed32,5,rep,name=mean_value,json=meanValue" json:"mean_value,omitempty"` // one for all channels, or one a channel
+	MeanValue     []float32              `protobuf:"fixed32,5,rep,name=mean_value,json=meanValue" json:"mean_value,omitempty"` // one for all channels, or one per channel
 	ForceColor    *bool                  `protobuf:"varint,6,opt,name=force_color,json=forceColor,def=0" json:"force_color,omitempty"`
 	ForceGray     *bool                  `protobuf:"varint,7,opt,name=force_gray,json=forceGray,def=0" json:"force_gray,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4279,7 +4279,7 @@ func (x *TransformationParameter) GetForceGray() bool {
 	return Default_TransformationParameter_ForceGray
 }
 
-// By what a loss is divided, and which labels do not count.
+// What a loss is divided by, and which labels are ignored.
 type LossParameter struct {
 	state         protoimpl.MessageState           `protogen:"open.v1"`
 	IgnoreLabel   *int32                           `protobuf:"varint,1,opt,name=ignore_label,json=ignoreLabel" json:"ignore_label,omitempty"`
@@ -4781,7 +4781,7 @@ type ConvolutionParameter struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	NumOutput *uint32                `protobuf:"varint,1,opt,name=num_output,json=numOutput" json:"num_output,omitempty"`
 	BiasTerm  *bool                  `protobuf:"varint,2,opt,name=bias_term,json=biasTerm,def=1" json:"bias_term,omitempty"`
-	// Once for all spatial axes, or once an axis ...
+	// One for all spatial axes, or one per axis ...
 	Pad        []uint32 `protobuf:"varint,3,rep,name=pad" json:"pad,omitempty"`
 	KernelSize []uint32 `protobuf:"varint,4,rep,name=kernel_size,json=kernelSize" json:"kernel_size,omitempty"`
 	Stride     []uint32 `protobuf:"varint,6,rep,name=stride" json:"stride,omitempty"`
@@ -5341,7 +5341,7 @@ func (x *ELUParameter) GetAlpha() float32 {
 type EltwiseParameter struct {
 	state          protoimpl.MessageState      `protogen:"open.v1"`
 	Operation      *EltwiseParameter_EltwiseOp `protobuf:"varint,1,opt,name=operation,enum=caffe.EltwiseParameter_EltwiseOp,def=1" json:"operation,omitempty"`
-	Coeff          []float32                   `protobuf:"fixed32,2,rep,name=coeff" json:"coeff,omitempty"` // SUM only: one a bottom
+	Coeff          []float32                   `protobuf:"fixed32,2,rep,name=coeff" json:"coeff,omitempty"` // SUM only: one per bottom
 	StableProdGrad *bool                       `protobuf:"varint,3,opt,name=stable_prod_grad,json=stableProdGrad,def=1" json:"stable_prod_grad,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -6065,7 +6065,7 @@ func (x *InnerProductParameter) GetTranspose() bool {
 
 type InputParameter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shape         []*BlobShape           `protobuf:"bytes,1,rep,name=shape" json:"shape,omitempty"` // one for all tops, or one a top
+	Shape         []*BlobShape           `protobuf:"bytes,1,rep,name=shape" json:"shape,omitempty"` // one for all tops, or one per top
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7007,7 +7007,7 @@ func (x *ReductionParameter) GetCoeff() float32 {
 
 type ReshapeParameter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shape         *BlobShape             `protobuf:"bytes,1,opt,name=shape" json:"shape,omitempty"` // 0 keeps an extent, -1 is worked out from the others
+	Shape         *BlobShape             `protobuf:"bytes,1,opt,name=shape" json:"shape,omitempty"` // 0 keeps an extent, -1 is inferred from the others
 	Axis          *int32                 `protobuf:"varint,2,opt,name=axis,def=0" json:"axis,omitempty"`
 	NumAxes       *int32                 `protobuf:"varint,3,opt,name=num_axes,json=numAxes,def=-1" json:"num_axes,omitempty"`
 	unknownFields protoimpl.UnknownFields

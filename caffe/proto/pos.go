@@ -12,14 +12,14 @@ import (
 	"github.com/protocolbuffers/txtpbfmt/parser"
 )
 
-// Pos is a place in a text file. Lines and columns (in bytes) count from 1; a
+// Pos is a position in a text file. Lines and columns (in bytes) count from 1; a
 // Pos without a line stands for the whole file.
 type Pos struct {
 	File      string
 	Line, Col int
 }
 
-// String gives the place as compilers print it: file:line:column.
+// String returns the position as compilers print it: file:line:column.
 func (p Pos) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -27,13 +27,13 @@ func (p Pos) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
 }
 
-// Error is something wrong at a place in a text file.
+// Error is an error at a position in a text file.
 type Error struct {
 	Pos Pos
 	Err error
 }
 
-// Error gives "file:line:column: message", with escapes for characters that
+// Error returns "file:line:column: message", with escapes for characters that
 // cannot be printed.
 func (e *Error) Error() string {
 	if p := e.Pos.String(); p != "" {
@@ -42,7 +42,7 @@ func (e *Error) Error() string {
 	return visible(e.Err.Error())
 }
 
-// Unwrap returns what is wrong, without the place.
+// Unwrap returns the error without the position.
 func (e *Error) Unwrap() error { return e.Err }
 
 func errorAt(p Pos, format string, args ...any) error {
@@ -52,8 +52,8 @@ func errorAt(p Pos, format string, args ...any) error {
 // maxErrors is how many errors about one file are worth reading.
 const maxErrors = 20
 
-// byLine joins errors in the order of their places, and only counts those that
-// are too many to read.
+// byLine joins errors in the order of their positions. Those that are too many
+// to read are only counted.
 func byLine(errs []error) error {
 	place := func(err error) Pos {
 		var e *Error
@@ -72,7 +72,7 @@ func byLine(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// node is one field of a text file with its place. The elements of a list
+// node is one field of a text file with its position. The elements of a list
 // ("dim: [1, 2]") are nodes of their own.
 type node struct {
 	name  string
@@ -84,18 +84,18 @@ type node struct {
 // maxNesting bounds what the recursive parsers see. Caffe's messages nest six deep.
 const maxNesting = 200
 
-// parseTree reads the places of all fields of a text from clean. It checks no
-// names.
+// parseTree reads the positions of all fields of a text that clean has prepared.
+// It does not check names.
 func parseTree(file string, text []byte) (root *node, err error) {
 	root = &node{pos: Pos{File: file}}
-	// The parser is a formatter's, not built for hostile input.
+	// The parser is that of a formatter, not built for hostile input.
 	defer func() {
 		if r := recover(); r != nil {
 			root, err = &node{pos: Pos{File: file}}, fmt.Errorf("cannot be read: %v", r)
 		}
 	}()
-	// It takes orders from comments, some of which make it skip text. They are
-	// made harmless in a copy of the same length.
+	// It obeys directives in comments, some of which make it skip text. They are
+	// disabled in a copy of the same length.
 	copied := bytes.ReplaceAll(text, []byte("txtpbfmt:"), []byte("txtpbfmt "))
 	nodes, err := parser.Parse(bytes.Clone(copied))
 	if err != nil {
@@ -122,7 +122,7 @@ func newBuilder(file string, text []byte) *builder {
 	return b
 }
 
-// build makes nodes; elements of a list have no name of their own and take that given.
+// build makes nodes. Elements of a list have no names of their own and take listName.
 func (b *builder) build(nodes []*ast.Node, listName string) []*node {
 	var out []*node
 	for _, n := range nodes {

@@ -38,8 +38,8 @@ var byteOrderMark = []byte("\uFEFF")
 
 // clean prepares a text for the parsers: without a byte order mark, and with
 // blanks in place of form feeds and vertical tabs, which are white space for
-// protoc but not for them. It refuses control characters outside of strings
-// and comments, and braces that nest deeper than the parsers should go.
+// protoc but not for them. It refuses control characters outside strings and
+// comments, and braces that nest deeper than maxNesting.
 func clean(file string, text []byte) ([]byte, error) {
 	text = bytes.Clone(bytes.TrimPrefix(text, byteOrderMark))
 	control, deep, depth := -1, -1, 0
@@ -68,7 +68,7 @@ func clean(file string, text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// openBrace finds the innermost brace that is still open where a text ends.
+// openBrace finds the innermost brace that is still open at the end of a text.
 // The Pos has no line if there is none.
 func openBrace(file string, text []byte) Pos {
 	var open []int
@@ -86,8 +86,7 @@ func openBrace(file string, text []byte) Pos {
 	return newBuilder(file, text).at(open[len(open)-1])
 }
 
-// visible replaces characters that a terminal would not show, or would obey,
-// by escapes.
+// visible escapes characters that a terminal would not show, or would obey.
 func visible(s string) string {
 	hidden := func(r rune) bool { return r != '\n' && r != '\t' && r != '\u00a0' && !unicode.IsPrint(r) }
 	if utf8.ValidString(s) && strings.IndexFunc(s, hidden) < 0 {

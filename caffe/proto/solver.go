@@ -12,8 +12,8 @@ import (
 // SolverOption changes how a solver file is read.
 type SolverOption func(*SolverFile)
 
-// WithSnapshotFormat puts a format in the place of the file's snapshot_format,
-// as --snapshot-format does.
+// WithSnapshotFormat overrides the file's snapshot_format, as --snapshot-format
+// does.
 func WithSnapshotFormat(format SolverParameter_SnapshotFormat) SolverOption {
 	return func(f *SolverFile) { f.Solver.SnapshotFormat = format.Enum() }
 }
@@ -28,8 +28,8 @@ func ParseSnapshotFormat(text string) (SolverParameter_SnapshotFormat, error) {
 }
 
 // Validate reports every field of the solver that scaffe does not support or
-// that contradicts another, as NetFile.Validate does. It does not read the
-// nets that are named by path.
+// that contradicts another, as NetFile.Validate does. It does not read nets that
+// are named by path.
 func (f *SolverFile) Validate() error {
 	s := f.Solver
 	report := func(path []string, format string, args ...any) error {
@@ -51,8 +51,8 @@ func (f *SolverFile) Validate() error {
 	return byLine(errs)
 }
 
-// checkLayers is Validate without the fields of the net itself, which the
-// solver's own walk has seen.
+// checkLayers is Validate without the fields of the net itself, which
+// SolverFile.Validate checks.
 func (f *NetFile) checkLayers() error {
 	var errs []error
 	for i, l := range f.Net.GetLayer() {
@@ -88,7 +88,7 @@ func checkUpdate(s *SolverParameter, report reporter) []error {
 	return errs
 }
 
-// checkNets counts nets, test_iter and test_state against each other.
+// checkNets compares the numbers of nets, test_iter and test_state.
 func checkNets(s *SolverParameter, report reporter) []error {
 	var errs []error
 	train := trainFields(s)
@@ -101,18 +101,18 @@ func checkNets(s *SolverParameter, report reporter) []error {
 	own, tests := len(s.TestNetParam)+len(s.TestNet), len(s.TestIter)
 	generic := s.Net != nil || s.NetParam != nil
 	if tests < own || tests > own && !generic {
-		errs = append(errs, report([]string{"test_iter"}, "%d test_iter for %d test nets: there must be one each", tests, own))
+		errs = append(errs, report([]string{"test_iter"}, "%d test_iter for %d test nets: want one each", tests, own))
 	}
 	if n := len(s.TestState); n != 0 && n != tests {
 		errs = append(errs, report([]string{"test_state"}, "%d test_state for %d test nets: give none, or one each", n, tests))
 	}
 	if tests > 0 && s.GetTestInterval() == 0 {
-		errs = append(errs, report([]string{"test_interval"}, "test_interval must be at least 1 where there is a test_iter"))
+		errs = append(errs, report([]string{"test_interval"}, "test_interval must be at least 1 if test_iter is set"))
 	}
 	return errs
 }
 
-// trainFields lists the fields that are set and name a train net.
+// trainFields lists those of the fields naming a train net that are set.
 func trainFields(s *SolverParameter) []string {
 	var out []string
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func (f *SolverFile) inlineNets() []inlineNet {
 	return out
 }
 
-// inline makes a NetFile of a net that stands in the solver.
+// inline makes a NetFile of a net within the solver.
 func (f *SolverFile) inline(step string, net *NetParameter) (*NetFile, error) {
 	at := f.root.find(step)
 	if at == f.root {
@@ -171,9 +171,9 @@ func (f *SolverFile) file(step, path string) (*NetFile, error) {
 	return nf, err
 }
 
-// TrainNet reads the train net. Its state, against which include and exclude
-// rules are held, is the phase TRAIN, merged with the net's own state and then
-// with the solver's train_state.
+// TrainNet reads the train net. Its state, to which include and exclude rules
+// apply, is the phase TRAIN, merged with the net's own state and then with the
+// solver's train_state.
 func (f *SolverFile) TrainNet() (*NetFile, error) {
 	s := f.Solver
 	var nf *NetFile
@@ -193,7 +193,7 @@ func (f *SolverFile) TrainNet() (*NetFile, error) {
 	return nf, nil
 }
 
-// generic reads the net that serves for training and testing.
+// generic reads the net that is used for both training and testing.
 func (f *SolverFile) generic() (*NetFile, error) {
 	switch {
 	case f.Solver.NetParam != nil:

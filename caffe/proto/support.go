@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// layerParams says which layer types there are, and which of the XXX_param
-// messages each of them reads. What a layer does not read it must not be given.
+// layerParams lists the layer types and which of the XXX_param messages each of
+// them reads. Other messages are an error.
 var layerParams = map[string][]string{
 	"Accuracy":                {"accuracy_param"},
 	"BatchNorm":               {"batch_norm_param"},
@@ -52,14 +52,14 @@ func LayerTypes() []string {
 	return ts
 }
 
-// Effect says what becomes of a field that a file sets.
+// Effect is the effect of a field that a file sets.
 type Effect string
 
-// The effects. A field that Support does not list is honoured as Caffe does.
+// The effects. A field that Support does not list has its effect in Caffe.
 const (
-	// NoEffect fields choose an implementation, not a result; any value is taken.
+	// NoEffect fields select an implementation; any value is accepted.
 	NoEffect Effect = "no effect"
-	// Limited fields are honoured, but not every value is taken.
+	// Limited fields have their effect, but not every value is accepted.
 	Limited Effect = "limited"
 	// Refused fields are an error.
 	Refused Effect = "refused"
@@ -69,11 +69,11 @@ const (
 type Rule struct {
 	Field  string // its full name, as in "caffe.PoolingParameter.pool"
 	Effect Effect
-	Why    string // what stands instead of it, or what to do
+	Why    string // the reason, or what to do instead
 }
 
-// rule is a Rule with its check, which returns what to do about a value that
-// is not taken, or "".
+// rule is a Rule with its check, which returns what to do about a value that is
+// not accepted, or "".
 type rule struct {
 	effect Effect
 	why    string
@@ -81,13 +81,13 @@ type rule struct {
 }
 
 const (
-	sameResult = "chooses how a result is computed, not which"
+	sameResult = "selects an implementation, with the same result"
 	oldPlace   = "Caffe ignores it here: set it in transform_param"
 )
 
 var rules = map[protoreflect.FullName]rule{
 	// Layers.
-	"caffe.LayerParameter.blobs":                 refused("parameters do not belong into a net's text: start from a model with --weights FILE.caffemodel"),
+	"caffe.LayerParameter.blobs":                 refused("parameters do not belong in a net's text: start from a model with --weights FILE.caffemodel"),
 	"caffe.ConvolutionParameter.engine":          noEffect(sameResult),
 	"caffe.ConvolutionParameter.force_nd_im2col": noEffect(sameResult),
 	"caffe.LRNParameter.engine":                  noEffect(sameResult),
@@ -109,12 +109,12 @@ var rules = map[protoreflect.FullName]rule{
 	"caffe.ImageDataParameter.crop_size":         refused(oldPlace),
 	"caffe.ImageDataParameter.mirror":            refused(oldPlace),
 	"caffe.FillerParameter.type":                 oneOf("constant", "uniform", "gaussian", "xavier", "msra", "bilinear"),
-	"caffe.NetParameter.debug_info":              notTrue("there is no debug output of that kind: remove it"),
-	"caffe.SolverParameter.debug_info":           notTrue("there is no debug output of that kind: remove it"),
+	"caffe.NetParameter.debug_info":              notTrue("debug output is not supported: remove it"),
+	"caffe.SolverParameter.debug_info":           notTrue("debug output is not supported: remove it"),
 	"caffe.SolverParameter.snapshot_format":      notEnum(SolverParameter_HDF5, hdf5),
 	"caffe.SolverParameter.snapshot_diff":        notTrue("snapshots hold no gradients: remove it"),
 	"caffe.SolverParameter.solver_mode":          noEffect("where to compute is chosen on the command line"),
-	"caffe.SolverParameter.device_id":            noEffect("devices are given to ranks by their place on the node"),
+	"caffe.SolverParameter.device_id":            noEffect("devices are assigned to ranks by their position on the node"),
 	"caffe.SolverParameter.layer_wise_reduce":    noEffect("when gradients are sent is chosen on the command line"),
 	"caffe.SolverParameter.lr_policy":            oneOf("fixed", "step", "exp", "inv", "multistep", "poly", "sigmoid"),
 	"caffe.SolverParameter.regularization_type":  oneOf("L1", "L2"),
@@ -133,7 +133,7 @@ const (
 	hdf5    = "HDF5 snapshots are not supported: set BINARYPROTO, or pass --snapshot-format binaryproto"
 )
 
-// Support lists the fields that scaffe does not simply honour, by name.
+// Support lists the fields that scaffe does not fully support, by name.
 func Support() []Rule {
 	var out []Rule
 	for name, r := range rules {
@@ -184,8 +184,8 @@ func oneOf(names ...string) rule {
 			return ""
 		}
 		if guess := nearest(v.String(), names); guess != "" {
-			return fmt.Sprintf("cannot be %q (did you mean %q?)", v.String(), guess)
+			return fmt.Sprintf("invalid value %q (did you mean %q?)", v.String(), guess)
 		}
-		return fmt.Sprintf("cannot be %q: %s", v.String(), why)
+		return fmt.Sprintf("invalid value %q: %s", v.String(), why)
 	}}
 }

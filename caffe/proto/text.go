@@ -12,29 +12,29 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// NetFile is a net with the place of each of its layers and fields.
+// NetFile is a net with the position of each of its layers and fields.
 type NetFile struct {
-	// Path is the file's name as given; it stands before every error.
+	// Path is the file's name as given; every error begins with it.
 	Path string
 	// Net is the net, with the old forms that Caffe still takes replaced by
 	// today's: the layer messages of 2013 and 2014 by LayerParameter; input,
-	// input_shape and input_dim by an Input layer. Whoever changes Net.Layer
-	// loses the places of the layers.
+	// input_shape and input_dim by an Input layer. Changing Net.Layer
+	// invalidates the positions of the layers.
 	Net *NetParameter
 
 	root     *node
-	layers   []*node // parallel to Net.Layer; empty where places are not known
+	layers   []*node // parallel to Net.Layer; empty if positions are not known
 	warnings []string
-	model    bool // it is read for its blobs: what does not concern them is passed over
+	model    bool // only the blobs matter: mistakes elsewhere are ignored
 }
 
-// Warnings lists what an upgrade of the net had to leave out, each with file,
-// line and column, for a log.
+// Warnings lists what an upgrade of the net left out, each with file, line and
+// column, for a log.
 func (f *NetFile) Warnings() []string { return f.warnings }
 
-// SolverFile is a solver with the place of each of its fields.
+// SolverFile is a solver with the position of each of its fields.
 type SolverFile struct {
-	// Path is the file's name as given; it stands before every error.
+	// Path is the file's name as given; every error begins with it.
 	Path string
 	// Solver is what the file says, with solver_type replaced by type.
 	Solver *SolverParameter
@@ -56,8 +56,8 @@ func ReadNet(path string) (*NetFile, error) {
 	return f, f.Validate()
 }
 
-// ParseNet reads a net from text. The name stands before errors. It does not
-// ask whether scaffe supports what it read: see Validate.
+// ParseNet reads a net from text. Errors begin with name. It does not check
+// whether scaffe supports the net: see Validate.
 func ParseNet(name string, text []byte) (*NetFile, error) {
 	net := &NetParameter{}
 	root, err := parseText(name, text, net)
@@ -82,8 +82,8 @@ func newNetFile(name string, net *NetParameter, root *node) (*NetFile, error) {
 }
 
 // ReadSolver reads a solver in text form and checks that scaffe supports all
-// of it. As in Caffe, a missing snapshot_prefix is the file's own path without
-// its extension, and one that is a directory gets the file's name within it.
+// of it. As in Caffe, snapshot_prefix defaults to the file's own path without its
+// extension; to one that is a directory, the file's name is added.
 func ReadSolver(path string, options ...SolverOption) (*SolverFile, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -97,8 +97,8 @@ func ReadSolver(path string, options ...SolverOption) (*SolverFile, error) {
 	return f, f.Validate()
 }
 
-// ParseSolver reads a solver from text. The name stands before errors. It does
-// not ask whether scaffe supports what it read: see Validate.
+// ParseSolver reads a solver from text. Errors begin with name. It does not check
+// whether scaffe supports the solver: see Validate.
 func ParseSolver(name string, text []byte, options ...SolverOption) (*SolverFile, error) {
 	s := &SolverParameter{}
 	root, err := parseText(name, text, s)
@@ -112,9 +112,9 @@ func ParseSolver(name string, text []byte, options ...SolverOption) (*SolverFile
 	return f, f.upgrade()
 }
 
-// LayerPos returns the place of layer i of Net, or of a field in it: the path
-// goes from the layer inward, with an index where a field is repeated, as in
-// LayerPos(3, "param[1]", "lr_mult"). A field that is not set has the place of
+// LayerPos returns the position of layer i of Net, or of a field in it: the path
+// goes from the layer inward, with an index if a field is repeated, as in
+// LayerPos(3, "param[1]", "lr_mult"). A field that is not set has the position of
 // the innermost message that is.
 func (f *NetFile) LayerPos(i int, path ...string) Pos {
 	if i < 0 || i >= len(f.layers) {
@@ -123,19 +123,19 @@ func (f *NetFile) LayerPos(i int, path ...string) Pos {
 	return f.layers[i].find(path...).pos
 }
 
-// FieldPos returns the place of a field of the net itself, as LayerPos does.
+// FieldPos returns the position of a field of the net itself, as LayerPos does.
 func (f *NetFile) FieldPos(path ...string) Pos { return f.root.find(path...).pos }
 
-// LayerError returns an error about layer i, at the place of the given field.
+// LayerError returns an error about layer i, at the position of the given field.
 func (f *NetFile) LayerError(i int, path []string, format string, args ...any) error {
 	return errorAt(f.LayerPos(i, path...), "layer %q: "+format, append([]any{f.Net.GetLayer()[i].GetName()}, args...)...)
 }
 
-// FieldPos returns the place of a field of the solver, as NetFile.LayerPos does.
+// FieldPos returns the position of a field of the solver, as NetFile.LayerPos does.
 func (f *SolverFile) FieldPos(path ...string) Pos { return f.root.find(path...).pos }
 
-// parseText reads a message and the tree of its places, and explains what is
-// wrong with more than the parser's words.
+// parseText reads a message and the tree of its positions, and returns better
+// errors than the parser's.
 func parseText(file string, text []byte, m pb.Message) (*node, error) {
 	text, err := clean(file, text)
 	if err != nil {
@@ -150,14 +150,14 @@ func parseText(file string, text []byte, m pb.Message) (*node, error) {
 	if err := (prototext.UnmarshalOptions{RecursionLimit: maxNesting}).Unmarshal(text, m); err != nil {
 		return nil, translate(root, text, err)
 	}
-	// Where only the tree fails, the file is right and places are not known.
+	// If only the tree failed, the file is right and positions are not known.
 	return root, nil
 }
 
-// placed takes the parser's errors apart. The blank after "proto:" may be a no-break space.
+// placed matches the parser's errors. The blank after "proto:" may be a no-break space.
 var placed = regexp.MustCompile(`^proto:[\s\x{a0}]*(syntax error )?\(line (\d+):(\d+)\): ([\s\S]*)$`)
 
-// translate gives one of the parser's errors its file and layer.
+// translate adds file and layer to one of the parser's errors.
 func translate(root *node, text []byte, err error) error {
 	m := placed.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -175,7 +175,7 @@ func translate(root *node, text []byte, err error) error {
 	return errorAt(Pos{root.pos.File, line, col}, "%s%s", msg, root.around(line))
 }
 
-// around names the layer that stands at a line, as " in layer NAME".
+// around names the layer at a line, as " in layer NAME".
 func (n *node) around(line int) string {
 	var last *node
 	for _, k := range n.kids {
@@ -189,7 +189,7 @@ func (n *node) around(line int) string {
 	return fmt.Sprintf(" in layer %q", last.layerName())
 }
 
-// layerName returns the name of the layer that n is, in the form of any year.
+// layerName returns the name of the layer n, whatever its form.
 func (n *node) layerName() string {
 	if v0 := n.all("layer"); len(v0) > 0 {
 		return v0[0].first("name")
@@ -197,8 +197,8 @@ func (n *node) layerName() string {
 	return n.first("name")
 }
 
-// checkNames holds all field and enum names under n against a message's
-// descriptor. The context is what errors say about where n is.
+// checkNames checks all field and enum names below n against a message's
+// descriptor. Errors say where n is with context.
 func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []error {
 	var errs []error
 	for _, k := range n.kids {
@@ -212,14 +212,14 @@ func checkNames(n *node, d protoreflect.MessageDescriptor, context string) []err
 		case fd.Enum() != nil && len(k.kids) == 0:
 			errs = append(errs, checkEnum(k, fd, context)...)
 		case fd.Kind() == protoreflect.FloatKind && octal.MatchString(k.value):
-			errs = append(errs, errorAt(k.pos, "%s cannot be %s%s: a number with a fraction is decimal and does not begin with 0", fd.Name(), k.value, context))
+			errs = append(errs, errorAt(k.pos, "invalid %s %s%s: want a decimal number without a leading 0", fd.Name(), k.value, context))
 		}
 	}
 	return errs
 }
 
-// octal numbers are for fields of whole numbers: protoc refuses them elsewhere,
-// and the parser takes them for decimal.
+// octal matches numbers that protoc accepts for integer fields only; the parser
+// would take them as decimal.
 var octal = regexp.MustCompile(`^-?0[0-9]+$`)
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
@@ -251,11 +251,11 @@ func checkEnum(k *node, fd protoreflect.FieldDescriptor, context string) []error
 	for i := range values.Len() {
 		names = append(names, string(values.Get(i).Name()))
 	}
-	return []error{errorAt(k.pos, "%s cannot be %s%s: it is one of %s", fd.Name(), k.value, context, strings.Join(names, ", "))}
+	return []error{errorAt(k.pos, "invalid %s %s%s: want one of %s", fd.Name(), k.value, context, strings.Join(names, ", "))}
 }
 
-// fieldHint says which field may have been meant: one of a similar name, or
-// the same field of a message within.
+// fieldHint suggests a field that may have been meant: one of a similar name, or
+// the field of that name in a message within.
 func fieldHint(name string, d protoreflect.MessageDescriptor) string {
 	var names []string
 	var holders []string
@@ -275,7 +275,8 @@ func fieldHint(name string, d protoreflect.MessageDescriptor) string {
 	return ""
 }
 
-// nearest returns the name that is at most a third of its letters away, or "".
+// nearest returns the name closest to name, if fewer than a third of its letters
+// differ, or "".
 func nearest(name string, names []string) string {
 	best, bestDistance := "", len(name)/3+1
 	for _, n := range names {
@@ -286,8 +287,7 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance is Levenshtein's, without regard to case: letters inserted, deleted
-// or replaced.
+// distance is the Levenshtein distance, ignoring case.
 func distance(a, b string) int {
 	if len(a) > 100 || len(b) > 100 {
 		return 100

@@ -51,11 +51,11 @@ func TestNetErrors(t *testing.T) {
 		{"inside a message that is not a layer", "state { pase: TEST }", `n:1:9: unknown field "pase" in state (did you mean "phase"?)`},
 		{
 			"enum", `layer { name: "d" data_param { backend: LMBD } }`,
-			`n:1:32: backend cannot be LMBD in data_param of layer "d": it is one of LEVELDB, LMDB`,
+			`n:1:32: invalid backend LMBD in data_param of layer "d": want one of LEVELDB, LMDB`,
 		},
 		{
 			"enum number", `layer { name: "d" data_param { backend: 7 } }`,
-			`n:1:32: backend cannot be 7 in data_param of layer "d": it is one of LEVELDB, LMDB`,
+			`n:1:32: invalid backend 7 in data_param of layer "d": want one of LEVELDB, LMDB`,
 		},
 		{
 			"wrong kind of value", "layer {\n  name: \"l\"\n  lrn_param { local_size: \"x\" }\n}",
@@ -90,22 +90,22 @@ func TestNetErrors(t *testing.T) {
 		{"old transformation", `layer { name: "d" type: "Data" data_param { backend: LMDB mirror: true } }`, `n:1:59: layer "d": mirror: ` + oldPlace},
 		{
 			"filler", `layer { name: "i" type: "InnerProduct" inner_product_param { weight_filler { type: "gausian" } } }`,
-			`n:1:78: layer "i": type: cannot be "gausian" (did you mean "gaussian"?)`,
+			`n:1:78: layer "i": type: invalid value "gausian" (did you mean "gaussian"?)`,
 		},
 		{
 			"filler in a list", `layer { name: "d" type: "DummyData" dummy_data_param { data_filler { type: "constant" } data_filler { type: "zzz" } } }`,
-			`n:1:103: layer "d": type: cannot be "zzz": must be one of constant, uniform, gaussian, xavier, msra, bilinear`,
+			`n:1:103: layer "d": type: invalid value "zzz": must be one of constant, uniform, gaussian, xavier, msra, bilinear`,
 		},
 		{
 			"blobs", `layer { name: "s" type: "Silence" blobs { } }`,
-			`n:1:35: layer "s": blobs: parameters do not belong into a net's text: start from a model with --weights FILE.caffemodel`,
+			`n:1:35: layer "s": blobs: parameters do not belong in a net's text: start from a model with --weights FILE.caffemodel`,
 		},
-		{"both rules", `layer { name: "s" type: "Silence" include { } exclude { } }`, `n:1:47: layer "s": has both include and exclude rules: keep one kind`},
+		{"both rules", `layer { name: "s" type: "Silence" include { } exclude { } }`, `n:1:47: layer "s": include and exclude cannot be used together: keep one kind`},
 		{
 			"propagate_down", `layer { name: "s" type: "Silence" bottom: "a" propagate_down: [true, false] }`,
 			`n:1:47: layer "s": has 2 propagate_down for 1 bottoms: give none, or one each`,
 		},
-		{"debug", "debug_info: true", "n:1:1: debug_info: there is no debug output of that kind: remove it"},
+		{"debug", "debug_info: true", "n:1:1: debug_info: debug output is not supported: remove it"},
 		{"negative", `layer { name: "i" type: "Input" input_param { shape { dim: 1 dim: -2 } } }`, `n:1:47: layer "i": shape [1 -2] has a negative extent`},
 		{
 			"overflow", `layer { name: "i" type: "Input" input_param { shape { dim: 4294967296 dim: 4294967296 } } }`,
@@ -116,8 +116,8 @@ func TestNetErrors(t *testing.T) {
 			`n:1:51: layer "r": shape [-1 -1] holds more than one -1`,
 		},
 		{"input without shape", "input: 'x'", `n:1:1: input "x" has no shape: add input_shape { dim: ... }`},
-		{"too few input_dim", "input: 'x'\ninput_dim: 1", `n:2:1: 1 input_dim for 1 input: there must be four each`},
-		{"too few input_shape", "input: 'x'\ninput: 'y'\ninput_shape { }", `n:3:1: 1 input_shape for 2 input: there must be one each`},
+		{"too few input_dim", "input: 'x'\ninput_dim: 1", `n:2:1: 1 input_dim for 1 input: want four each`},
+		{"too few input_shape", "input: 'x'\ninput: 'y'\ninput_shape { }", `n:3:1: 1 input_shape for 2 input: want one each`},
 		{"shape without input", "input_shape { }", `n:1:1: input_shape or input_dim without input: name the inputs, or use an Input layer`},
 		{"no name", "layer { 'a' }", `n:1:9: syntax error: invalid field name: ' in layer ""`},
 		{"extension", "[a.b]: 1", `n:1:1: unknown field: [a.b]`},
@@ -128,8 +128,8 @@ func TestNetErrors(t *testing.T) {
 		{"NUL in a string", "name: 'x\x00'", `n:1:7: syntax error: invalid character '\x00' in string`},
 		{"byte order mark in the middle", "name: 'x'\n\uFEFFname: 'x'", `n:2:1: syntax error: invalid field name: \ufeff`},
 		{"bytes", "layer { name: 'x' \xff\xfe: 1 }", `n:1:19: syntax error: invalid field name: \xff in layer "x"`},
-		{"octal", "layer { name: 'x' param { lr_mult: 010 } }", `n:1:27: lr_mult cannot be 010 in param of layer "x": a number with a fraction is decimal and does not begin with 0`},
-		{"negative octal", "layer { name: 'x' loss_weight: [1, -00] }", `n:1:19: loss_weight cannot be -00 in layer "x": a number with a fraction is decimal and does not begin with 0`},
+		{"octal", "layer { name: 'x' param { lr_mult: 010 } }", `n:1:27: invalid lr_mult 010 in param of layer "x": want a decimal number without a leading 0`},
+		{"negative octal", "layer { name: 'x' loss_weight: [1, -00] }", `n:1:19: invalid loss_weight -00 in layer "x": want a decimal number without a leading 0`},
 		{"hexadecimal", "layer { name: 'x' param { lr_mult: 0x10 } }", `n:1:36: invalid value for float type: 0x10 in layer "x"`},
 		{"lr_mult nan", "layer { name: 's' type: 'Split' param {\n lr_mult: nan } }", `n:2:2: layer "s": lr_mult: must be a finite number (got nan)`},
 		{"loss_weight inf", "layer { name: 's' type: 'Silence' loss_weight: 1\n loss_weight: -inf }", `n:2:2: layer "s": loss_weight: must be a finite number (got -inf)`},

@@ -31,13 +31,13 @@ func (f *NetFile) upgradeInput() error {
 	case inputs == 0:
 		return errorAt(f.FieldPos("input_shape"), "input_shape or input_dim without input: name the inputs, or use an Input layer")
 	case shapes > 0 && dims > 0:
-		return errorAt(f.FieldPos("input_dim"), "both input_shape and input_dim: keep one")
+		return errorAt(f.FieldPos("input_dim"), "input_shape and input_dim cannot be used together: keep one")
 	case shapes == 0 && dims == 0:
 		return errorAt(f.FieldPos("input"), "input %q has no shape: add input_shape { dim: ... }", n.Input[0])
 	case shapes > 0 && shapes != inputs:
-		return errorAt(f.FieldPos("input_shape"), "%d input_shape for %d input: there must be one each", shapes, inputs)
+		return errorAt(f.FieldPos("input_shape"), "%d input_shape for %d input: want one each", shapes, inputs)
 	case dims > 0 && dims != 4*inputs:
-		return errorAt(f.FieldPos("input_dim"), "%d input_dim for %d input: there must be four each", dims, inputs)
+		return errorAt(f.FieldPos("input_dim"), "%d input_dim for %d input: want four each", dims, inputs)
 	}
 	layer := &LayerParameter{Name: pb.String("input"), Type: pb.String("Input"), Top: n.Input, InputParam: &InputParameter{Shape: n.InputShape}}
 	for i := 0; i < dims; i += 4 {
@@ -55,8 +55,9 @@ func (f *NetFile) upgradeInput() error {
 	return nil
 }
 
-// upgradeBatchNorm keeps the solver off the three blobs of a BatchNorm layer
-// that lists all three of them, as Caffe does: they are statistics, not weights.
+// upgradeBatchNorm keeps the solver from changing the three blobs of a BatchNorm
+// layer that lists all three of them, as Caffe does: they are statistics, not
+// weights.
 func (f *NetFile) upgradeBatchNorm() {
 	for _, l := range f.Net.Layer {
 		if l.GetType() != "BatchNorm" || len(l.Param) != 3 {
@@ -68,7 +69,7 @@ func (f *NetFile) upgradeBatchNorm() {
 	}
 }
 
-// solverTypes are the names that type has for each solver_type.
+// solverTypes are the values of type for each solver_type.
 var solverTypes = map[SolverParameter_SolverType]string{
 	SolverParameter_SGD:      "SGD",
 	SolverParameter_NESTEROV: "Nesterov",
@@ -85,7 +86,7 @@ func (f *SolverFile) upgrade() error {
 		return nil
 	}
 	if s.Type != nil {
-		return errorAt(f.FieldPos("solver_type"), "both type and solver_type: keep type")
+		return errorAt(f.FieldPos("solver_type"), "type and solver_type cannot be used together: keep type")
 	}
 	s.Type = pb.String(solverTypes[s.GetSolverType()])
 	s.SolverType = nil

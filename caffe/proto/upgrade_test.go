@@ -192,10 +192,11 @@ layer { name: "w" type: "WindowData" window_data_param { source: "s" fg_threshol
 layer { name: "o" type: "HDF5Output" hdf5_output_param { file_name: "f" } }`)
 }
 
-// As in Caffe, what means nothing to a layer of 2013 is left out and said.
+// As in Caffe, fields that have no meaning for a layer of 2013 are ignored, with a
+// warning.
 func TestUpgradeV0Warns(t *testing.T) {
 	f := upgraded(t, "layers { layer { name: 'r' type: 'relu'\n stride: 2 } }", `layer { name: "r" type: "ReLU" }`)
-	want := []string{`old:2:2: layer "r": stride means nothing to a layer of type relu and is left out`}
+	want := []string{`old:2:2: layer "r": stride has no meaning for a layer of type relu and is ignored`}
 	if diff := cmp.Diff(want, f.Warnings()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -203,7 +204,7 @@ func TestUpgradeV0Warns(t *testing.T) {
 
 func TestUpgradeErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"both forms", "layer { name: 'a' type: 'Silence' }\nlayers { name: 'b' type: RELU }", `n:2:1: both "layer" and "layers", the form of 2014: write all layers as "layer { type: \"Name\" ... }"`},
+		{"both forms", "layer { name: 'a' type: 'Silence' }\nlayers { name: 'b' type: RELU }", `n:2:1: "layer" and "layers" (the form of 2014) cannot be used together: write all layers as "layer { type: \"Name\" ... }"`},
 		{"typo of 2014", "layers { name: 'a' type: RELU\n blobs_rl: 1 }", `n:2:2: unknown field "blobs_rl" in layer "a" (did you mean "blobs_lr"?)`},
 		{"typo of 2013", "layers { layer { name: 'a' type: 'conv'\n num_outputs: 1 } }", `n:2:2: unknown field "num_outputs" in layer "a" (did you mean "num_output"?)`},
 		{"type of 2013", "layers { layer { name: 'a' type: 'convolution' } }", `n:1:28: layer "a": "convolution" is not a layer type of 2013: those are accuracy, bnll, `},
@@ -338,7 +339,7 @@ func TestOldModelErrors(t *testing.T) {
 	both := join(bad, wireField(100, wireField(1, []byte("x"))))
 	for want, b := range map[string][]byte{
 		`layer "ip", blob 0: shape [1 1 2 2] has 4 elements, but 1 values`: bad,
-		`both "layer" and "layers"`:                                        both,
+		`"layer" and "layers" (the form of 2014) cannot be used together`:  both,
 	} {
 		path := filepath.Join(t.TempDir(), "m")
 		write(t, path, string(b))

@@ -45,7 +45,7 @@ var v0Params = map[string]string{
 	"innerproduct": "inner_product_param", "lrn": "lrn_param", "pool": "pooling_param", "window_data": "window_data_param",
 }
 
-// v0Field says where a field of a V0 layer belongs.
+// v0Field is the target of a field of a V0 layer.
 type v0Field struct {
 	name  string   // in the V1 message
 	in    string   // that message; "": that of the layer's type
@@ -92,8 +92,8 @@ var v0Fields = map[string]v0Field{
 	"det_crop_mode":    {name: "crop_mode", types: []string{"window_data"}},
 }
 
-// upgradeV0 makes V1 layers of V0 ones. As in Caffe, a field that means
-// nothing to a layer's type is left out with a warning.
+// upgradeV0 makes V1 layers of V0 ones. As in Caffe, a field that has no meaning
+// for a layer's type is ignored, with a warning.
 func (f *NetFile) upgradeV0(old []oldLayer) ([]oldLayer, error) {
 	old, err := f.foldPadding(old)
 	if err != nil {
@@ -122,8 +122,8 @@ func (f *NetFile) upgradeV0(old []oldLayer) ([]oldLayer, error) {
 	return old, nil
 }
 
-// target returns where a field of a V0 layer of some type belongs: a message of
-// a V1 layer, "" for the layer itself, and a field of it. ok is false if the
+// target returns the target of a field of a V0 layer of some type: a message of a
+// V1 layer, "" for the layer itself, and a field of it. ok is false if the
 // field means nothing to the type.
 func (x v0Field) target(typ string) (message, field string, ok bool) {
 	if len(x.types) > 0 && !slices.Contains(x.types, typ) {
@@ -148,7 +148,7 @@ func (f *NetFile) upgradeV0Fields(l oldLayer, u *V1LayerParameter) {
 		}
 		message, field, ok := x.target(v0.GetType())
 		if !ok {
-			f.warn(l.at.find("layer", string(fd.Name())).pos, "layer %q: %s means nothing to a layer of type %s and is left out", v0.GetName(), fd.Name(), v0.GetType())
+			f.warn(l.at.find("layer", string(fd.Name())).pos, "layer %q: %s has no meaning for a layer of type %s and is ignored", v0.GetName(), fd.Name(), v0.GetType())
 			continue
 		}
 		to := u.ProtoReflect()
@@ -159,8 +159,7 @@ func (f *NetFile) upgradeV0Fields(l oldLayer, u *V1LayerParameter) {
 	}
 }
 
-// upgradeV0Node moves the places of a V0 layer's fields to where those of V1
-// are looked for.
+// upgradeV0Node moves the positions of a V0 layer's fields to those of V1.
 func upgradeV0Node(old *node, typ string) *node {
 	n := &node{name: old.name, pos: old.pos}
 	for _, k := range old.kids {

@@ -50,10 +50,10 @@ var v1Types = map[V1LayerParameter_LayerType]string{
 	V1LayerParameter_WINDOW_DATA:                "WindowData",
 }
 
-// oldLayer is a layer of NetParameter.layers and where it stands.
+// oldLayer is a layer of NetParameter.layers with its position.
 type oldLayer struct {
 	param *V1LayerParameter
-	at    *node // never nil; without fields where places are not known
+	at    *node // never nil; without fields if positions are not known
 }
 
 // upgradeLayers replaces layers of 2013 and 2014 (layers) by today's (layer).
@@ -62,7 +62,7 @@ func (f *NetFile) upgradeLayers() error {
 		return nil
 	}
 	if len(f.Net.Layer) > 0 {
-		return errorAt(f.FieldPos("layers"), `both "layer" and "layers", the form of 2014: write all layers as "layer { type: \"Name\" ... }"`)
+		return errorAt(f.FieldPos("layers"), `"layer" and "layers" (the form of 2014) cannot be used together: write all layers as "layer { type: \"Name\" ... }"`)
 	}
 	nodes := f.root.all("layers")
 	old := make([]oldLayer, len(f.Net.Layers))
@@ -146,14 +146,14 @@ func setField(m protoreflect.Message, fd protoreflect.FieldDescriptor, v protore
 	}
 }
 
-// v1Specs says where the values of repeated fields of a V1 layer stand in
-// today's param messages.
+// v1Specs maps the repeated fields of a V1 layer to fields of today's param
+// messages.
 var v1Specs = map[string]string{
 	"param": "name", "blob_share_mode": "share_mode", "blobs_lr": "lr_mult", "weight_decay": "decay_mult",
 }
 
-// upgradeV1Node moves the places of a V1 layer's fields to where today's
-// fields are looked for.
+// upgradeV1Node moves the positions of a V1 layer's fields to those of today's
+// fields.
 func upgradeV1Node(old *node) *node {
 	n := &node{name: "layer", pos: old.pos}
 	count := map[string]int{}
@@ -213,7 +213,7 @@ func (l oldLayer) upgradeTransform() {
 	}
 }
 
-// add puts a field into the message of that name below n, which it makes where
+// add puts a field into the message of that name below n, which it creates if
 // there is none.
 func (n *node) add(message string, field *node) {
 	for _, m := range n.all(message) {
@@ -223,7 +223,7 @@ func (n *node) add(message string, field *node) {
 	n.kids = append(n.kids, &node{name: message, pos: field.pos, kids: []*node{field}})
 }
 
-// warn remembers something that an upgrade had to leave out.
+// warn records something that an upgrade left out.
 func (f *NetFile) warn(at Pos, format string, args ...any) {
 	f.warnings = append(f.warnings, (&Error{at, fmt.Errorf(format, args...)}).Error())
 }

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// reporter makes an error about the field at a path.
+// reporter returns an error about the field at a path.
 type reporter func(path []string, format string, args ...any) error
 
 // Validate reports every layer and field of the net that scaffe does not
-// support, and what Caffe would refuse before it looks at shapes: an error
-// that joins one *Error each, in the order of the lines.
+// support, and what Caffe would refuse before it looks at shapes: it joins an
+// *Error for each, in the order of the lines.
 func (f *NetFile) Validate() error {
 	top := func(path []string, format string, args ...any) error {
 		return errorAt(f.FieldPos(path...), format, args...)
@@ -49,7 +49,7 @@ func (f *NetFile) checkLayer(i int, l *LayerParameter) []error {
 		errs = append(errs, report([]string{"data_param"}, "has no backend, and Caffe's default is LEVELDB, which is not supported: convert the data set to LMDB and set backend: LMDB"))
 	}
 	if len(l.Include) > 0 && len(l.Exclude) > 0 {
-		errs = append(errs, report([]string{"exclude"}, "has both include and exclude rules: keep one kind"))
+		errs = append(errs, report([]string{"exclude"}, "include and exclude cannot be used together: keep one kind"))
 	}
 	if n := len(l.PropagateDown); n != 0 && n != len(l.Bottom) {
 		errs = append(errs, report([]string{"propagate_down"}, "has %d propagate_down for %d bottoms: give none, or one each", n, len(l.Bottom)))
@@ -71,7 +71,7 @@ func usedText(used []string) string {
 	return fmt.Sprintf(", only %s: remove it", strings.Join(used, " and "))
 }
 
-// checkMessage holds every field that is set, in m and in the messages within
+// checkMessage checks every field that is set, in m and in the messages within
 // it, against the rules. It does not enter the layers of a net, which are
 // checked one by one (checkLayer) after they have been upgraded.
 func checkMessage(m protoreflect.Message, path []string, report reporter) []error {
@@ -116,8 +116,9 @@ func each(fd protoreflect.FieldDescriptor, v protoreflect.Value, do func(step st
 	}
 }
 
-// checkTextShape checks a shape that a file gives to a blob. Those of Reshape
-// may hold one -1, which is worked out from the others, and 0, which keeps.
+// checkTextShape checks the shape of a blob in a text file. That of a Reshape layer
+// may hold one -1, which is inferred from the others, and 0, which keeps an
+// extent.
 func checkTextShape(s *BlobShape, fd protoreflect.FieldDescriptor, path []string, report reporter) []error {
 	dims := s.GetDim()
 	if fd.FullName() == "caffe.ReshapeParameter.shape" {
@@ -149,7 +150,7 @@ const maxCount = math.MaxInt32
 // a blob can hold (2³¹ − 1, as in Caffe).
 func CheckShape(dims []int64) (int, error) {
 	if len(dims) > maxAxes {
-		return 0, fmt.Errorf("shape has %d axes, at most %d can be", len(dims), maxAxes)
+		return 0, fmt.Errorf("shape has %d axes, more than the %d that a blob can have", len(dims), maxAxes)
 	}
 	n := int64(1)
 	for _, d := range dims {

@@ -69,7 +69,7 @@ func cifarFile(w *data.Writer, path string, key int, m *meter) error {
 	if fi, err := f.Stat(); err != nil {
 		return err
 	} else if want := int64(cifarImages * cifarRecord); fi.Size() != want {
-		return fmt.Errorf("%s is truncated or not CIFAR-10's binary version: %d bytes, expected are %d", path, fi.Size(), want)
+		return fmt.Errorf("%s is truncated or not CIFAR-10's binary version: %d bytes, want %d", path, fi.Size(), want)
 	}
 	r := bufio.NewReaderSize(f, 1<<20)
 	var raw [cifarRecord]byte
@@ -79,7 +79,7 @@ func cifarFile(w *data.Writer, path string, key int, m *meter) error {
 			return fmt.Errorf("%s: record %d: %w", path, i, err)
 		}
 		if raw[0] > 9 {
-			return fmt.Errorf("%s: record %d: label %d, CIFAR-10 has 0 to 9", path, i, raw[0])
+			return fmt.Errorf("%s: record %d: label %d: want 0 to 9", path, i, raw[0])
 		}
 		s := data.Sample{Shape: data.Shape{C: 3, H: 32, W: 32}, Bytes: raw[1:], Label: int32(raw[0]), HasLabel: true}
 		buf = data.AppendDatum(buf[:0], &s)

@@ -258,7 +258,7 @@ func TestMNIST(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		"cut":             {"t10k-images-idx3-ubyte", images[:20], "truncated or damaged: 20 bytes, its header says 28"},
+		"cut":             {"t10k-images-idx3-ubyte", images[:20], "truncated or damaged: 20 bytes, but its header says 28"},
 		"no header":       {"t10k-images-idx3-ubyte", images[:9], "truncated in its header"},
 		"labels":          {"t10k-images-idx3-ubyte", labels, "begins with 0x00000801"},
 		"huge":            {"t10k-images-idx3-ubyte", idx(idxImages, []uint32{3, 1 << 31, 2}, nil), "dimension 1"},
@@ -359,7 +359,7 @@ func TestImages_Refusals(t *testing.T) {
 	list := pngs(t, image.Pt(4, 3), image.Pt(3, 3))
 	root := filepath.Dir(list) + "/"
 	o := ImagesOptions{List: list, Root: root, Path: filepath.Join(t.TempDir(), "lmdb")}
-	wantError(t, Images(o), list+":2: image "+root+"1.png: the image is 3x3x3, the first one 3x3x4")
+	wantError(t, Images(o), list+":2: image "+root+"1.png: the image is 3x3x3, but the first one is 3x3x4")
 	o.Width = 4
 	wantError(t, Images(o), "both or neither")
 	o.Width, o.Root = 0, "/nowhere/"

@@ -82,7 +82,7 @@ func (o *ImagesOptions) convert(w *data.Writer, list []data.Listed) error {
 				return fmt.Errorf("%s: %w", where, err)
 			}
 		case i > 0 && s.Shape != first:
-			return fmt.Errorf("%s: the image is %v, the first one %v: resize them, or store them encoded", where, s.Shape, first)
+			return fmt.Errorf("%s: the image is %v, but the first one is %v: resize them, or store them encoded", where, s.Shape, first)
 		default:
 			first = s.Shape
 			buf = data.AppendDatum(buf[:0], &s)

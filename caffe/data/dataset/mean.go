@@ -39,7 +39,7 @@ func Mean(o MeanOptions) ([]float32, error) {
 			shape, sum = s.Shape, make([]float64, s.Count())
 		}
 		if s.Shape != shape {
-			return nil, fmt.Errorf("dataset: mean: %s: the sample is %v, the first one %v: all must be alike", src.Where(), s.Shape, shape)
+			return nil, fmt.Errorf("dataset: mean: %s: the sample is %v, but the first one is %v: all must have one shape", src.Where(), s.Shape, shape)
 		}
 		for j, v := range s.Bytes {
 			sum[j] += float64(v)

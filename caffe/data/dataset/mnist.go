@@ -144,7 +144,7 @@ func (x *idxFile) header(magic uint32, dims int) error {
 		return fmt.Errorf("truncated in its header: %w", err)
 	}
 	if first != magic {
-		return fmt.Errorf("begins with %#08x, expected is %#08x: not the right MNIST file", first, magic)
+		return fmt.Errorf("begins with %#08x, want %#08x: not the right MNIST file", first, magic)
 	}
 	if err := binary.Read(x.r, binary.BigEndian, head); err != nil {
 		return fmt.Errorf("truncated in its header: %w", err)
@@ -160,7 +160,7 @@ func (x *idxFile) header(magic uint32, dims int) error {
 	if fi, err := x.f.Stat(); err != nil {
 		return err
 	} else if want := int64(4 + 4*dims + pixels); filepath.Ext(x.path) != ".gz" && fi.Size() != want {
-		return fmt.Errorf("truncated or damaged: %d bytes, its header says %d", fi.Size(), want)
+		return fmt.Errorf("truncated or damaged: %d bytes, but its header says %d", fi.Size(), want)
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // builder is a net under construction. Methods that add a layer return the
-// name of its top, so that a net reads as the way its data takes.
+// name of its top, so that a net reads as its data flows.
 type builder struct {
 	name   string
-	about  string // stands at the top of the file
+	about  string // the comment at the top of the file
 	filler string // of all weights: xavier, msra
 	// How normalize works: what is added to the variance, 0 for Caffe's
 	// default, and whether factor and shift are free of weight decay.
@@ -100,7 +100,7 @@ type source struct {
 
 // images adds the data layers of both phases, with tops data and label.
 // Training images are mirrored at random, and cropped at random places;
-// testing takes their centre.
+// testing takes their center.
 func (n *builder) images(s source) string {
 	add := func(phase proto.Phase, db string, batch uint32) {
 		t := &proto.TransformationParameter{
@@ -129,7 +129,7 @@ func (n *builder) images(s source) string {
 // window is a kernel's extent, its stride and the padding around its input.
 type window struct{ h, w, stride, padH, padW uint32 }
 
-// square is k×k at a stride, with so much padding.
+// square is k×k with a stride and padding.
 func square(k, stride, pad uint32) window { return window{k, k, stride, pad, pad} }
 
 // same is h×w at stride 1, padded so that the output is as large as the input.

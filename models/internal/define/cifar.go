@@ -21,7 +21,7 @@ second row and column is taken and channels of zeros are joined to it. They have
 parameters.
 
 The paper pads the 32x32 images by 4 on every side before it crops them at random:
-crop_size: 32 does so on a data set of images padded to 40x40, whose centres are what
+crop_size: 32 does so on a data set of images padded to 40x40, whose centers are what
 testing takes. On one of 32x32 it takes the images as they are.` + generated
 	x := n.images(source{
 		train: "examples/cifar10/cifar10_train_lmdb", test: "examples/cifar10/cifar10_test_lmdb",
@@ -43,7 +43,7 @@ testing takes. On one of 32x32 it takes the images as they are.` + generated
 	return model{n, []solver{cifarSolver(), cifarWarmUp()}}
 }
 
-// basicBlock is figure 5, left: two 3×3 convolutions beside a shortcut without
+// basicBlock is figure 5, left: two 3×3 convolutions with a shortcut without
 // parameters; halve says that planes halve and channels double.
 func (n *builder) basicBlock(id, x string, out uint32, halve bool) string {
 	shortcut, stride := x, uint32(1)
@@ -97,7 +97,7 @@ func cifarWarmUp() solver {
 	return solver{
 		file: "warmup_solver.prototxt",
 		about: `The first 400 iterations of ResNet-110, with the learning rate 0.01 (He et al. 2015,
-section 4.2). solver.prototxt goes on from the snapshot.` + generated,
+section 4.2). solver.prototxt continues from the snapshot.` + generated,
 		param: &proto.SolverParameter{
 			MaxIter: pb.Int32(400), Display: pb.Int32(100), AverageLoss: pb.Int32(100),
 			BaseLr: pb.Float32(0.01), LrPolicy: pb.String("fixed"),

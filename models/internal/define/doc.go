@@ -3,8 +3,8 @@
 // solver as Caffe's text.
 //
 // A net's source reads from top to bottom like the table in its paper: vgg.go,
-// resnet.go, cifar.go, inception.go. What they build with stands in builder.go;
-// text.go writes messages as text; files.go lists the nets.
+// resnet.go, cifar.go, inception.go. What they are built with is in
+// builder.go; text.go writes messages as text; files.go lists the nets.
 //
 // It must not know what a layer computes, or whether scaffe supports it: tests
 // of package models build and run what is defined here.

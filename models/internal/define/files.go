@@ -72,8 +72,8 @@ type model struct {
 // solver is a solver's file.
 type solver struct {
 	file  string
-	about string            // stands at its top; {dir} is the file's directory
-	notes map[string]string // stand above fields
+	about string            // the comment at its top; {dir} is the file's directory
+	notes map[string]string // comments above fields
 	param *proto.SolverParameter
 }
 

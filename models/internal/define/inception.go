@@ -79,8 +79,8 @@ func (n *builder) stem(x string) string {
 	return n.maxPool("pool_5a", x, 3, 2)
 }
 
-// module35 is figure 5: 5×5 convolutions beside their factorization into two
-// of 3×3.
+// module35 is figure 5: 5×5 convolutions, and their factorization into two of
+// 3×3.
 func (n *builder) module35(id, x string, pool uint32) string {
 	one := n.unit(id+"/1x1", x, 64, same(1, 1))
 	five := n.unit(id+"/5x5_reduce", x, 48, same(1, 1))

@@ -24,8 +24,8 @@ func resnet(name, parameters string, blocks [4]int) model {
 	n.about = name + ` of He et al. 2015 (arXiv:1512.03385), table 1; ` + parameters + ` learned parameters.
 
 Batch normalization is a BatchNorm and a Scale layer. conv3_x to conv5_x halve their
-planes in their first bottleneck, by its first convolution; what changes the size or
-depth of planes has a 1x1 convolution beside it (option B).` + generated
+planes in their first bottleneck, by its first convolution; where the size or depth of
+planes changes, the shortcut is a 1x1 convolution (option B).` + generated
 	x := n.images(source{
 		train: imagenetTrain, test: imagenetTest, trainBatch: 256, testBatch: 50, crop: 224, meanFile: imagenetMean,
 	})
@@ -60,7 +60,7 @@ func block(stage, k, count int) string {
 	return fmt.Sprintf("%db%d", stage, k)
 }
 
-// bottleneck is figure 5, right: 1×1, 3×3 and 1×1 convolutions beside a
+// bottleneck is figure 5, right: 1×1, 3×3 and 1×1 convolutions with a
 // shortcut, which is the identity or, with project, a 1×1 convolution.
 func (n *builder) bottleneck(id, x string, inner, stride uint32, project bool) string {
 	shortcut := x
@@ -90,8 +90,8 @@ every 30 passes over the images.
 Unlike the paper, which resizes each image at random before it crops it, this takes
 crops of images of one size.
 
-The ranks divide the batch. Where 256 images are too many for their memory, have
-less batch_size and as much more iter_size.` + generated,
+The ranks divide the batch. If 256 images are too many for their memory, lower
+batch_size and raise iter_size by the same factor.` + generated,
 		notes: map[string]string{"test_iter": wholeTest, "test_initialization": noStatistics},
 		param: &proto.SolverParameter{
 			TestIter: []int32{1000}, TestInterval: pb.Int32(5000), TestInitialization: pb.Bool(false),

@@ -15,10 +15,9 @@ func comment(b *strings.Builder, text string) {
 	}
 }
 
-// text writes the fields of m that are set, in the order of caffe.proto, one a
-// line as in Caffe's own files. (The protobuf library has a writer of its own,
-// which promises not to write the same text twice.) A field that has a note
-// stands below it.
+// text writes the fields of m that are set, in the order of caffe.proto, one per
+// line as in Caffe's own files. (The protobuf library's own writer deliberately
+// varies its output.) Notes are comments above their fields.
 func text(b *strings.Builder, indent string, m protoreflect.Message, notes map[string]string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {

@@ -22,8 +22,8 @@ that no training of a shallower net need come first.` + generated
 factor of 10, 370,000 iterations. The paper lowers it when the validation accuracy
 no longer improves; here it falls every 100,000 iterations.
 
-The ranks divide the batch. Where 256 images are too many for their memory, have
-less batch_size and as much more iter_size.`, wholeTest)}}
+The ranks divide the batch. If 256 images are too many for their memory, lower
+batch_size and raise iter_size by the same factor.`, wholeTest)}}
 }
 
 // vgg19With22K is Poseidon's VGG19-22K (Zhang et al. 2017, section 5): VGG19
