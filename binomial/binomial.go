@@ -1,4 +1,4 @@
-// Package binomial builds the binomial tree: log2 P rounds, in round k the
+// Package binomial builds the binomial tree: ⌈log2 P⌉ rounds. In round k the
 // ranks whose distance from the root is an odd multiple of 2^k take part
 // (S-Caffe section 5, equation 1: T = log2(P) · t(b)).
 //
@@ -8,7 +8,7 @@
 //	                     5 ▶ 4
 //	                     7 ▶ 6
 //
-// It has the fewest steps of all, and the root receives the buffer log2 P
+// It has the fewest steps of all, and the root receives the buffer ⌈log2 P⌉
 // times: good for small buffers and many ranks. With chunks, a tree becomes a
 // pipeline too; it then saves the inner ranks' waiting, not the root's bytes.
 package binomial
@@ -26,17 +26,17 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 		return
 	}
 	r := p.Relative()
-	children := children(r, p.Size)
-	var ring schedule.Ring
-	if r > 0 && len(children) > 0 {
-		ring = b.Ring(Slots, chunks[0].Len, len(chunks))
+	below := children(r, p.Size)
+	var slots schedule.SlotRing
+	if r > 0 && len(below) > 0 {
+		slots = b.SlotRing(Slots, chunks[0].Len, len(chunks))
 	}
 	for i, c := range chunks {
 		sum, acc := schedule.In.At(c), schedule.Out.At(c)
-		if r > 0 && len(children) > 0 {
-			acc = ring.Slot(i, c.Len)
+		if r > 0 && len(below) > 0 {
+			acc = slots.Slot(i, c.Len)
 		}
-		for _, child := range children {
+		for _, child := range below {
 			b.RecvReduce(p.Absolute(child), sum, acc)
 			sum = acc
 		}
@@ -53,13 +53,13 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 // reduction's tree, the farthest child first.
 func Bcast(b *schedule.Builder, p schedule.Params) {
 	r := p.Relative()
-	children := children(r, p.Size)
+	below := children(r, p.Size)
 	for _, c := range p.Chunks() {
 		if r > 0 {
 			b.Recv(p.Absolute(parent(r)), schedule.Out.At(c))
 		}
-		for i := len(children) - 1; i >= 0; i-- {
-			b.Send(p.Absolute(children[i]), schedule.Out.At(c))
+		for i := len(below) - 1; i >= 0; i-- {
+			b.Send(p.Absolute(below[i]), schedule.Out.At(c))
 		}
 	}
 }

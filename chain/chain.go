@@ -42,9 +42,9 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 			b.Send(toHead, schedule.In.At(c))
 		}
 	default:
-		ring := b.Ring(Slots, chunks[0].Len, len(chunks))
+		slots := b.SlotRing(Slots, chunks[0].Len, len(chunks))
 		for i, c := range chunks {
-			sum := ring.Slot(i, c.Len)
+			sum := slots.Slot(i, c.Len)
 			b.RecvReduce(fromTail, schedule.In.At(c), sum)
 			b.Send(toHead, sum)
 		}

@@ -56,19 +56,19 @@ func combine(b *schedule.Builder, p schedule.Params, mine schedule.Range, sum sc
 func Reduce(b *schedule.Builder, p schedule.Params) {
 	chunks := p.Chunks()
 	if p.Size == 1 || len(chunks) == 0 {
-		copyAll(b, p)
+		b.CopyAll()
 		return
 	}
 	r := p.Relative()
-	var ring schedule.Ring
+	var slots schedule.SlotRing
 	if r > 0 {
-		ring = b.Ring(Slots, part(chunks[0], r, p.Size).Len+1, len(chunks))
+		slots = b.SlotRing(Slots, part(chunks[0], r, p.Size).Len+1, len(chunks))
 	}
 	for i, c := range chunks {
 		lend(b, p, c)
 		mine := part(c, r, p.Size)
 		if r > 0 {
-			sum := ring.Slot(i, mine.Len)
+			sum := slots.Slot(i, mine.Len)
 			combine(b, p, mine, sum)
 			if mine.Len > 0 {
 				b.Send(p.Root, sum)
@@ -88,7 +88,7 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 // part into its own Out, where the others read it.
 func Allreduce(b *schedule.Builder, p schedule.Params) {
 	if p.Size == 1 {
-		copyAll(b, p)
+		b.CopyAll()
 		return
 	}
 	r := p.Relative()
@@ -119,13 +119,5 @@ func Bcast(b *schedule.Builder, p schedule.Params) {
 		for k := 1; k < p.Size; k++ {
 			b.Send(p.Absolute(k), schedule.Out.At(c))
 		}
-	}
-}
-
-// copyAll is the reduction of a lone rank.
-func copyAll(b *schedule.Builder, p schedule.Params) {
-	if p.Size == 1 && p.Count > 0 {
-		whole := schedule.Range{Len: p.Count}
-		b.Copy(schedule.In.At(whole), schedule.Out.At(whole))
 	}
 }

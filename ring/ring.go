@@ -17,10 +17,7 @@ import "github.com/scaffe/scaffe/schedule"
 // in the order k, k+1, …, k-1; partial sums travel in Out.
 func Allreduce(b *schedule.Builder, p schedule.Params) {
 	if p.Size == 1 {
-		if p.Count > 0 {
-			whole := schedule.Range{Len: p.Count}
-			b.Copy(schedule.In.At(whole), schedule.Out.At(whole))
-		}
+		b.CopyAll()
 		return
 	}
 	r := p.Relative()
@@ -59,9 +56,5 @@ func each(p schedule.Params, segmentOut, segmentIn int, out, in func(schedule.Ra
 func chunks(p schedule.Params, k int) []schedule.Range {
 	k = (k%p.Size + p.Size) % p.Size
 	from, to := p.Count*k/p.Size, p.Count*(k+1)/p.Size
-	cs := schedule.Params{Count: to - from, Chunk: p.Chunk, Size: 1}.Chunks()
-	for i := range cs {
-		cs[i].Off += from
-	}
-	return cs
+	return schedule.Range{Off: from, Len: to - from}.Chunks(p.Chunk)
 }

@@ -4,16 +4,17 @@ package schedule
 // the ranges the ops touch (see the package comment); messages are numbered
 // in the order in which they are added, per peer and direction.
 //
-// A Builder is also a lens: On returns one onto the same schedule in which
-// ranks and buffers have other names, so that an algorithm written for ranks
-// 0..P-1 reducing In to Out serves as one level of a larger collective.
+// A Builder is a view of a schedule: Sub returns another view of the same schedule,
+// in which ranks and buffers have other names, so that an algorithm written for
+// ranks 0..P-1 reducing In to Out serves as one level of a larger collective, as on
+// a sub-communicator.
 type Builder struct {
 	plan  *plan
-	ranks []int  // name in this lens -> rank of the schedule; nil: the same
-	names [2]Ref // where In and Out of this lens lie
+	ranks []int  // name in this view -> rank of the schedule; nil: the same
+	names [2]Ref // where In and Out of this view lie
 }
 
-// plan is what all lenses of one schedule share.
+// plan is what all views of one schedule share.
 type plan struct {
 	Schedule
 	hazards  [2]hazards // of In and Out together, and of Scratch
@@ -34,9 +35,9 @@ func NewBuilder(rank, size, count int) *Builder {
 	}
 }
 
-// On returns a lens in which this lens's rank ranks[i] is called i, and the
-// ranges in and out of this lens's buffers are called In and Out.
-func (b *Builder) On(ranks []int, in, out Ref) *Builder {
+// Sub returns a view in which this view's rank ranks[i] is called i, and the
+// equally long ranges in and out of this view's buffers are called In and Out.
+func (b *Builder) Sub(ranks []int, in, out Ref) *Builder {
 	mapped := make([]int, len(ranks))
 	for i, r := range ranks {
 		mapped[i] = b.rank(r)
@@ -81,6 +82,14 @@ func (b *Builder) Scale(src, dst Ref) {
 	b.add(Op{Kind: Scale, Peer: -1, Src: b.ref(src), Dst: b.ref(dst)})
 }
 
+// CopyAll adds: Out = In, the reduction of a lone rank. Where the two are one range, or
+// have no elements, it adds nothing.
+func (b *Builder) CopyAll() {
+	if whole := (Range{Len: b.names[In].Len}); whole.Len > 0 {
+		b.Copy(In.At(whole), Out.At(whole))
+	}
+}
+
 // Schedule returns what was built. The builder must not be used afterwards.
 func (b *Builder) Schedule() *Schedule { return &b.plan.Schedule }
 
@@ -111,7 +120,7 @@ func (b *Builder) rank(name int) int {
 	return b.ranks[name]
 }
 
-// ref translates a range of the lens's buffers into one of the schedule's.
+// ref translates a range of the view's buffers into one of the schedule's.
 func (b *Builder) ref(r Ref) Ref {
 	if r.Buf == Scratch {
 		return r // reserved from the schedule itself
@@ -126,23 +135,23 @@ func next(count map[int]int, peer int) int {
 	return n
 }
 
-// Ring is a ring of equally long slots in Scratch, for partial results on
+// SlotRing is a ring of equally long slots in Scratch, for partial results on
 // their way through a rank. Reusing a slot waits, by the hazard rule, until
 // its last contents have been sent.
-type Ring struct {
+type SlotRing struct {
 	at    Ref
 	slots int
 	size  int
 }
 
-// Ring reserves slots of size elements each, never more of them than are
+// SlotRing reserves slots of size elements each, never more of them than are
 // needed for n uses.
-func (b *Builder) Ring(slots, size, n int) Ring {
+func (b *Builder) SlotRing(slots, size, n int) SlotRing {
 	slots = min(slots, n)
-	return Ring{at: b.Reserve(slots * size), slots: slots, size: size}
+	return SlotRing{at: b.Reserve(slots * size), slots: slots, size: size}
 }
 
 // Slot returns the first n elements of the slot for the i-th use.
-func (r Ring) Slot(i, n int) Ref {
+func (r SlotRing) Slot(i, n int) Ref {
 	return Scratch.At(Range{r.at.Off + i%r.slots*r.size, n})
 }

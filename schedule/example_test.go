@@ -11,7 +11,7 @@ import (
 func Example() {
 	p := schedule.Params{Rank: 1, Size: 3, Count: 10, Chunk: 5}
 	b := schedule.NewBuilder(p.Rank, p.Size, p.Count)
-	sums := b.Ring(2, p.Chunk, len(p.Chunks()))
+	sums := b.SlotRing(2, p.Chunk, len(p.Chunks()))
 	for i, c := range p.Chunks() {
 		sum := sums.Slot(i, c.Len)
 		b.RecvReduce(2, schedule.In.At(c), sum)

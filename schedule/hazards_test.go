@@ -40,7 +40,7 @@ func touches(o *schedule.Op) (all []touch) {
 	return all
 }
 
-// conflict is the dumb twin of the hazard rule: do two ops touch an element in
+// conflict is the reference implementation of the hazard rule: do two ops touch an element in
 // common, at least one of them writing?
 func conflict(a, b *schedule.Op) bool {
 	for _, x := range touches(a) {

@@ -37,17 +37,4 @@ func (p Params) Absolute(rel int) int { return (rel + p.Root) % p.Size }
 
 // Chunks cuts [0, Count) into ranges of Chunk elements, the last one shorter
 // where Chunk does not divide Count. There are none where Count is 0.
-func (p Params) Chunks() []Range {
-	if p.Count == 0 {
-		return nil
-	}
-	size := p.Chunk
-	if size == 0 || size > p.Count {
-		size = p.Count
-	}
-	chunks := make([]Range, 0, (p.Count+size-1)/size)
-	for off := 0; off < p.Count; off += size {
-		chunks = append(chunks, Range{Off: off, Len: min(size, p.Count-off)})
-	}
-	return chunks
-}
+func (p Params) Chunks() []Range { return Range{Len: p.Count}.Chunks(p.Chunk) }

@@ -42,6 +42,23 @@ type Range struct{ Off, Len int }
 // End returns the first element past the range.
 func (r Range) End() int { return r.Off + r.Len }
 
+// Chunks cuts the range into ranges of size elements, the last one shorter where
+// size does not divide the length; 0 means the whole range in one. There are none
+// where the range is empty.
+func (r Range) Chunks(size int) []Range {
+	if r.Len <= 0 {
+		return nil
+	}
+	if size <= 0 || size > r.Len {
+		size = r.Len
+	}
+	chunks := make([]Range, 0, (r.Len+size-1)/size)
+	for off := r.Off; off < r.End(); off += size {
+		chunks = append(chunks, Range{Off: off, Len: min(size, r.End()-off)})
+	}
+	return chunks
+}
+
 // Overlaps reports whether r and o share an element.
 func (r Range) Overlaps(o Range) bool {
 	return r.Len > 0 && o.Len > 0 && r.Off < o.End() && o.Off < r.End()

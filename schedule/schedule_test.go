@@ -88,13 +88,13 @@ func TestOverlaps(t *testing.T) {
 func TestRing(t *testing.T) {
 	b := schedule.NewBuilder(0, 2, 100)
 	b.Reserve(7)
-	r := b.Ring(3, 10, 8)
+	r := b.SlotRing(3, 10, 8)
 	for i := range 8 {
 		if got, want := r.Slot(i, 4), schedule.Scratch.At(schedule.Range{Off: 7 + i%3*10, Len: 4}); got != want {
 			t.Errorf("slot %d is %v, want %v", i, got, want)
 		}
 	}
-	if small := b.Ring(4, 10, 2); small.Slot(2, 1) != small.Slot(0, 1) {
+	if small := b.SlotRing(4, 10, 2); small.Slot(2, 1) != small.Slot(0, 1) {
 		t.Error("a ring for 2 uses has more than 2 slots")
 	}
 	if got, want := b.Schedule().Scratch, 7+3*10+2*10; got != want {
@@ -102,16 +102,16 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// A lens renames ranks and buffers, also through another lens, and shares the
+// A view renames ranks and buffers, also through another view, and shares the
 // message numbers and the history of the memory.
-func TestLens(t *testing.T) {
+func TestSub(t *testing.T) {
 	r := func(off, n int) schedule.Range { return schedule.Range{Off: off, Len: n} }
 	b := schedule.NewBuilder(5, 8, 20)
 	sum := b.Reserve(20)
 	b.Recv(7, sum)
-	lens := b.On([]int{5, 7, 3}, sum, schedule.Out.At(r(0, 20)))
-	lens.RecvReduce(1, schedule.In.At(r(4, 4)), schedule.Out.At(r(4, 4)))
-	inner := lens.On([]int{0, 2}, schedule.Out.At(r(4, 8)), schedule.In.At(r(10, 5)))
+	view := b.Sub([]int{5, 7, 3}, sum, schedule.Out.At(r(0, 20)))
+	view.RecvReduce(1, schedule.In.At(r(4, 4)), schedule.Out.At(r(4, 4)))
+	inner := view.Sub([]int{0, 2}, schedule.Out.At(r(4, 8)), schedule.In.At(r(10, 5)))
 	inner.Send(1, schedule.In.At(r(1, 2)))
 	inner.Recv(1, schedule.Out.At(r(0, 3)))
 	inner.Copy(schedule.In.At(r(0, 1)), schedule.In.At(r(0, 1))) // onto itself: nothing

@@ -8,12 +8,13 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// What the model may leave out. It is wrong by less than hopeless, and chain
-// sizes, which are swept for their own sake, may be worse than that.
+// What is not measured: specs that the model predicts to take more than pruneFactor
+// times as long as the best, by less than which it is wrong. Chain sizes, which are
+// swept for their own sake, may be worse than that.
 const (
-	hopeless      = 2.5
-	hopelessChain = 8
-	mostSpecs     = 14 // measured for one size
+	pruneFactor      = 2.5
+	chainPruneFactor = 8
+	maxSpecs         = 14 // measured for one size
 )
 
 // job is one collective at one size, with what is to be measured.
@@ -41,18 +42,18 @@ func specs(s *selection.Selector, l spec.Layout, q selection.Query, chains bool)
 		add(parse(spec.Library))
 	}
 	for _, c := range candidates {
-		if c.Seconds <= hopeless*best && len(out) < mostSpecs {
+		if c.Seconds <= pruneFactor*best && len(out) < maxSpecs {
 			add(c.Spec)
 		}
 	}
 	for _, spec := range levels(l) {
-		if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= hopeless*best && len(out) < mostSpecs {
+		if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= pruneFactor*best && len(out) < maxSpecs {
 			add(spec)
 		}
 	}
 	if chains {
 		for _, spec := range chainSizes(l) {
-			if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= hopelessChain*best {
+			if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= chainPruneFactor*best {
 				add(spec)
 			}
 		}
@@ -122,14 +123,14 @@ func (c Config) jobs(s *selection.Selector, l spec.Layout, library bool) []job {
 
 // sizes returns the powers of two from the least to the most size, and both.
 func (c Config) sizes() []int {
-	out := []int{c.Least}
-	for n := 1; n < c.Most; n *= 2 {
-		if n > c.Least {
+	out := []int{c.Min}
+	for n := 1; n < c.Max; n *= 2 {
+		if n > c.Min {
 			out = append(out, n)
 		}
 	}
-	if c.Most > c.Least {
-		out = append(out, c.Most)
+	if c.Max > c.Min {
+		out = append(out, c.Max)
 	}
 	return out
 }

@@ -24,7 +24,7 @@ import (
 // Config is what to tune; Defaults fills in what is 0.
 type Config struct {
 	Collectives []schedule.Collective
-	Least, Most int // sizes in bytes
+	Min, Max    int // sizes in bytes
 	Type        mem.Datatype
 	Buffers     selection.BufferKind
 	// Budget is how long the sweep may take. Iterations is how often each spec
@@ -56,11 +56,11 @@ func (c Config) Defaults() Config {
 	if len(c.Collectives) == 0 {
 		c.Collectives = []schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce}
 	}
-	if c.Least == 0 {
-		c.Least = 4 << 10
+	if c.Min == 0 {
+		c.Min = 4 << 10
 	}
-	if c.Most == 0 {
-		c.Most = 64 << 20
+	if c.Max == 0 {
+		c.Max = 64 << 20
 	}
 	if c.Budget == 0 {
 		c.Budget = time.Minute
@@ -77,22 +77,22 @@ func (c Config) Defaults() Config {
 // Validate reports what is wrong with c.
 func (c Config) Validate() error {
 	switch {
-	case c.Least < c.Type.Size() || c.Most < c.Least:
-		return fmt.Errorf("invalid sizes from %s to %s: want at least one element, smallest first", units.FormatBytes(c.Least), units.FormatBytes(c.Most))
-	case c.Least%c.Type.Size() != 0 || c.Most%c.Type.Size() != 0:
-		return fmt.Errorf("invalid sizes from %d to %d bytes: want whole elements of %v", c.Least, c.Most, c.Type)
+	case c.Min < c.Type.Size() || c.Max < c.Min:
+		return fmt.Errorf("invalid sizes from %s to %s: want at least one element, smallest first", units.FormatBytes(c.Min), units.FormatBytes(c.Max))
+	case c.Min%c.Type.Size() != 0 || c.Max%c.Type.Size() != 0:
+		return fmt.Errorf("invalid sizes from %d to %d bytes: want whole elements of %v", c.Min, c.Max, c.Type)
 	case c.Budget < 0:
 		return fmt.Errorf("budget must be at least 0 (got %v)", c.Budget)
-	case c.Iterations < fewest:
-		return fmt.Errorf("iterations must be at least %d (got %d)", fewest, c.Iterations)
+	case c.Iterations < minRounds:
+		return fmt.Errorf("iterations must be at least %d (got %d)", minRounds, c.Iterations)
 	case c.Out == "":
 		return errors.New("missing name of the table's file")
 	}
 	return nil
 }
 
-// fewest is how often a spec is measured at least, unless it is dropped before.
-const fewest = 3
+// minRounds is how often a spec is measured at least, unless it is dropped before.
+const minRounds = 3
 
 // Measured is one spec at one size.
 type Measured struct {
@@ -240,8 +240,8 @@ func (s *sweep) buffers(ctx context.Context) error {
 		alloc = mem.TryAlloc
 	}
 	var err error
-	if s.in, err = alloc(s.Most); err == nil {
-		if s.out, err = alloc(s.Most); err != nil {
+	if s.in, err = alloc(s.Max); err == nil {
+		if s.out, err = alloc(s.Max); err != nil {
 			s.give(s.in)
 		}
 	}
@@ -267,8 +267,8 @@ func (s *sweep) free() {
 	s.give(s.out)
 }
 
-// most returns, for every value, the largest of all ranks'.
-func (s *sweep) most(ctx context.Context, values []float64) error {
+// maxima returns, for every value, the largest of all ranks'.
+func (s *sweep) maxima(ctx context.Context, values []float64) error {
 	b := mem.Of(values)
 	return s.comm.Allreduce(ctx, b, b, mem.Float64, mem.Max, collectives.With(parse("binomial")))
 }
@@ -276,7 +276,7 @@ func (s *sweep) most(ctx context.Context, values []float64) error {
 // elapsed returns for how many seconds the sweep has run, equal on all ranks.
 func (s *sweep) elapsed(ctx context.Context) (float64, error) {
 	v := []float64{time.Since(s.from).Seconds()}
-	err := s.most(ctx, v)
+	err := s.maxima(ctx, v)
 	return v[0], err
 }
 
@@ -298,7 +298,7 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 			took[k] = t
 		}
 		took[len(left)] = time.Since(from).Seconds()
-		if err := s.most(ctx, took); err != nil {
+		if err := s.maxima(ctx, took); err != nil {
 			return Point{}, err
 		}
 		if round > 0 { // the first one warms up
@@ -307,7 +307,7 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 			}
 		}
 		left = race(times, left, round, slices.IndexFunc(j.specs, spec.Spec.IsLibrary))
-		if took[len(took)-1] > seconds && round >= fewest {
+		if took[len(took)-1] > seconds && round >= minRounds {
 			break
 		}
 	}
@@ -318,7 +318,7 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 // times as long as the best, after a few no more than twice. The best of all
 // but the library's stays in any case: it serves where the library cannot.
 func race(times [][]float64, left []int, round, library int) []int {
-	beyond := map[int]float64{1: 4, fewest: 2}[round]
+	beyond := map[int]float64{1: 4, minRounds: 2}[round]
 	if beyond == 0 {
 		return left
 	}
@@ -335,8 +335,8 @@ func race(times [][]float64, left []int, round, library int) []int {
 	})
 }
 
-// least returns the smallest of values, 0 where there are none.
-func least(values []float64) float64 {
+// minimum returns the smallest of values, 0 where there are none.
+func minimum(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
@@ -346,7 +346,7 @@ func least(values []float64) float64 {
 func result(j job, times [][]float64) Point {
 	p := Point{Collective: j.verb.String(), Bytes: j.bytes}
 	for i, t := range times {
-		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Best: least(t), Median: median(t), Spread: spread(t), Iterations: len(t)})
+		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Best: minimum(t), Median: median(t), Spread: spread(t), Iterations: len(t)})
 	}
 	slices.SortStableFunc(p.Specs, func(a, b Measured) int { return cmp.Compare(a.Median, b.Median) })
 	return p
@@ -376,7 +376,7 @@ func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error
 // measured to be: one rank alone, and all of a node together.
 func (s *sweep) calibrate(ctx context.Context) (*selection.Selector, error) {
 	selector := *s.comm.Selector()
-	n := min(s.Most, 32<<20)
+	n := min(s.Max, 32<<20)
 	for _, all := range []bool{false, true} {
 		best := math.Inf(1)
 		for range 4 {
@@ -391,7 +391,7 @@ func (s *sweep) calibrate(ctx context.Context) (*selection.Selector, error) {
 				return nil, err
 			}
 			took := []float64{time.Since(from).Seconds()}
-			if err := s.most(ctx, took); err != nil {
+			if err := s.maxima(ctx, took); err != nil {
 				return nil, err
 			}
 			best = min(best, took[0])

@@ -25,7 +25,7 @@ var here = selection.Machine{Host: "a test", MPI: "none"}
 func config(dir string) tune.Config {
 	return tune.Config{
 		Collectives: []schedule.Collective{schedule.Reduce, schedule.Allreduce},
-		Least:       1 << 10, Most: 64 << 10, Budget: time.Hour, Iterations: 3,
+		Min:         1 << 10, Max: 64 << 10, Budget: time.Hour, Iterations: 3,
 		Out: filepath.Join(dir, "table"), Machine: here,
 		Now: func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) },
 	}
@@ -283,8 +283,8 @@ func TestDuration(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, f := range map[string]func(*tune.Config){
-		"whole elements": func(c *tune.Config) { c.Least = 1022 },
-		"want at least one element, smallest first": func(c *tune.Config) { c.Most = 512 },
+		"whole elements": func(c *tune.Config) { c.Min = 1022 },
+		"want at least one element, smallest first": func(c *tune.Config) { c.Max = 512 },
 		"iterations must be at least 3 (got 1)":     func(c *tune.Config) { c.Iterations = 1 },
 		"missing name of the tabl":                  func(c *tune.Config) { c.Out = "" },
 	} {

@@ -96,9 +96,9 @@ func parseCollectives(list string) (all []schedule.Collective, err error) {
 
 // parseSizes reads MIN:MAX.
 func parseSizes(s string) (sizes [2]int, err error) {
-	least, most, _ := strings.Cut(s, ":")
-	if sizes[0], err = parseSize(least); err == nil {
-		sizes[1], err = parseSize(most)
+	low, high, _ := strings.Cut(s, ":")
+	if sizes[0], err = parseSize(low); err == nil {
+		sizes[1], err = parseSize(high)
 	}
 	if err == nil && sizes[0] > sizes[1] {
 		err = errors.New("the smallest is larger than the largest")
@@ -115,7 +115,7 @@ func tuneConfig(c *cli.Context) (cfg tune.Config, err error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Least, cfg.Most = sizes[0], sizes[1]
+	cfg.Min, cfg.Max = sizes[0], sizes[1]
 	if cfg.Type, err = mem.ParseDatatype(c.String("type")); err != nil {
 		return cfg, err
 	}

@@ -14,8 +14,8 @@ import (
 // type whatever the order of additions, for up to Ranks ranks. They differ from rank
 // to rank and from index to index as far as the type has room.
 
-// most is the bound of a contribution to a sum, so that Ranks of them are exact.
-var most = map[mem.Datatype]int64{
+// bound is the bound of a contribution to a sum, so that Ranks of them are exact.
+var bound = map[mem.Datatype]int64{
 	mem.Float32: 1 << 20, mem.Float64: 1 << 40, mem.Float16: 128, mem.BFloat16: 16,
 	mem.Int32: 1 << 27, mem.Int64: 1 << 50, mem.Uint8: 256, // which wraps around
 }
@@ -29,10 +29,10 @@ func contribution(dt mem.Datatype, op mem.Op, rank, i int) int64 {
 	x ^= x >> 29
 	x *= 0x94d049bb133111eb
 	x ^= x >> 32
-	if op == mem.Prod { // of ones and twos, 2^8 at most
+	if op == mem.Prod { // of ones and twos, 2^8 at bound
 		return 1 + int64(x&1)*int64((rank+i)%2)
 	}
-	room := most[dt]
+	room := bound[dt]
 	if op == mem.Avg { // sums that the number of ranks divides
 		return int64(i)*7%16*max(1, room>>12) + 2*int64(rank)
 	}

@@ -13,9 +13,9 @@ type Candidate struct {
 	Seconds float64
 }
 
-// doubt is how much faster than another a spec must be predicted to be chosen
+// modelTolerance is how much faster than another a spec must be predicted to be chosen
 // in its place: no model is better than that.
-const doubt = 1.03
+const modelTolerance = 1.03
 
 // Candidates returns the specs that are worth a thought for a call: first the
 // one to choose, which is the fastest that the model knows or, of those that it
@@ -50,13 +50,13 @@ func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate {
 }
 
 // preferred returns the index of the first candidate that is not slower than
-// the fastest beyond doubt.
+// the fastest beyond modelTolerance.
 func preferred(all []Candidate) int {
 	best := all[0].Seconds
 	for _, c := range all {
 		best = min(best, c.Seconds)
 	}
-	return slices.IndexFunc(all, func(c Candidate) bool { return c.Seconds <= times(best, doubt) })
+	return slices.IndexFunc(all, func(c Candidate) bool { return c.Seconds <= times(best, modelTolerance) })
 }
 
 // sameShape reports whether two specs differ in chunks alone.
@@ -121,11 +121,11 @@ var (
 	nodeChunks = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
 )
 
-// leastChunk is the smallest of them, mostPart the largest part of a chunk that
+// minChunk is the smallest of them, maxPart the largest part of a chunk that
 // one rank sums: it is to stay in a core's cache.
 const (
-	leastChunk = 64 << 10
-	mostPart   = 512 << 10
+	minChunk = 64 << 10
+	maxPart  = 512 << 10
 )
 
 // belowRing is the chunk of the levels below a ring: its segments come from all
@@ -136,12 +136,12 @@ const belowRing = 1 << 20
 // for the given bytes. The levels below have the same, so that a chunk climbs
 // as one, but below a ring.
 func chunked(s spec.Spec, l spec.Layout, bytes int) []spec.Spec {
-	if bytes <= leastChunk {
+	if bytes <= minChunk {
 		return []spec.Spec{s}
 	}
 	chunks := netChunks
 	if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
-		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > mostPart*l.Ranks })
+		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > maxPart*l.Ranks })
 	}
 	var all []spec.Spec
 	whole := false // there is one with a single chunk

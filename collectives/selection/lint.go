@@ -98,14 +98,14 @@ func (t *Table) lintGroups(r *Rule, add lintFunc) {
 	if r.Nodes.To == NoLimit || r.PPN.To == NoLimit {
 		return
 	}
-	most, size := r.Nodes.To*r.PPN.To, 1
+	limit, size := r.Nodes.To*r.PPN.To, 1
 	if r.Nodes.To > 1<<20 || r.PPN.To > 1<<20 {
 		return
 	}
 	for _, l := range r.Spec.Levels {
 		if l.Size > 0 {
-			if size *= l.Size; size > most {
-				add(r.Line, "spec %v groups %d ranks, but the rule is for %d at most", r.Spec, size, most)
+			if size *= l.Size; size > limit {
+				add(r.Line, "spec %v groups %d ranks, but the rule is for %d at most", r.Spec, size, limit)
 				return
 			}
 		}

@@ -63,7 +63,7 @@ func (a load) plus(b load) load {
 	return load{a.tx + b.tx, a.rx + b.rx, a.thread + b.thread, a.cores + b.cores, a.memory + b.memory, a.wait + b.wait}
 }
 
-func (a load) most() float64 { return max(a.tx, a.rx, a.thread, a.cores, a.memory, a.wait) }
+func (a load) max() float64 { return max(a.tx, a.rx, a.thread, a.cores, a.memory, a.wait) }
 
 func (a load) scale(f float64) load {
 	return load{times(a.tx, f), times(a.rx, f), times(a.thread, f), times(a.cores, f), times(a.memory, f), times(a.wait, f)}
@@ -108,7 +108,7 @@ func (e *estimate) place(level spec.Level, size, stride int) place {
 func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 	if p.members < 2 {
 		if last {
-			e.worst = max(e.worst, e.leader.most())
+			e.worst = max(e.worst, e.leader.max())
 		}
 		return
 	}
@@ -137,13 +137,13 @@ func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 	if p.near > 1 {
 		e.fill += e.m.Intra.Latency // the last sender learns that it was read
 	}
-	e.worst = max(e.worst, e.leader.plus(leaf.scale(rest)).most())
+	e.worst = max(e.worst, e.leader.plus(leaf.scale(rest)).max())
 	if p.members > 2 {
-		e.worst = max(e.worst, e.leader.plus(inner.scale(rest)).most())
+		e.worst = max(e.worst, e.leader.plus(inner.scale(rest)).max())
 	}
 	e.leader = e.leader.plus(root.scale(rest))
 	if last {
-		e.worst = max(e.worst, e.leader.most())
+		e.worst = max(e.worst, e.leader.max())
 	}
 }
 

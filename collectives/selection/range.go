@@ -25,9 +25,9 @@ func (r Range) covers(o Range) bool { return r.From <= o.From && o.To <= r.To }
 func (r Range) meets(o Range) bool { return max(r.From, o.From) <= min(r.To, o.To) }
 
 // parseRange reads N, FROM-TO, FROM- or -TO, both ends included.
-func parseRange(s string, least int, number func(string) (int, error)) (Range, error) {
+func parseRange(s string, lowest int, number func(string) (int, error)) (Range, error) {
 	from, to, isRange := strings.Cut(s, "-")
-	r := Range{least, NoLimit}
+	r := Range{lowest, NoLimit}
 	var err error
 	if from != "" || !isRange {
 		if r.From, err = number(from); err != nil {

@@ -81,7 +81,7 @@ func scaled(b *schedule.Builder, c Call, p schedule.Params) *schedule.Builder {
 	for i := range all {
 		all[i] = i
 	}
-	return b.On(all, into, schedule.Out.At(schedule.Range{Len: c.Count}))
+	return b.Sub(all, into, schedule.Out.At(schedule.Range{Len: c.Count}))
 }
 
 // group is the part of one level that a rank belongs to.
@@ -189,7 +189,7 @@ func climb(b *schedule.Builder, c Call, levels []group, out func() schedule.Ref)
 		if g.at == 0 && sum.Buf == schedule.In {
 			into = out()
 		}
-		algorithms[g.Algorithm].Reduce(b.On(g.ranks, sum, into), g.params(c))
+		algorithms[g.Algorithm].Reduce(b.Sub(g.ranks, sum, into), g.params(c))
 		sum = into
 	}
 	return sum
@@ -206,7 +206,7 @@ func finish(b *schedule.Builder, sum schedule.Ref) {
 func bcast(b *schedule.Builder, c Call, levels []group) {
 	out := schedule.Out.At(schedule.Range{Len: c.Count})
 	for _, g := range slices.Backward(levels) {
-		algorithms[g.Algorithm].Bcast(b.On(g.ranks, out, out), g.params(c))
+		algorithms[g.Algorithm].Bcast(b.Sub(g.ranks, out, out), g.params(c))
 	}
 }
 
@@ -223,7 +223,7 @@ func allreduce(b *schedule.Builder, c Call, levels []group, s Spec) {
 		if top := levels[n-1]; len(top.ranks) == 1 {
 			finish(b, sum)
 		} else {
-			algorithms[top.Algorithm].Add(b.On(top.ranks, sum, out), schedule.Allreduce, top.params(c))
+			algorithms[top.Algorithm].Add(b.Sub(top.ranks, sum, out), schedule.Allreduce, top.params(c))
 		}
 	}
 	bcast(b, c, lower)

@@ -13,7 +13,7 @@ func BuildParts(c Call, parts []schedule.Range, specs []Spec) (*schedule.Schedul
 	for i, r := range parts {
 		one := c
 		one.Count = r.Len
-		if err := one.add(b.On(all, schedule.In.At(r), schedule.Out.At(r)), specs[i]); err != nil {
+		if err := one.add(b.Sub(all, schedule.In.At(r), schedule.Out.At(r)), specs[i]); err != nil {
 			return nil, err
 		}
 	}

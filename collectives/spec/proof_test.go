@@ -184,7 +184,7 @@ func TestLargeCounts(t *testing.T) {
 	}
 }
 
-// Golden transcripts of composed specs; -rewrite writes them anew.
+// Golden files of composed specs; -rewrite writes them anew.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

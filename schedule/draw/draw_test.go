@@ -23,7 +23,7 @@ import (
 )
 
 // rewriting reports whether -rewrite is given, the flag of datadriven, with
-// which transcripts are refreshed elsewhere.
+// which golden files are refreshed elsewhere.
 func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 var (

@@ -78,7 +78,7 @@ func newPicture(all []*schedule.Schedule, list []message, chunks int, o Options)
 	return p
 }
 
-func between(v, least, most float64) float64 { return min(max(v, least), most) }
+func between(v, low, high float64) float64 { return min(max(v, low), high) }
 
 // x returns where step begins, y the line of the i-th rank from the root.
 func (p *picture) x(step int) float64 { return p.left + float64(step)*p.col }
@@ -207,15 +207,15 @@ func (m message) String() string {
 // load draws how many messages travel in each step.
 func (p *picture) load() {
 	busy := make([]int, p.steps)
-	most := 1
+	busiest := 1
 	for _, m := range p.list {
 		busy[m.Step]++
-		most = max(most, busy[m.Step])
+		busiest = max(busiest, busy[m.Step])
 	}
 	bottom := p.loadTop + p.loadHeight
 	gap := between(p.col*0.12, 0.5, 5)
 	for s, n := range busy {
-		h := p.loadHeight * float64(n) / float64(most)
+		h := p.loadHeight * float64(n) / float64(busiest)
 		p.Rect("bar", p.x(s)+gap, bottom-h, p.col-2*gap, h, 2)
 		if p.labelled {
 			p.Text("axis mid", p.x(s)+p.col/2, bottom-h-5, "%d", n)

@@ -11,7 +11,7 @@ import (
 	"github.com/scaffe/scaffe/schedule/check"
 )
 
-// machine executes schedules on numbers, in a random order: the dumb twin of
+// machine executes schedules on numbers, in a random order: the reference implementation of
 // the proof.
 type machine struct {
 	all     []*schedule.Schedule
