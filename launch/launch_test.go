@@ -77,16 +77,20 @@ func TestOneMessage(t *testing.T) {
 // TestToldToStop: with SIGTERM a rank says what it waited for, and ends.
 func TestToldToStop(t *testing.T) {
 	var log strings.Builder
+	rank0 := make(chan *nbc.Engine, 1)
 	opts := launch.Options{Local: 2, Engine: nbc.Options{Deadline: 10 * time.Minute}, Log: &log}
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
 		if c.Rank() == 1 { // as good as dead: never joins
-			time.Sleep(100 * time.Millisecond)
+			for e := <-rank0; len(e.Blocked()) == 0; {
+				time.Sleep(time.Millisecond)
+			}
 			if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
 				return err
 			}
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
+		rank0 <- c.Engine()
 		one := mem.Of([]float32{1})
 		return c.Allreduce(ctx, one, one, mem.Float32, mem.Sum)
 	})

@@ -19,8 +19,10 @@ const (
 	// stopGrace is how long after SIGTERM the request may be pending before
 	// this rank says what it waits for: Open MPI kills a second after SIGTERM.
 	stopGrace = 500 * time.Millisecond
-	// blockedTime is how long a rank may take to say what it waits for.
-	blockedTime = 200 * time.Millisecond
+	// blockedTime is how long the ranks here may take to say what they wait for: an
+	// engine answers at once or, where a collective of the library blocks it, after
+	// a fifth of a second.
+	blockedTime = time.Second
 	// exitGrace is how long Run has to return when it was asked to stop twice,
 	// before the process ends without it.
 	exitGrace = 500 * time.Millisecond
@@ -86,10 +88,8 @@ func (l *listener) listen(signals chan os.Signal) {
 // handleSignal reports whether the run continues after a signal.
 func (l *listener) handleSignal(s os.Signal) bool {
 	r, now := l.requests, time.Now()
-	for _, rank := range l.ranks {
-		if rank.report != nil && rank.report.signaled() {
-			return false
-		}
+	if l.failing() {
+		return false
 	}
 	switch {
 	case r != nil && (s == syscall.SIGHUP || s == syscall.SIGUSR1):
@@ -107,6 +107,13 @@ func (l *listener) handleSignal(s os.Signal) bool {
 		return true
 	}
 	return false
+}
+
+// failing reports whether a rank here has failed and is about to end, and hurries
+// it.
+func (l *listener) failing() bool {
+	report := l.ranks[0].report
+	return report != nil && report.signaled()
 }
 
 // acknowledge tells a person that the signal was received; rank 0 prints it.
@@ -135,8 +142,11 @@ func (l *listener) stop(s os.Signal) {
 	exit(1)
 }
 
-// abandon reports that this process ends without its ranks' having ended.
+// abandon reports that this process ends although its ranks have not ended.
 func (l *listener) abandon(err error) {
+	if l.failing() {
+		return // for another reason, which is reported
+	}
 	if l.ranks[0].report == nil {
 		fmt.Fprintf(l.log, "scaffe: %v\n", err)
 		return
