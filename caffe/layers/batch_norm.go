@@ -56,6 +56,14 @@ func newBatchNorm(p *proto.LayerParameter, env Env) (Layer, error) {
 	return l, nil
 }
 
+// Statistics returns the running ones where Forward changes them.
+func (l *batchNorm) Statistics() []*blob.Blob {
+	if l.global {
+		return nil
+	}
+	return l.params
+}
+
 func (l *batchNorm) Bottoms() Bounds { return Bounds{1, 1} }
 func (l *batchNorm) Tops() Bounds    { return Bounds{1, 1} }
 func (l *batchNorm) InPlace() bool   { return true }

@@ -51,6 +51,10 @@ type Loss interface{ IsLoss() bool }
 // is a sum: the parts' add up as they are.
 type BatchMean interface{ BatchMean(top int) bool }
 
+// Gatherer is implemented by layers that gather statistics in training: Forward
+// changes these parameters, which no solver learns.
+type Gatherer interface{ Statistics() []*blob.Blob }
+
 // Sharer is implemented by layers whose tops take no memory of their own: data
 // says that a top's values are a bottom's, diff that its gradients are.
 type Sharer interface{ SharesMemory() (data, diff bool) }

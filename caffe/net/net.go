@@ -133,6 +133,20 @@ func (l Loss) Of(share float32) float64 { return float64(l.Mean)*float64(share) 
 // Loss returns the loss of the last Forward.
 func (n *Net) Loss() Loss { return n.loss }
 
+// Statistics returns the values that layers gather in Forward: the running means
+// of BatchNorm.
+func (n *Net) Statistics() [][]float32 {
+	var all [][]float32
+	for _, nd := range n.nodes {
+		if g, ok := nd.layer.(layers.Gatherer); ok {
+			for _, b := range g.Statistics() {
+				all = append(all, b.Data())
+			}
+		}
+	}
+	return all
+}
+
 // ForwardBackward runs Forward and then Backward.
 func (n *Net) ForwardBackward() (float32, error) {
 	loss, err := n.Forward()

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/caffe/net"
 )
@@ -147,24 +148,31 @@ func (s *Solver) display() error {
 	return nil
 }
 
-// displayAfter says the loss after the last update, which needs one more
-// forward pass.
-func (s *Solver) displayAfter() error {
-	if err := call(s.Callbacks.OnParams, s.iter); err != nil {
-		return err
+// lossAfter finds the loss after the last update, which needs one more forward
+// pass. The statistics that it gathers are returned and not kept: the last
+// snapshot comes before them, as in Caffe.
+func (s *Solver) lossAfter() (statistics [][]float32, err error) {
+	kept := s.net.Statistics()
+	for _, v := range kept {
+		statistics = append(statistics, slices.Clone(v))
 	}
 	if _, err := s.net.Forward(); err != nil {
-		return fmt.Errorf("after iteration %d: %w", s.iter, err)
+		return nil, fmt.Errorf("after iteration %d: %w", s.iter, err)
+	}
+	for i, v := range kept {
+		for k := range v {
+			v[k], statistics[i][k] = statistics[i][k], v[k]
+		}
 	}
 	sums, err := s.sum([]float64{s.net.Loss().Of(s.net.BatchShare)})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch notFinite := s.checkLoss(float32(sums[0])); {
 	case notFinite == nil:
 		s.smooth.add(float32(sums[0]))
 	case !s.opts.SkipNotFinite:
-		return notFinite
+		return nil, notFinite
 	}
-	return s.display()
+	return statistics, nil
 }

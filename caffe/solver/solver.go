@@ -278,7 +278,8 @@ func (s *Solver) Close() error {
 
 // Solve trains from Iter to max_iter, writes the last snapshot and runs the
 // last test, as Caffe does. Parameters that the last update has made NaN or
-// infinite are an error, a *NotFiniteError, and not written.
+// infinite are an error, a *NotFiniteError, and not written; so is the loss with
+// them, which is known where display shows it.
 func (s *Solver) Solve(ctx context.Context) error {
 	if s.param.MaxIter == nil {
 		return s.at(fieldError("max_iter", "max_iter is missing: set the number of iterations"))
@@ -289,6 +290,14 @@ func (s *Solver) Solve(ctx context.Context) error {
 	if err := s.checkResult(); err != nil {
 		return err
 	}
+	display := due(s.iter, s.param.GetDisplay()) && !s.finished
+	var statistics [][]float32 // of lossAfter
+	if display {
+		var err error
+		if statistics, err = s.lossAfter(); err != nil {
+			return err
+		}
+	}
 	if s.param.GetSnapshotAfterTrain() && s.written != s.iter {
 		if err := s.Snapshot(); err != nil {
 			return err
@@ -297,8 +306,11 @@ func (s *Solver) Solve(ctx context.Context) error {
 	if s.finished {
 		return nil
 	}
-	if due(s.iter, s.param.GetDisplay()) {
-		if err := s.displayAfter(); err != nil {
+	if display {
+		for i, v := range s.net.Statistics() {
+			copy(v, statistics[i])
+		}
+		if err := s.display(); err != nil {
 			return err
 		}
 	}

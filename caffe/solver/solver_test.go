@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -201,7 +202,7 @@ func TestOrderOfEvents(t *testing.T) {
 start 1, ready 1, ask 2,
 params 2, test 2 loss, start 2, ready 2, display 2 rate 0.07, ask 3, gather 3, snapshot 3 snap_iter_3.solverstate,
 start 3, ready 3, ask 4,
-params 4, gather 4, snapshot 4 snap_iter_4.solverstate, params 4, display 4 rate 0.049, params 4, test 4 loss`
+params 4, gather 4, snapshot 4 snap_iter_4.solverstate, display 4 rate 0.049, params 4, test 4 loss`
 	if g, w := strings.Join(got, ", "), strings.ReplaceAll(want, "\n", " "); g != w {
 		t.Errorf("got\n%s\nwant\n%s", g, w)
 	}
@@ -339,9 +340,47 @@ func TestHistoryIsChecked(t *testing.T) {
 
 // TestLossAfterTheLastUpdate: parameters may be finite and what they compute not.
 func TestLossAfterTheLastUpdate(t *testing.T) {
-	s := start(t, file(t, t.TempDir(), `base_lr: 1e30 lr_policy: "fixed" max_iter: 1 display: 1`), Options{})
+	dir := t.TempDir()
+	s := start(t, file(t, dir, `base_lr: 1e30 lr_policy: "fixed" max_iter: 1 display: 1`), Options{})
 	err := s.Solve(context.Background())
 	wantError(t, err, "iteration 1: the loss is", "lower base_lr")
+	if got := names(t, dir); len(got) > 0 {
+		t.Errorf("files %v", got)
+	}
+}
+
+// TestLastDisplayLeavesTheSnapshotAlone: the pass that finds the last loss gathers
+// statistics, of which the snapshot knows nothing, and the test that follows does.
+func TestLastDisplayLeavesTheSnapshotAlone(t *testing.T) {
+	const normed = `net_param {
+  layer { name: "data" type: "DummyData" top: "data" top: "target" dummy_data_param {
+    shape { dim: 6 dim: 5 } shape { dim: 6 dim: 2 } data_filler { type: "gaussian" } data_filler { type: "gaussian" } } }
+  layer { name: "norm" type: "BatchNorm" bottom: "data" top: "norm" }
+  layer { name: "ip" type: "InnerProduct" bottom: "norm" top: "ip" inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "target" top: "loss" }
+}
+base_lr: 0.1 lr_policy: "fixed" max_iter: 4 `
+	run := func(fields string) (model []byte, statistics [][]float32) {
+		dir := t.TempDir()
+		f, err := proto.ParseSolver("solver.prototxt", fmt.Appendf(nil, "%s snapshot_prefix: %q %s", normed, filepath.Join(dir, "snap"), fields))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, f, Options{})
+		solve(t, s)
+		if model, err = os.ReadFile(filepath.Join(dir, "snap_iter_4.caffemodel")); err != nil {
+			t.Fatal(err)
+		}
+		return model, s.Net().Statistics()
+	}
+	plain, before := run("")
+	shown, after := run("display: 4")
+	if !bytes.Equal(plain, shown) {
+		t.Error("the snapshot has other statistics where the last loss is shown")
+	}
+	if len(before) != 3 || before[2][0] == after[2][0] {
+		t.Errorf("the pass left statistics %v and %v", before, after)
+	}
 }
 
 func TestStopAndSnapshotOnRequest(t *testing.T) {
