@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -22,7 +23,7 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := nbc.Start(inproc.NewWorld(1, inproc.Options{}).Open(0), nbc.CPU(k), nbc.Options{})
+	e, err := nbc.Start(inproc.NewWorld(1, inproc.Options{}).Open(0), device.CPU(k), nbc.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -41,7 +42,7 @@ func TestAverageDoesNotOverflow(t *testing.T) {
 					errs <- err
 					return
 				}
-				e, err := nbc.Start(w.Open(r), nbc.CPU(k), nbc.Options{Deadline: time.Minute})
+				e, err := nbc.Start(w.Open(r), device.CPU(k), nbc.Options{Deadline: time.Minute})
 				if err != nil {
 					errs <- err
 					return
@@ -115,7 +116,7 @@ func TestAverageOfIntegersIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := nbc.Start(inproc.NewWorld(1, inproc.Options{}).Open(0), nbc.CPU(k), nbc.Options{})
+	e, err := nbc.Start(inproc.NewWorld(1, inproc.Options{}).Open(0), device.CPU(k), nbc.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

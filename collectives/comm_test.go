@@ -15,6 +15,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -32,7 +33,7 @@ func world(t *testing.T, n int, seed uint64, opts nbc.Options, run func(c *colle
 		if err != nil {
 			t.Fatal(err)
 		}
-		if engines[r], err = nbc.Start(w.Open(r), nbc.CPU(k), opts); err != nil {
+		if engines[r], err = nbc.Start(w.Open(r), device.CPU(k), opts); err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() {

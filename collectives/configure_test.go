@@ -14,6 +14,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -63,7 +64,7 @@ func configured(t *testing.T, opts []collectives.Options, f func(c *collectives.
 			inner, err := w.Open(r)()
 			return apart{inner}, err
 		}
-		e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: 10 * time.Minute})
+		e, err := nbc.Start(open, device.CPU(k), nbc.Options{Deadline: 10 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	ct "github.com/scaffe/scaffe/collectives/collectivestest"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/overmpi"
@@ -66,7 +67,7 @@ func stuckRank(dir, transport, wrong string) {
 	if wrong == "nothing" || wrong == "identities" || wrong == "beside" {
 		deadline = 10 * time.Minute
 	}
-	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: deadline, MaxDeadline: deadline})
+	e, err := nbc.Start(open, device.CPU(k), nbc.Options{Deadline: deadline, MaxDeadline: deadline})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

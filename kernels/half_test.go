@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/x448/float16"
+
+	"github.com/scaffe/scaffe/kernels/kernelstest"
 )
 
 func TestF16WidensEveryValue(t *testing.T) {
@@ -32,7 +34,7 @@ func around(widen func(uint16) float32, f func(float32)) {
 
 func TestF16RoundsToNearestEven(t *testing.T) {
 	around(f16To, func(v float32) {
-		if got, want := f16From(v), nearestF16(v); got != want {
+		if got, want := f16From(v), kernelstest.NearestF16(v); got != want {
 			t.Fatalf("%v (%#x) rounds to %#04x, want %#04x", v, math.Float32bits(v), got, want)
 		}
 	})
@@ -40,7 +42,7 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 
 func TestBF16RoundsToNearestEven(t *testing.T) {
 	around(bf16To, func(v float32) {
-		if got, want := bf16From(v), nearestBF16(v); got != want {
+		if got, want := bf16From(v), kernelstest.NearestBF16(v); got != want {
 			t.Fatalf("%v (%#x) rounds to %#04x, want %#04x", v, math.Float32bits(v), got, want)
 		}
 	})

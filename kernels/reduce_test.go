@@ -2,13 +2,13 @@ package kernels
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/scaffe/scaffe/kernels/kernelstest"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -19,75 +19,6 @@ func paths(t *testing.T) []path { return append([]path{portable}, nativePaths(t)
 func everyPath(t *testing.T, f func(t *testing.T, cpu *CPU)) {
 	for _, p := range paths(t) {
 		t.Run(p.name, func(t *testing.T) { f(t, &CPU{p}) })
-	}
-}
-
-// element reads the bits of element i, all little endian as the machine is.
-func element(size int, s []byte, i int) uint64 {
-	var w [8]byte
-	copy(w[:], s[i*size:(i+1)*size])
-	return binary.NativeEndian.Uint64(w[:])
-}
-
-func setElement(size int, s []byte, i int, bits uint64) {
-	var w [8]byte
-	binary.NativeEndian.PutUint64(w[:], bits)
-	copy(s[i*size:(i+1)*size], w[:size])
-}
-
-// specials are bit patterns where an operator may go wrong.
-var specials = [...][]uint64{
-	mem.Float32: {
-		0, 0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x3f800000, 0xbf800000, 0x3f800001, 0x33800000,
-		0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000, 0x7f800001, 0xffbfffff, 0x7fffffff, 0x1fffffff,
-	},
-	mem.Float64: {
-		0, 1 << 63, 1, 1<<63 | 1, 0x000fffffffffffff, 0x0010000000000000, 0x3ff0000000000000, 0xbff0000000000000,
-		0x3ff0000000000001, 0x3ca0000000000000, 0x7fefffffffffffff, 0xffefffffffffffff, 0x7ff0000000000000, 0xfff0000000000000,
-		0x7ff8000000000000, 0xfff8000000000000, 0x7ff0000000000001, 0xfff7ffffffffffff, 0x1fffffffffffffff,
-	},
-	mem.Float16: {
-		0, 0x8000, 1, 0x8001, 0x03ff, 0x0400, 0x83ff, 0x3c00, 0xbc00, 0x3c01, 0x1000, 0x0c00, 0x7bff, 0xfbff, 0x4c00,
-		0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01, 0xfdff, 0x1bff, 0x3bff,
-	},
-	mem.BFloat16: {
-		0, 0x8000, 1, 0x8001, 0x007f, 0x0080, 0x807f, 0x3f80, 0xbf80, 0x3f81, 0x3b80, 0x3b00, 0x7f7f, 0xff7f, 0x7b80,
-		0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7f81, 0xffbf, 0x1fff, 0x3f7f,
-	},
-	mem.Int32: {0, 1, 0xffffffff, 0x7fffffff, 0x80000000, 0x80000001, 0x10000, 0xffff, 0x55555555},
-	mem.Int64: {0, 1, 1<<64 - 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1 << 32, 1<<32 - 1, 1 << 31, 0xffffffff00000000, 0x5555555555555555},
-	mem.Uint8: {0, 1, 2, 15, 16, 17, 127, 128, 129, 254, 255},
-}
-
-// fill gives s elements of random bits, one in four a special one.
-func fill(r *rand.Rand, dt mem.Datatype, s []byte) {
-	size := dt.Size()
-	for i := range len(s) / size {
-		bits := r.Uint64()
-		if r.IntN(4) == 0 {
-			bits = specials[dt][r.IntN(len(specials[dt]))]
-		}
-		setElement(size, s, i, bits)
-	}
-}
-
-// checkReduction compares got with the twin of a and b.
-func checkReduction(dt mem.Datatype, op mem.Op, got, a, b []byte) error {
-	size := dt.Size()
-	for i := range len(got) / size {
-		x, y := element(size, a, i), element(size, b, i)
-		if g, w := element(size, got, i), twin(dt, op, x, y); g != w {
-			return fmt.Errorf("%v %v: element %d of %d: %#x ⊕ %#x = %#x, want %#x", dt, op, i, len(got)/size, x, y, g, w)
-		}
-	}
-	return nil
-}
-
-// reduceTwin is the whole reduction by the twin.
-func reduceTwin(dt mem.Datatype, op mem.Op, dst, a, b []byte) {
-	size := dt.Size()
-	for i := range len(dst) / size {
-		setElement(size, dst, i, twin(dt, op, element(size, a, i), element(size, b, i)))
 	}
 }
 
@@ -118,7 +49,7 @@ func (g guarded) check() error {
 	return nil
 }
 
-func TestReduceEqualsTwin(t *testing.T) {
+func TestReduceEqualsReference(t *testing.T) {
 	const most = 1200 // elements
 	var whole [3]mem.Buffer
 	for i := range whole {
@@ -136,7 +67,7 @@ func TestReduceEqualsTwin(t *testing.T) {
 			for i := range g { // any address, whole elements or not
 				off := rapid.OneOf(rapid.Just(64), rapid.SampledFrom([]int{0, 2, 4, 8, 16, 32, 96}), rapid.IntRange(0, 127)).Draw(t, "offset")
 				g[i] = newGuarded(whole[i], off, n)
-				fill(r, dt, g[i].body)
+				kernelstest.Fill(r, dt, g[i].body)
 			}
 			dst, a, b := &g[0], &g[1], &g[2]
 			switch alias {
@@ -153,7 +84,7 @@ func TestReduceEqualsTwin(t *testing.T) {
 			if err := cpu.Reduce(dt, op, mem.Of(dst.body), mem.Of(a.body), mem.Of(b.body)); err != nil {
 				t.Fatal(err)
 			}
-			if err := checkReduction(dt, op, dst.body, x, y); err != nil {
+			if err := kernelstest.Check(dt, op, dst.body, x, y); err != nil {
 				t.Fatal(err)
 			}
 			if dst != a && !bytes.Equal(a.body, x) || dst != b && !bytes.Equal(b.body, y) {
@@ -169,17 +100,17 @@ func TestReduceEqualsTwin(t *testing.T) {
 }
 
 // Special values meet each other in every lane, and a ⊕ b has the bits of b ⊕ a.
-func TestSpecialsEqualTwinAndCommute(t *testing.T) {
+func TestSpecialsEqualReferenceAndCommute(t *testing.T) {
 	everyPath(t, func(t *testing.T, cpu *CPU) {
 		for _, dt := range mem.Datatypes {
 			var a, b []byte
 			size := dt.Size()
 			for range 32 / size { // so that pairs come to lie in other lanes
-				for _, x := range specials[dt] {
-					for _, y := range specials[dt] {
+				for _, x := range kernelstest.Specials[dt] {
+					for _, y := range kernelstest.Specials[dt] {
 						a, b = append(a, make([]byte, size)...), append(b, make([]byte, size)...)
-						setElement(size, a, len(a)/size-1, x)
-						setElement(size, b, len(b)/size-1, y)
+						kernelstest.SetElement(size, a, len(a)/size-1, x)
+						kernelstest.SetElement(size, b, len(b)/size-1, y)
 					}
 				}
 				a, b = append(a, make([]byte, size)...), append(b, make([]byte, size)...)
@@ -188,7 +119,7 @@ func TestSpecialsEqualTwinAndCommute(t *testing.T) {
 			for _, op := range mem.Ops {
 				reduce(t, cpu, dt, op, ab, a, b)
 				reduce(t, cpu, dt, op, ba, b, a)
-				if err := checkReduction(dt, op, ab, a, b); err != nil {
+				if err := kernelstest.Check(dt, op, ab, a, b); err != nil {
 					t.Error(err)
 				}
 				if !bytes.Equal(ab, ba) {
@@ -214,7 +145,7 @@ func TestEveryPairOfBytes(t *testing.T) {
 	everyPath(t, func(t *testing.T, cpu *CPU) {
 		for _, op := range mem.Ops {
 			reduce(t, cpu, mem.Uint8, op, dst, a, b)
-			if err := checkReduction(mem.Uint8, op, dst, a, b); err != nil {
+			if err := kernelstest.Check(mem.Uint8, op, dst, a, b); err != nil {
 				t.Error(err)
 			}
 		}
@@ -226,23 +157,23 @@ func TestEveryHalf(t *testing.T) {
 	const values = 1 << 16
 	a, b, dst, want := make([]byte, 2*values), make([]byte, 2*values), make([]byte, 2*values), make([]byte, 2*values)
 	for i := range values {
-		setElement(2, a, i, uint64(i))
+		kernelstest.SetElement(2, a, i, uint64(i))
 	}
 	for _, dt := range []mem.Datatype{mem.Float16, mem.BFloat16} {
-		for k := range len(specials[dt]) + 2 {
-			if k < len(specials[dt]) {
+		for k := range len(kernelstest.Specials[dt]) + 2 {
+			if k < len(kernelstest.Specials[dt]) {
 				for i := range values {
-					setElement(2, b, i, specials[dt][k])
+					kernelstest.SetElement(2, b, i, kernelstest.Specials[dt][k])
 				}
 			} else {
-				fill(rand.New(rand.NewPCG(uint64(k), 1)), dt, b)
+				kernelstest.Fill(rand.New(rand.NewPCG(uint64(k), 1)), dt, b)
 			}
 			for _, op := range mem.Ops {
-				reduceTwin(dt, op, want, a, b)
+				kernelstest.Reduce(dt, op, want, a, b)
 				for _, p := range paths(t) {
 					reduce(t, &CPU{p}, dt, op, dst, a, b)
 					if !bytes.Equal(dst, want) {
-						t.Fatalf("%s: %v", p.name, checkReduction(dt, op, dst, a, b))
+						t.Fatalf("%s: %v", p.name, kernelstest.Check(dt, op, dst, a, b))
 					}
 				}
 			}
@@ -258,16 +189,16 @@ func TestLongBuffers(t *testing.T) {
 	defer a.Free()
 	defer b.Free()
 	defer dst.Free()
-	fill(rand.New(rand.NewPCG(3, 1)), mem.Float32, mem.Bytes(a))
-	fill(rand.New(rand.NewPCG(4, 1)), mem.Float32, mem.Bytes(b))
+	kernelstest.Fill(rand.New(rand.NewPCG(3, 1)), mem.Float32, mem.Bytes(a))
+	kernelstest.Fill(rand.New(rand.NewPCG(4, 1)), mem.Float32, mem.Bytes(b))
 	want := make([]byte, n)
 	for _, c := range []struct{ off, n int }{{4, n - 4}, {60, 3<<20 + 4}} {
 		d, x, y, w := dst.Slice(c.off, c.n), a.Slice(c.off, c.n), b.Slice(0, c.n), want[:c.n]
-		reduceTwin(mem.Float32, mem.Sum, w, mem.Bytes(x), mem.Bytes(y))
+		kernelstest.Reduce(mem.Float32, mem.Sum, w, mem.Bytes(x), mem.Bytes(y))
 		for _, p := range paths(t) {
 			reduce(t, &CPU{p}, mem.Float32, mem.Sum, mem.Bytes(d), mem.Bytes(x), mem.Bytes(y))
 			if !bytes.Equal(mem.Bytes(d), w) {
-				t.Errorf("%s: %v", p.name, checkReduction(mem.Float32, mem.Sum, mem.Bytes(d), mem.Bytes(x), mem.Bytes(y)))
+				t.Errorf("%s: %v", p.name, kernelstest.Check(mem.Float32, mem.Sum, mem.Bytes(d), mem.Bytes(x), mem.Bytes(y)))
 			}
 			if err := (&CPU{p}).Copy(d, y); err != nil || !bytes.Equal(mem.Bytes(d), mem.Bytes(y)) {
 				t.Errorf("%s: a copy of %d bytes differs, error %v", p.name, c.n, err)

@@ -44,6 +44,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -149,7 +150,7 @@ func startEach(n int, open func(rank int) func() (nbc.Transport, error), o nbc.O
 		if err != nil {
 			return engines, err
 		}
-		e, err := nbc.Start(open(r), nbc.CPU(k), o)
+		e, err := nbc.Start(open(r), device.CPU(k), o)
 		if err != nil {
 			return engines, err
 		}

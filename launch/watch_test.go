@@ -14,6 +14,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -26,7 +27,7 @@ func twoRanks(t *testing.T, o nbc.Options) *nbc.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := nbc.Start(inproc.NewWorld(2, inproc.Options{}).Open(0), nbc.CPU(k), o)
+	e, err := nbc.Start(inproc.NewWorld(2, inproc.Options{}).Open(0), device.CPU(k), o)
 	if err != nil {
 		t.Fatal(err)
 	}

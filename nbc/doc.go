@@ -4,7 +4,7 @@
 // bound to buffers is a Request, and a Request is started, tested and waited
 // for, any number of times:
 //
-//	e, err := nbc.Start(open, nbc.CPU(kernels), nbc.Options{})
+//	e, err := nbc.Start(open, device.CPU(kernels), nbc.Options{})
 //	plan, err := nbc.Compile(s)
 //	r, err := e.Prepare(plan, nbc.Binding{Name: "reduce#1", In: in, Out: out, Datatype: mem.Float32, Op: mem.Sum})
 //	err = r.Start()

@@ -68,7 +68,8 @@ type Engine struct {
 	// caller.
 	loopLock sync.Mutex
 	migrator ThreadMigrator // nil where the engine's goroutine alone may turn it
-	migrated bool           // a caller has taken the transport to its thread
+	binder   ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
+	migrated bool           // a caller has taken transport and device to its thread
 	wakeIdle chan struct{}  // ends the goroutine's sleep while nothing is under way
 	idle     *time.Timer    // of that sleep
 
@@ -119,8 +120,10 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
 		e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, warn: opts.Warn, note: e.note}
 		e.stalls.notifier, _ = t.(Notifier)
-		if m, ok := t.(ThreadMigrator); ok && m.Migrate() {
-			e.migrator = m
+		e.binder, _ = device.(ThreadMigrator)
+		e.migrator, _ = t.(ThreadMigrator)
+		if e.migrator != nil && !e.migrate() {
+			e.migrator = nil
 		}
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
 		e.links = newLinkQueue(e.rank, e.Nodes())
@@ -513,6 +516,7 @@ func (e *Engine) fail(err error) {
 	}
 	e.failed = err
 	e.links.clear()
+	e.device.Drain() // the buffers are about to be the callers' again
 	e.mu.Lock()
 	e.err = err
 	e.mu.Unlock()

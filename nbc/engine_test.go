@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -55,7 +58,7 @@ func host(t testing.TB) nbc.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nbc.CPU(k)
+	return device.CPU(k)
 }
 
 // chainReduce returns the plan of rank of size for a chunked chain.
@@ -97,6 +100,104 @@ func ring(t testing.TB, n int, device func() nbc.Device, f func(e *nbc.Engine) e
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// stuckDevice never ends what it begins, until it is told to forget it.
+type stuckDevice struct {
+	nbc.Device
+	begun   chan struct{}
+	drained atomic.Bool
+}
+
+func (s *stuckDevice) Reduce(nbc.Token, mem.Datatype, mem.Op, mem.Buffer, mem.Buffer, mem.Buffer) (bool, error) {
+	close(s.begun)
+	return false, nil
+}
+
+func (s *stuckDevice) Drain() { s.drained.Store(true) }
+
+// TestADeviceIsDrainedBeforeBuffersAreGivenBack: a failure may find an addition
+// under way.
+func TestADeviceIsDrainedBeforeBuffersAreGivenBack(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	stuck := &stuckDevice{Device: host(t), begun: make(chan struct{})}
+	w := inproc.NewWorld(2, inproc.Options{})
+	var engines [2]*nbc.Engine
+	for r, d := range []nbc.Device{stuck, host(t)} {
+		var err error
+		if engines[r], err = nbc.Start(w.Open(r), d, nbc.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var requests [2]*nbc.Request
+	for r, e := range engines {
+		var err error
+		if requests[r], err = e.Prepare(chainReduce(t, r, 2, 8, 8), reductionOf(8)); err != nil {
+			t.Fatal(err)
+		}
+		start(t, requests[r])
+	}
+	<-stuck.begun
+	if err := engines[1].Abort(context.Background(), "the disk is full"); err != nil {
+		t.Fatal(err)
+	}
+	if err := requests[0].Wait(context.Background()); err == nil || !stuck.drained.Load() {
+		t.Errorf("ended with %v, drained: %v", err, stuck.drained.Load())
+	}
+	for _, e := range engines {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// boundDevice is a device whose calls are bound to a thread.
+type boundDevice struct {
+	nbc.Device
+	thread atomic.Int64
+	wrong  atomic.Int64 // calls on another
+}
+
+func (b *boundDevice) Migrate() bool {
+	b.thread.Store(int64(unix.Gettid()))
+	return true
+}
+
+func (b *boundDevice) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, x, y mem.Buffer) (bool, error) {
+	if b.thread.Load() != int64(unix.Gettid()) {
+		b.wrong.Add(1)
+	}
+	return b.Device.Reduce(tok, dt, op, dst, x, y)
+}
+
+// TestADeviceMovesWithTheTransport to the thread of a caller that turns the
+// loop, and back.
+func TestADeviceMovesWithTheTransport(t *testing.T) {
+	bound := &boundDevice{Device: host(t)}
+	devices := []nbc.Device{bound, host(t)}
+	var next atomic.Int64
+	ring(t, 2, func() nbc.Device { return devices[next.Add(1)-1] }, func(e *nbc.Engine) error {
+		b := reductionOf(100)
+		r, err := e.Prepare(chainReduce(t, e.Rank(), 2, 100, 10), b)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		for i := range 50 {
+			if i%2 == 0 {
+				err = r.Run(context.Background())
+			} else {
+				err = errors.Join(r.Start(), r.Wait(context.Background()))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if n := bound.wrong.Load(); n > 0 {
+		t.Errorf("%d additions on a thread that the device was not moved to", n)
 	}
 }
 

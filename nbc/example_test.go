@@ -7,6 +7,7 @@ import (
 
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -23,7 +24,7 @@ func Example() {
 		if err != nil {
 			return nil, err
 		}
-		e, err := nbc.Start(world.Open(rank), nbc.CPU(cpu), nbc.Options{})
+		e, err := nbc.Start(world.Open(rank), device.CPU(cpu), nbc.Options{})
 		if err != nil {
 			return nil, err
 		}

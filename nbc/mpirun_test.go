@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/overmpi"
@@ -48,7 +49,7 @@ func runRank(scenario func(e *nbc.Engine) string, transport, folder string) {
 	if transport == "shm" {
 		open = shm.Over(open, shm.Options{})
 	}
-	e, err := nbc.Start(open, nbc.CPU(k), nbc.Options{})
+	e, err := nbc.Start(open, device.CPU(k), nbc.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

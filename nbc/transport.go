@@ -80,7 +80,7 @@ type Allocator interface {
 	Free(mem.Buffer)
 }
 
-// ThreadMigrator is implemented by a Transport whose calls may come from another
+// ThreadMigrator is implemented by a Transport, or a Device, whose calls may come from another
 // thread than the one that opened it, one at a time: the calling thread, which
 // is locked, makes them from Migrate on, until another calls Migrate. The first
 // thread makes the last call, Close.
@@ -140,19 +140,32 @@ type Library interface {
 	Begin(tok Token, c LibraryCall) error
 }
 
-// Device combines buffers. All methods are called by the engine's goroutine.
+// Device combines buffers. All methods are called by whoever turns the engine's
+// loop, one at a time; a device whose calls are bound to a thread, as a CUDA
+// context is, implements ThreadMigrator too. Package nbc/devicetest is the suite
+// that every device passes.
+//
+// What has been begun may end in any order: the engine begins an operation when
+// all that it depends on has ended. A device that works on a stream of its own
+// reports the end when the result may be read by whoever comes next, the
+// transport included.
 type Device interface {
-	// Reduce begins dst[i] = a[i] ⊕ b[i]. All three are equally long; dst may
-	// be a or b. Where it reports done, the result is there already and no
-	// completion follows; otherwise Poll reports tok.
+	// Reduce begins dst[i] = a[i] ⊕ b[i], with the bits that package kernels
+	// prescribes. All three are equally long; dst may be a or b. Where it
+	// reports done, the result is there already and no completion follows;
+	// otherwise Poll reports tok. With an error nothing has begun.
 	Reduce(tok Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (done bool, err error)
-	// Divide begins dst[i] = src[i] / by, integers towards zero, likewise; dst may
-	// be src.
+	// Divide begins dst[i] = src[i] / by, integers towards zero, likewise; dst
+	// may be src.
 	Divide(tok Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (done bool, err error)
 	// Copy begins dst = src, likewise.
 	Copy(tok Token, dst, src mem.Buffer) (done bool, err error)
 	// Poll stores what ended in done and returns how many.
 	Poll(done []Completion) (int, error)
-	// Close gives the device's resources back.
+	// Drain returns when nothing that was begun touches a buffer any more, and
+	// forgets it: Poll reports none of it. The engine calls it when it fails,
+	// before the requests end and their buffers are the caller's again.
+	Drain()
+	// Close gives the device's resources back, with nothing under way.
 	Close() error
 }

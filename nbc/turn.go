@@ -14,7 +14,7 @@ func (e *Engine) loop() {
 			continue
 		}
 		if e.migrated {
-			e.migrated = !e.migrator.Migrate()
+			e.migrated = !e.migrate()
 		}
 		on = e.turn(n)
 		idle := on && e.migrator != nil && e.exec.inUse == 0 && e.failed == nil
@@ -69,6 +69,12 @@ func (e *Engine) end() {
 	_ = e.device.Close()
 }
 
+// migrate makes the calling thread the one that calls the transport and the
+// device, and reports whether both allow it.
+func (e *Engine) migrate() bool {
+	return e.migrator.Migrate() && (e.binder == nil || e.binder.Migrate())
+}
+
 // takeOver runs f, which may turn the loop, on the calling goroutine, where
 // nothing is under way. It reports whether it has.
 func (e *Engine) takeOver(f func()) bool {
@@ -87,10 +93,10 @@ func (e *Engine) takeOver(f func()) bool {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if !e.migrator.Migrate() {
+	e.migrated = true // perhaps in part
+	if !e.migrate() {
 		return false
 	}
-	e.migrated = true
 	f()
 	busy = e.exec.inUse > 0 || e.failed != nil || e.pending.Load()
 	return true

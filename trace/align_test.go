@@ -13,6 +13,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/trace"
@@ -30,7 +31,7 @@ func world(t *testing.T, n int, opts collectives.Options, run func(ctx context.C
 		if err != nil {
 			t.Fatal(err)
 		}
-		if engines[r], err = nbc.Start(w.Open(r), nbc.CPU(k), nbc.Options{Deadline: time.Minute}); err != nil {
+		if engines[r], err = nbc.Start(w.Open(r), device.CPU(k), nbc.Options{Deadline: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() { errs[r] = run(t.Context(), collectives.World(engines[r], opts)) })

@@ -22,6 +22,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
@@ -298,7 +299,7 @@ func World(n int, open func(rank int) func() (nbc.Transport, error), opts nbc.Op
 	for r := range n {
 		k, err := kernels.NewCPU()
 		if err == nil {
-			engines[r], err = nbc.Start(open(r), nbc.CPU(k), opts)
+			engines[r], err = nbc.Start(open(r), device.CPU(k), opts)
 		}
 		errs[r] = err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/collectivestest"
 	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/faulty"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -155,7 +156,7 @@ func (s series) engine() (*nbc.Engine, error) {
 	if s.over == "shm" {
 		open = shm.Over(open, shm.Options{})
 	}
-	return nbc.Start(open, nbc.CPU(k), nbc.Options{Deadline: deadline})
+	return nbc.Start(open, device.CPU(k), nbc.Options{Deadline: deadline})
 }
 
 // underMPI runs the series on processes of mpirun.

@@ -1,0 +1,31 @@
+// Package device is the kernels as the engine's device: nbc.Device over them.
+package device
+
+import (
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// cpu is the device over the CPU's kernels: every operation is done when the
+// call returns.
+type cpu struct{ k *kernels.CPU }
+
+// CPU returns the device that combines host memory on the calling thread.
+func CPU(k *kernels.CPU) nbc.Device { return cpu{k} }
+
+func (c cpu) Reduce(_ nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
+	return true, c.k.Reduce(dt, op, dst, a, b)
+}
+
+func (c cpu) Divide(_ nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {
+	return true, c.k.Divide(dt, dst, src, by)
+}
+
+func (c cpu) Copy(_ nbc.Token, dst, src mem.Buffer) (bool, error) { return true, c.k.Copy(dst, src) }
+
+func (c cpu) Poll([]nbc.Completion) (int, error) { return 0, nil }
+
+func (c cpu) Drain() {}
+
+func (c cpu) Close() error { return c.k.Close() }
