@@ -301,7 +301,7 @@ func TestAnalyzeNothing(t *testing.T) {
 	}
 }
 
-// An iteration during which a rank ran out of room is not analysed.
+// An iteration during which a rank ran out of room is not analyzed.
 func TestAnalyzeDroppedEvents(t *testing.T) {
 	tr := handTrace()
 	tr.Ranks[1].Dropped = 5

@@ -46,7 +46,7 @@ func TestHTML(t *testing.T) {
 	if data.Length != 3_000_000 || len(data.Ranks) != 2 || len(data.Ranks[0].Periods) != 6 || len(data.Paths) != 2 || data.Paths[0][1] != 220_000 {
 		t.Errorf("the data is %+v", data)
 	}
-	// Rank 1 has 14 events that are drawn in each iteration; two of its waits are in two colours.
+	// Rank 1 has 14 events that are drawn in each iteration; two of its waits are in two colors.
 	if got := len(data.Ranks[1].Items) / 7; got != 2*(14+2) {
 		t.Errorf("%d items", got)
 	}

@@ -142,7 +142,7 @@ func (p *picture) rank(r int) {
 		y, h := tops[b.row], p.heights[r][b.row]
 		p.used[b.class] = true
 		if b.w > 4 {
-			b.w -= 0.7 // so that neighbours can be told apart
+			b.w -= 0.7 // so that neighbors can be told apart
 		}
 		p.Rect(b.class.css(), b.x, y, b.w, h, 0)
 		p.label(b, k, y, h)
@@ -166,7 +166,7 @@ type box struct {
 	event int
 }
 
-// boxes returns what can be seen of a view: neighbours of one class that are
+// boxes returns what can be seen of a view: neighbors of one class that are
 // too narrow to be told apart are one.
 func (p *picture) boxes(v *view) []box {
 	var out []box

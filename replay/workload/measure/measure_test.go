@@ -67,6 +67,6 @@ func TestMeasure(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := Net(ctx, n, 0, 1); err == nil {
-		t.Error("a cancelled context is no error")
+		t.Error("a canceled context is no error")
 	}
 }
