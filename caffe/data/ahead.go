@@ -1,6 +1,8 @@
 package data
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -102,6 +104,9 @@ func (a *ahead) work(w *worker) {
 		var err error
 		if !p.dead {
 			err = guard(func() error { return a.l.load(a, w, p, &at) })
+			if errors.Is(err, errUnreadable) {
+				err = fmt.Errorf("%s: %w", w.source.Where(), err)
+			}
 		}
 		a.finish(p, w, begin, at, err)
 	}

@@ -12,7 +12,7 @@ type lmdbSource struct {
 	env  *environment // nil: closed
 	leaf int          // the leaf page read last
 	at   int64        // the sample read last
-	key  []byte
+	key  []byte       // a copy: the file may become unreadable
 	dec  Decoder
 }
 
@@ -48,7 +48,7 @@ func (s *lmdbSource) Fork() (Source, error) {
 func (s *lmdbSource) Len() int64 { return s.env.entries }
 
 func (s *lmdbSource) Where() string {
-	if s.key == nil {
+	if len(s.key) == 0 {
 		return fmt.Sprintf("LMDB %s: sample %d", s.path, s.at)
 	}
 	return fmt.Sprintf("LMDB %s: key %s", s.path, strconv.Quote(string(s.key)))
@@ -63,7 +63,7 @@ func (s *lmdbSource) Read(_, i int64, out *Sample) error {
 }
 
 // seek finds sample i.
-func (s *lmdbSource) seek(i int64) (value []byte, err error) {
+func (s *lmdbSource) seek(i int64) ([]byte, error) {
 	leaves := s.env.leaves
 	holds := func(l int) bool {
 		return l < len(leaves) && leaves[l].first <= i && (l+1 == len(leaves) || i < leaves[l+1].first)
@@ -74,7 +74,9 @@ func (s *lmdbSource) seek(i int64) (value []byte, err error) {
 		}
 	}
 	s.at = i
-	s.key, value, err = s.env.pages.entry(leaves[s.leaf].page, int(i-leaves[s.leaf].first))
+	s.key = s.key[:0]
+	key, value, err := s.env.pages.entry(leaves[s.leaf].page, int(i-leaves[s.leaf].first))
+	s.key = append(s.key, key...)
 	return value, err
 }
 

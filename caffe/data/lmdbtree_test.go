@@ -281,6 +281,31 @@ func TestLMDB_DamageIsNamed(t *testing.T) {
 	}
 }
 
+// A file that is truncated while it is read is an error, not a SIGBUS.
+func TestLMDB_TruncatedWhileRead(t *testing.T) {
+	path := makeLMDB(t, 60, Shape{3, 41, 41}, nil)
+	src, err := OpenLMDB(path, Native)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := mustLoader(t, Config{Source: src, Transform: plain(), BatchSize: 4, Options: Options{Prefetch: 1}})
+	defer l.Close()
+	if _, _, err := nextBatch(l); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(path, "data.mdb"), 4096); err != nil {
+		t.Fatal(err)
+	}
+	for range 60 / 4 { // some batches may have been read ahead
+		if _, _, err = nextBatch(l); err != nil {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "the file became unreadable") || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // set returns a copy of b with one byte changed.
 func set(b []byte, at int, v byte) []byte {
 	b = bytes.Clone(b)

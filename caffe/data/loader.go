@@ -280,14 +280,17 @@ func (l *Loader) load(a *ahead, w *worker, p piece, at *int) error {
 	return nil
 }
 
+var errUnreadable = errors.New("the file became unreadable while it was read")
+
 // guard calls f and turns a memory fault in it into an error: the mapped file
-// was truncated, or its disk failed, while it was read.
+// was truncated, or its disk failed, while it was read. Such an error is an
+// errUnreadable and does not name the file.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		p := recover()
 		if fault, ok := p.(interface{ Addr() uintptr }); ok && fault.Addr() >= 4096 { // else a nil pointer
-			err = fmt.Errorf("the file became unreadable while it was read: %v", p)
+			err = fmt.Errorf("%w: %v", errUnreadable, p)
 		} else if p != nil {
 			panic(p)
 		}
