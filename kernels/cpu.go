@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
@@ -110,7 +111,7 @@ func checkReduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
 	case dst.Space() != mem.Host || a.Space() != mem.Host || b.Space() != mem.Host:
 		return fmt.Errorf("dst, a and b lie in %v, %v and %v memory: the CPU needs all in host memory", dst.Space(), a.Space(), b.Space())
 	case overlapsInPart(dst, a) || overlapsInPart(dst, b):
-		return fmt.Errorf("dst overlaps an operand in part: it must be the same buffer or one apart")
+		return errors.New("dst partly overlaps an operand: want the same buffer or a separate one")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -54,7 +55,7 @@ func checkDivide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
 	case dst.Len()%dt.Size() != 0:
 		return fmt.Errorf("%d bytes are not whole elements of %s", dst.Len(), dt)
 	case overlapsInPart(dst, src):
-		return fmt.Errorf("dst overlaps src in part: it must be the same buffer or one apart")
+		return errors.New("dst partly overlaps src: want the same buffer or a separate one")
 	}
 	return nil
 }

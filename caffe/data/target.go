@@ -10,7 +10,7 @@ import (
 // force is not set, or it is something other than an LMDB.
 func CheckTarget(path string, force bool) error {
 	if path == "" {
-		return errors.New("no path given for the LMDB to write")
+		return errors.New("missing path of the LMDB")
 	}
 	fi, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -146,11 +147,11 @@ func dummyShapes(d *proto.DummyDataParameter) ([]*proto.BlobShape, error) {
 	legacy := n + len(d.GetChannels()) + len(d.GetHeight()) + len(d.GetWidth())
 	switch {
 	case len(d.GetShape()) > 0 && legacy > 0:
-		return nil, fmt.Errorf("shape cannot be used together with num, channels, height and width")
+		return nil, errors.New("shape cannot be used together with num, channels, height and width")
 	case len(d.GetShape()) > 0:
 		return d.GetShape(), nil
 	case n == 0 || len(d.Channels) != n || len(d.Height) != n || len(d.Width) != n:
-		return nil, fmt.Errorf("give shape, or as many num as channels, height and width")
+		return nil, errors.New("want shape, or as many num as channels, height and width")
 	}
 	var shapes []*proto.BlobShape
 	for i := range n {

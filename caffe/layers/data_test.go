@@ -259,7 +259,7 @@ func TestDummyData(t *testing.T) {
 	}
 
 	for want, d := range map[string]*proto.DummyDataParameter{
-		"give shape":                  {},
+		"want shape":                  {},
 		"as many num as channels":     {Num: []uint32{1}, Channels: []uint32{1, 2}},
 		"cannot be used together":     {Num: []uint32{1}, Shape: []*proto.BlobShape{{Dim: []int64{1}}}},
 		"2 shapes for 3 tops":         {Shape: []*proto.BlobShape{{Dim: []int64{1}}, {Dim: []int64{1}}}},

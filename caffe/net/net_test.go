@@ -446,7 +446,7 @@ func TestSyntheticNeedsABatchSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = New(f, Options{Rewrite: Synthetic(0, 3, 8, 8)})
-	wantError(t, err, `net.prototxt:1:1: layer "d" (Data): batch_size is missing`)
+	wantError(t, err, `net.prototxt:1:1: layer "d" (Data): missing batch_size`)
 	n, err := New(f, Options{Rewrite: Synthetic(2, 3, 8, 8)})
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 package net
 
 import (
-	"fmt"
+	"errors"
 
 	pb "google.golang.org/protobuf/proto"
 
@@ -28,7 +28,7 @@ func Synthetic(batch, channels, height, width int) func(*proto.LayerParameter) e
 			n = batch
 		}
 		if n < 1 {
-			return fmt.Errorf("batch_size is missing")
+			return errors.New("missing batch_size")
 		}
 		h, w := height, width
 		if c := int(p.GetTransformParam().GetCropSize()); c > 0 {

@@ -211,7 +211,7 @@ func parseLayout(s string) (l spec.Layout, err error) {
 		}
 	}
 	if l.Nodes == 0 || l.PPN == 0 || l.Ranks == 0 {
-		return l, fmt.Errorf("layout: it needs all of nodes=, ppn= and ranks=")
+		return l, errors.New("layout: want all of nodes=, ppn= and ranks=")
 	}
 	return l, nil
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -116,7 +117,7 @@ func (s Spec) Name() string {
 // Validate reports what is wrong with a spec, however it was made.
 func (s Spec) Validate() error {
 	if len(s.Levels) == 0 {
-		return fmt.Errorf("a spec has at least one level")
+		return errors.New("a spec needs at least one level")
 	}
 	if s.IsLibrary() {
 		if l := s.Levels[0]; l.Size != 0 || l.Chunk != 0 {

@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/scaffe/scaffe/internal/svg"
@@ -23,7 +24,7 @@ type Options struct {
 // Schedules that do not match or that get stuck are an error.
 func SVG(all []*schedule.Schedule, o Options) ([]byte, error) {
 	if len(all) == 0 {
-		return nil, fmt.Errorf("draw: no schedules")
+		return nil, errors.New("draw: no schedules")
 	}
 	if o.Root < 0 || o.Root >= len(all) || o.Group < 0 {
 		return nil, fmt.Errorf("draw: root %d of %d ranks, groups of %d: no such picture", o.Root, len(all), o.Group)

@@ -32,7 +32,7 @@ type Out struct {
 
 func (o *Out) check() error {
 	if o.Train == "" && o.Test == "" {
-		return errors.New("dataset: no path given for the training or the test set")
+		return errors.New("dataset: missing path of the training or the test set")
 	}
 	if o.Train == o.Test {
 		return fmt.Errorf("dataset: %s is both the training and the test set", o.Train)

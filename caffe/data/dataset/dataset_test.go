@@ -150,7 +150,7 @@ func TestMakers_RefuseToOverwrite(t *testing.T) {
 	if after := readAll(t, a); bytes.Equal(after[0].Bytes, before[0].Bytes) {
 		t.Error("force did not replace")
 	}
-	wantError(t, Glyphs(GlyphsOptions{}), "no path given")
+	wantError(t, Glyphs(GlyphsOptions{}), "missing path")
 	wantError(t, Glyphs(GlyphsOptions{Out: Out{Train: "x", Test: "x"}}), "both the training and the test set")
 	wantError(t, Glyphs(GlyphsOptions{Out: Out{Train: filepath.Join(dir, "d")}, TrainSamples: -1}), "negative")
 }

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
@@ -52,7 +53,7 @@ func Images(o ImagesOptions) error {
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
 	if o.Path == "" {
-		return fmt.Errorf("dataset: no path given for the LMDB to make")
+		return errors.New("dataset: missing path of the LMDB")
 	}
 	return write(o.Path, o.Force, func(w *data.Writer) error { return o.convert(w, list) })
 }
