@@ -33,7 +33,8 @@ func moveFlags() []cli.Flag {
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
 	}, selectionFlags(), []cli.Flag{
 		localFlag(),
-		cmdline.Duration("deadline", nbc.DefaultDeadline, "abort a collective that takes longer than `TIME` (30m while ranks that are late answer), naming the rank at fault"),
+		cmdline.Duration("deadline", nbc.DefaultDeadline, "abort a collective that takes longer than `TIME`, naming the rank at fault"),
+		cmdline.Duration("max-deadline", nbc.DefaultMaxDeadline, "wait up to `TIME` for ranks that are late but still answer"),
 	})
 }
 
@@ -58,7 +59,8 @@ func designNames() []string {
 // readMoves reads the flags.
 func readMoves(c *cli.Context) (m moves, err error) {
 	m.launch.Collectives.Table, m.launch.Collectives.Measure = c.String("table"), true
-	m.launch.Local, m.launch.Engine.Deadline = c.Int("local"), c.Duration("deadline")
+	m.launch.Local = c.Int("local")
+	m.launch.Engine.Deadline, m.launch.Engine.MaxDeadline = c.Duration("deadline"), c.Duration("max-deadline")
 	if m.design, err = exchange.Parse(c.String("design")); err != nil {
 		return m, err
 	}
