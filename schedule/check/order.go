@@ -28,59 +28,91 @@ func (j *joint) before(e event, to []event) []event {
 	return to
 }
 
-// order returns all events in an order in which they can happen, or the
-// circle in which they wait for each other: a depth-first search.
+// order returns all events in an order in which they can happen, or the circle in
+// which they wait for each other, as an error.
 func (j *joint) order() ([]event, error) {
-	type frame struct {
-		event event
-		from  int // its share of pending begins here
-	}
-	const (
-		unseen = iota
-		open
-		done
-	)
 	n := 2 * len(j.rank)
-	state := make([]uint8, n)
-	order := make([]event, 0, n)
-	var stack []frame
-	var pending []event // what the frames on the stack have yet to look at
-	for first := range event(n) {
-		if state[first] != unseen {
+	s := &search{joint: j, state: make([]progress, n), order: make([]event, 0, n)}
+	for e := range event(n) {
+		if s.state[e] != unseen {
 			continue
 		}
-		push := func(e event) {
-			state[e] = open
-			stack = append(stack, frame{e, len(pending)})
-			pending = j.before(e, pending)
-		}
-		push(first)
-		for len(stack) > 0 {
-			top := stack[len(stack)-1]
-			if len(pending) == top.from {
-				state[top.event] = done
-				order = append(order, top.event)
-				stack = stack[:len(stack)-1]
-				continue
-			}
-			next := pending[len(pending)-1]
-			pending = pending[:len(pending)-1]
-			switch state[next] {
-			case unseen:
-				push(next)
-			case open:
-				var circle []event
-				for i := len(stack) - 1; ; i-- {
-					circle = append(circle, stack[i].event)
-					if stack[i].event == next {
-						break
-					}
-				}
-				return nil, j.deadlock(circle)
-			}
+		s.enter(e)
+		if err := s.run(); err != nil {
+			return nil, err
 		}
 	}
-	return order, nil
+	return s.order, nil
+}
+
+// search is a depth-first search over the events, in which each comes after those
+// that it waits for. Its stack is its own, since a chain of waiting can have as many
+// events as there are.
+type search struct {
+	*joint
+	state   []progress // of every event
+	stack   []frame    // events on the way, each of which waits for the next
+	pending []event    // what the frames have yet to look at, one's share after the other
+	order   []event    // what has been left
+}
+
+type frame struct {
+	event event
+	from  int // its share of pending begins here
+}
+
+// progress is how far the search has come with an event.
+type progress uint8
+
+const (
+	unseen  progress = iota
+	entered          // it is on the stack
+	left
+)
+
+func (s *search) enter(e event) {
+	s.state[e] = entered
+	s.stack = append(s.stack, frame{e, len(s.pending)})
+	s.pending = s.before(e, s.pending)
+}
+
+// leave takes the top of the stack off it: all that it waits for has been left.
+func (s *search) leave() {
+	top := s.stack[len(s.stack)-1]
+	s.stack = s.stack[:len(s.stack)-1]
+	s.state[top.event] = left
+	s.order = append(s.order, top.event)
+}
+
+// run goes on until the stack is empty.
+func (s *search) run() error {
+	for len(s.stack) > 0 {
+		last := len(s.pending) - 1
+		if last < s.stack[len(s.stack)-1].from {
+			s.leave()
+			continue
+		}
+		next := s.pending[last]
+		s.pending = s.pending[:last]
+		switch s.state[next] {
+		case unseen:
+			s.enter(next)
+		case entered:
+			return s.deadlock(s.circle(next))
+		}
+	}
+	return nil
+}
+
+// circle returns the events of the stack from its top down to e, for which the top
+// waits.
+func (s *search) circle(e event) (circle []event) {
+	for i := len(s.stack) - 1; ; i-- {
+		circle = append(circle, s.stack[i].event)
+		if s.stack[i].event == e {
+			return circle
+		}
+	}
 }
 
 // deadlock describes a circle of events, each of which the next one waits

@@ -98,8 +98,8 @@ type node struct {
 
 // What an op's state says.
 const (
-	posted uint8 = 1 << iota
-	there        // the message has come
+	posted      uint8 = 1 << iota
+	senderReady       // of a receive: sendReady has happened
 )
 
 // newWorld links the ops with each other.
@@ -196,7 +196,7 @@ func (w *world) work(r int32) {
 			end = max(end, n.memory)
 		}
 	}
-	w.push(event{at: end, kind: worked, rank: r, op: op, finish: finish})
+	w.push(event{at: end, kind: taskDone, rank: r, op: op, finish: finish})
 }
 
 // traffic returns how many bytes finishing an op reads and writes in memory,
@@ -239,21 +239,42 @@ func (w *world) traffic(r, i int32) (touched, staged float64) {
 	return touched, staged
 }
 
-// step is what happens at an event.
+// step is what happens at an event. A message is one of three kinds. Between nodes,
+// one of at most Eager bytes leaves as soon as its send is posted, whether it is
+// awaited or not:
+//
+//	sender    post ═══ port ═══▶ sendDone
+//	               ╲
+//	                wire ──▶ sendReady ┐
+//	receiver  post ────────────────────┴▶ finish
+//
+// A longer one waits for its receive (rendezvous), which is told nothing before the
+// data is there:
+//
+//	sender    post ┐═══ port ═══▶ sendDone
+//	               ├ wire ──▶ dataArrived ▶ finish
+//	receiver  post ┘
+//
+// Within a node nothing travels but the news: the receiver reads the sender's memory,
+// and then lets it go.
+//
+//	sender    post ─ latency ─▶                     ┌─ latency ─▶ sendDone
+//	                          sendReady ┐           │
+//	receiver  post ─────────────────────┴▶ finish ──┘
 func (w *world) step(e event) {
 	k := &w.ranks[e.rank]
 	switch e.kind {
-	case arrived:
+	case dataArrived:
 		k.todo = append(k.todo, e.op)
 		w.wake(e.rank)
-	case came:
-		if k.state[e.op] |= there; k.state[e.op]&posted != 0 {
+	case sendReady:
+		if k.state[e.op] |= senderReady; k.state[e.op]&posted != 0 {
 			k.todo = append(k.todo, e.op)
 			w.wake(e.rank)
 		}
-	case sent:
+	case sendDone:
 		w.complete(e.rank, e.op)
-	case worked:
+	case taskDone:
 		n := &w.nodes[k.node]
 		n.free++
 		if len(n.waiting) > 0 {
@@ -273,7 +294,7 @@ func (w *world) step(e event) {
 	}
 }
 
-// post is an op's post: a message goes as soon as it may.
+// post notes that an op is posted, and starts its message as soon as that may go.
 func (w *world) post(r, i int32) {
 	k := &w.ranks[r]
 	op, other, at := &k.ops[i], int32(k.ops[i].Peer), k.peer[i]
@@ -282,18 +303,18 @@ func (w *world) post(r, i int32) {
 	eager := near || float64(op.Len()*w.ElemSize) <= w.Model.Eager
 	switch theirs := w.ranks[other].state[at]&posted != 0; {
 	case eager && op.Receives():
-		if k.state[i]&there != 0 {
+		if k.state[i]&senderReady != 0 {
 			k.todo = append(k.todo, i)
 			w.wake(r)
 		}
 	case near:
-		w.push(event{at: w.now + w.Model.Intra.Latency, kind: came, rank: other, op: at})
+		w.push(event{at: w.now + w.Model.Intra.Latency, kind: sendReady, rank: other, op: at})
 	case eager:
-		w.send(r, i, came)
+		w.send(r, i, sendReady)
 	case theirs && op.Receives():
-		w.send(other, at, arrived)
+		w.send(other, at, dataArrived)
 	case theirs:
-		w.send(r, i, arrived)
+		w.send(r, i, dataArrived)
 	}
 }
 
@@ -306,7 +327,7 @@ func (w *world) send(r, i int32, how kind) {
 	start := max(w.now, a.tx)
 	a.tx = start + wire
 	b.rx = max(start+w.Model.Inter.Latency, b.rx) + wire
-	w.push(event{at: a.tx, kind: sent, rank: r, op: i})
+	w.push(event{at: a.tx, kind: sendDone, rank: r, op: i})
 	w.push(event{at: b.rx, kind: how, rank: int32(op.Peer), op: k.peer[i]})
 }
 
@@ -315,7 +336,7 @@ func (w *world) finished(r, i int32) {
 	k := &w.ranks[r]
 	op := &k.ops[i]
 	if op.Receives() && w.ranks[op.Peer].node == k.node {
-		w.push(event{at: w.now + w.Model.Intra.Latency, kind: sent, rank: int32(op.Peer), op: k.peer[i]})
+		w.push(event{at: w.now + w.Model.Intra.Latency, kind: sendDone, rank: int32(op.Peer), op: k.peer[i]})
 	}
 	w.complete(r, i)
 }
@@ -351,10 +372,10 @@ type event struct {
 type kind uint8
 
 const (
-	worked  kind = iota // the thread has done a task
-	came                // a message is there, its receive perhaps not yet
-	arrived             // a message is there, and so is its receive
-	sent                // a message has left
+	taskDone    kind = iota // a thread has posted or finished an op
+	sendReady               // a message is there to be received or read, its receive perhaps not yet posted
+	dataArrived             // the data of a message whose receive is posted is there
+	sendDone                // a message has left, or has been read
 )
 
 // events is a heap, the next one first.
