@@ -102,9 +102,9 @@ type meta struct {
 
 // tree is the record of a B+ tree.
 type tree struct {
-	flags, depth             uint16
-	branches, leaves, values uint64 // pages
-	entries, root            uint64
+	flags, depth     uint16
+	branches, leaves uint64 // pages
+	entries, root    uint64
 }
 
 func readMeta(f io.ReaderAt, at, size int64) (meta, error) {
@@ -134,7 +134,7 @@ func readMeta(f io.ReaderAt, at, size int64) (meta, error) {
 		txn:      int64(u64(txnAt)),
 		main: tree{
 			flags: u16(mainAt + 4), depth: u16(mainAt + 6),
-			branches: u64(mainAt + 8), leaves: u64(mainAt + 16), values: u64(mainAt + 24),
+			branches: u64(mainAt + 8), leaves: u64(mainAt + 16),
 			entries: u64(mainAt + 32), root: u64(mainAt + 40),
 		},
 	}, nil

@@ -147,7 +147,7 @@ type checker struct {
 	used   []uint64 // a bit a page: it belongs to something that was seen
 	leaves []leaf
 	last   []byte // the key before
-	seen   tree   // what was counted
+	seen   tree   // the numbers of entries and pages so far
 }
 
 // check walks the tree of an LMDB in the order of its keys and returns its
@@ -176,7 +176,6 @@ func (p *pages) check(m meta) ([]leaf, error) {
 	if err := c.walk(m.main.root, 1); err != nil {
 		return nil, err
 	}
-	c.seen.depth, c.seen.flags, c.seen.root = m.main.depth, m.main.flags, m.main.root
 	for _, x := range []struct {
 		what      string
 		have, say uint64

@@ -199,7 +199,7 @@ func (h *harmed) check(t *testing.T, what string, b []byte) (failed bool) {
 func TestLMDB_DamagedAnywhere(t *testing.T) {
 	for _, c := range []struct{ n, side int }{
 		{60, 10}, // values of 300 bytes lie in the tree
-		{60, 41}, // values of 5000 bytes have pages of their own
+		{12, 41}, // values of 5000 bytes have pages of their own
 		{400, 5}, // of 75 bytes, many on a page
 	} {
 		h := newHarmed(t, c.n, c.side)
@@ -311,4 +311,22 @@ func set(b []byte, at int, v byte) []byte {
 	b = bytes.Clone(b)
 	b[at] = v
 	return b
+}
+
+// FuzzLMDB reads any bytes as an LMDB: no panic, and errors name the file.
+func FuzzLMDB(f *testing.F) {
+	for _, side := range []int{1, 41} {
+		path := filepath.Join(makeLMDB(f, 12, Shape{1, side, side}, nil), "data.mdb")
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h := &harmed{file: filepath.Join(t.TempDir(), "data.mdb")}
+		if _, err := h.read(b); err != nil && !strings.Contains(err.Error(), h.file) {
+			t.Errorf("the error does not name the file: %v", err)
+		}
+	})
 }
