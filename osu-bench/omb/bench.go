@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"runtime"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -159,14 +157,7 @@ func (r *runner) meets() (bool, error) {
 		of[node]++
 		most = max(most, of[node])
 	}
-	return most <= cores(), nil
-}
-
-// cores returns how many cores this machine has. What this process may use is
-// no answer: mpirun binds each rank to one core where there are enough.
-func cores() int {
-	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology")
-	return max(len(files), runtime.NumCPU())
+	return most <= selection.Cores(), nil
 }
 
 // allocate makes the two buffers, on pages that are there.
