@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +72,46 @@ func TestOneMessage(t *testing.T) {
 	}
 	if err := run(1, func(context.Context, *collectives.Comm) error { return broken }); fmt.Sprint(err) != broken.Error() {
 		t.Errorf("one rank alone: the message is %q", err)
+	}
+}
+
+// logged is what ranks log, to be read meanwhile.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestALateRankIsWarnedOf, and waited for beyond the deadline.
+func TestALateRankIsWarnedOf(t *testing.T) {
+	var log logged
+	opts := launch.Options{Local: 2, Engine: nbc.Options{Deadline: 100 * time.Millisecond}, Log: &log}
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, c *collectives.Comm) error {
+		for end := time.Now().Add(2 * time.Minute); c.Rank() == 1 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if strings.Contains(log.String(), "\n") {
+				break
+			}
+		}
+		return c.Barrier(ctx)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"scaffe: warning: allreduce#", "has not ended after", "rank 1 has not entered"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log is %q, without %q", log.String(), want)
+		}
 	}
 }
 

@@ -119,7 +119,7 @@ func diagnosis(edges []Edge, peers []PeerState) string {
 		text += "; " + c
 	}
 	if on := some(culprits(peers, false), peersShown); on != "" {
-		text += "; besides, " + on
+		text += "; also, " + on
 	}
 	return text
 }

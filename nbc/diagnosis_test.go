@@ -21,7 +21,7 @@ import (
 type mute struct{ nbc.Transport }
 
 // stuck starts n engines with the given options, runs f on each, and returns how
-// each ended, on a clock of its own: how fast the machine is plays no part. An
+// each ended, on a fake clock, so that the speed of the machine does not matter. An
 // engine is closed when all have ended.
 func stuck(t *testing.T, n int, opts nbc.Options, wrap func(nbc.Transport) nbc.Transport, f func(e *nbc.Engine) error) []error {
 	t.Helper()

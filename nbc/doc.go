@@ -8,7 +8,7 @@
 //	plan, err := nbc.Compile(s)
 //	r, err := e.Prepare(plan, nbc.Binding{Name: "reduce#1", In: in, Out: out, Datatype: mem.Float32, Op: mem.Sum})
 //	err = r.Start()
-//	…                  // the caller computes; the collective goes on by itself
+//	…                  // the caller computes; the collective progresses meanwhile
 //	err = r.Wait(ctx)
 //	r.Close()
 //
@@ -72,7 +72,7 @@
 //     and says why;
 //   - ErrClosed: the engine was closed.
 //
-// Waiting with a context that ends is not a failure: the request goes on,
+// Waiting with a context that ends is not a failure: the request continues,
 // and its buffers are still in use.
 //
 // # Diagnosis
@@ -104,7 +104,7 @@
 //     about half a second later.
 //   - The MPI library's own collectives have no fingerprint in their messages. A
 //     mismatch among them is found where it stalls; where it does not, the library
-//     mixes the data or reports an error of its own.
+//     mixes the data or reports an error itself.
 //   - Ranks that exchange no message in either call do not notice each other.
 //   - Without a Notifier, messages do not meet either, and the end is a
 //     *DeadlineError.

@@ -22,8 +22,8 @@ const (
 
 // Options of an engine; the zero value is good.
 type Options struct {
-	// Deadline bounds every execution of every request that has no deadline
-	// of its own; 0 means DefaultDeadline. A collective that outlasts it fails
+	// Deadline bounds every execution of every request whose Binding has no
+	// deadline; 0 means DefaultDeadline. A collective that outlasts it fails
 	// the engine, since its peers cannot be trusted to be there any more.
 	Deadline time.Duration
 	// MaxDeadline takes the place of Deadline while the ranks that a
@@ -31,7 +31,7 @@ type Options struct {
 	// compute, or write a file. 0 means DefaultMaxDeadline; at least Deadline.
 	MaxDeadline time.Duration
 	// Warn, unless nil, is told on rank 0 when a collective is waited for
-	// beyond Deadline, on a goroutine of its own.
+	// beyond Deadline, on a separate goroutine.
 	Warn func(text string)
 }
 
@@ -41,8 +41,8 @@ type Options struct {
 // for the only request there is (Request.Run) takes its place meanwhile, which
 // saves waking two threads.
 //
-// What is under way is an executor's business, which large send goes next a
-// linkQueue's, what stalls a stallMonitor's; here they are joined with the
+// The executor decides which ops may begin, the linkQueue which large send goes
+// next, the stallMonitor what has stalled; the Engine connects them with the
 // transport and the device.
 type Engine struct {
 	opts       Options
@@ -64,7 +64,7 @@ type Engine struct {
 
 	onNote atomic.Pointer[func(from int, text string)]
 
-	// loopLock is held by whoever turns the loop: the engine's goroutine or a
+	// loopLock is held by the goroutine that runs the loop: the engine's or a
 	// caller.
 	loopLock sync.Mutex
 	migrator ThreadMigrator // nil where the engine's goroutine alone may turn it
@@ -73,7 +73,7 @@ type Engine struct {
 	wakeIdle chan struct{}  // ends the goroutine's sleep while nothing is under way
 	idle     *time.Timer    // of that sleep
 
-	// What follows belongs to whoever holds loopLock.
+	// What follows is guarded by loopLock.
 	exec   executor
 	links  linkQueue
 	stalls stallMonitor
@@ -263,9 +263,9 @@ func (e *Engine) Blocked() []Edge {
 }
 
 // Abort ends every request here and on all other ranks, which learn the
-// reason, unless this engine has failed before: then they have learned that, or
-// are about to. It returns when they are told or ctx ends, whatever the engine's
-// thread does: where that comes later, so does the rest.
+// reason, unless this engine has failed before: then they have been told of that,
+// or are being told. It returns when they have been told or ctx ends, even if the
+// engine's thread is busy; the engine then fails once its thread is free.
 func (e *Engine) Abort(ctx context.Context, reason string) error {
 	var told chan struct{}
 	give := func() error {
@@ -340,7 +340,7 @@ func (e *Engine) submit(r *Request) error {
 }
 
 // takeNew takes what was submitted since the last call, and reports whether
-// the loop is to go on.
+// the loop should continue.
 func (e *Engine) takeNew() bool {
 	e.pending.Store(false)
 	e.mu.Lock()
@@ -549,7 +549,7 @@ func (e *Engine) failAndTell(err error) {
 	}
 	told := make(chan struct{})
 	e.told = told
-	go func() { // the loop must go on polling for the notice to leave
+	go func() { // the loop must keep polling for the notice to be sent
 		defer close(told)
 		time.Sleep(turn)
 		ctx, cancel := context.WithTimeout(context.Background(), tellWait)

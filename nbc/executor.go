@@ -7,9 +7,9 @@ import (
 
 // executor is the pure part of the engine: which ops of which requests may
 // begin, and what follows from the end of one. It knows no transport, no
-// device, no thread and no time. Whoever owns it tells it what has happened
-// (admit, received, combined, fail) and does what it asks for (next), as the
-// user of a raft node does with Step and Ready.
+// device, no thread and no time. Its owner tells it what has happened (admit,
+// received, combined, fail) and does what it asks for (next), as the user of a
+// raft node does with Step and Ready.
 type executor struct {
 	active []*Request // by slot; nil where free
 	free   []uint32   // slots
@@ -152,8 +152,8 @@ func (x *executor) finish(r *Request) {
 	x.acts = append(x.acts, action{step: stepEnd, r: r})
 }
 
-// fail forgets all that is under way and returns it. What ends later is of
-// nobody's.
+// fail forgets all that is under way and returns it. Completions
+// that come later are ignored.
 func (x *executor) fail() []*Request {
 	var under []*Request
 	for slot, r := range x.active {

@@ -61,7 +61,7 @@ func TestExecutor(t *testing.T) {
 				found, op := x.lookup(r.token(i))
 				switch {
 				case found == nil:
-					out.WriteString("nobody's\n")
+					out.WriteString("ignored\n")
 				case d.Cmd == "received":
 					x.received(found, op, mem.Buffer{})
 				default:

@@ -16,7 +16,7 @@ import (
 //
 // Ranks may start requests in different orders, so the messages that fill a
 // link may be ones that their receiver does not expect yet. Therefore a link on
-// which nothing ends for a while takes one message more: nobody waits for ever.
+// which nothing ends for a while takes one message more: so no rank waits for ever.
 
 const (
 	// LinkBytes is how large a message must be to be held back; smaller ones

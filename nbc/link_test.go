@@ -103,7 +103,7 @@ func TestWhatIsNeededSoonerGoesFirst(t *testing.T) {
 	equal := chained(t, engines[1], 2, chunks, 5)
 	soon := chained(t, engines[1], 3, chunks, 1)
 	start(t, late)
-	for len(sent()) < nbc.SendWindow { // its first messages fill the link: nobody receives yet
+	for len(sent()) < nbc.SendWindow { // its first messages fill the link: no receive is posted yet
 		time.Sleep(time.Millisecond)
 	}
 	start(t, equal, soon)

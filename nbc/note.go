@@ -1,6 +1,6 @@
 package nbc
 
-// Note hands a short text to rank to, beside the collectives, where its engine
+// Note hands a short text to rank to, outside the collectives, if its engine
 // has a handler (HandleNotes). It returns at once: a note may be lost, as when
 // the last one to that rank has not been taken yet, and comes cut to NoticeRoom
 // bytes. Unlike a collective it needs nothing of the other rank but its progress

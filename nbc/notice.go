@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// notice is what engines tell each other beside the messages: a question about
+// notice is what engines tell each other outside the messages: a question about
 // a collective, or the answer to one. It travels as JSON.
 type notice struct {
 	Answer bool      `json:"a,omitempty"`

@@ -62,7 +62,7 @@ type Request struct {
 	done   chan struct{} // holds a token while the last execution has ended
 	err    error         // why it failed; read after taking the token
 
-	// What follows belongs to whoever turns the loop.
+	// What follows is guarded by the engine's loopLock.
 	slot        uint32
 	order       uint64  // of admission
 	state       []int32 // per op: how many ops it still waits for, or one of the states below
@@ -112,7 +112,7 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 	return r, nil
 }
 
-// limit sets the request's deadlines. One of its own is kept whoever answers.
+// limit sets the request's deadlines. An explicit one is never extended.
 func (r *Request) limit(o Options) {
 	r.maxDeadline = r.bind.Deadline
 	if r.bind.Deadline == 0 {
@@ -126,7 +126,7 @@ func (r *Request) limit(o Options) {
 func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 	l, ok := e.transport.(Library)
 	if !ok {
-		return nil, fmt.Errorf("nbc: %s: there is no library with collectives of its own here", b.Name)
+		return nil, fmt.Errorf("nbc: %s: the transport has no library of collectives", b.Name)
 	}
 	if err := l.Supports(c); err != nil { // once begun it would be every rank's failure
 		return nil, fmt.Errorf("nbc: %s: %w", b.name(), err)
@@ -213,7 +213,7 @@ func (r *Request) Test() (bool, error) {
 }
 
 // Wait waits until the execution has ended, and says how. It ends without
-// that when ctx does; the execution then still goes on, within its deadline,
+// that when ctx does; the execution then continues, within its deadline,
 // and its buffers are still in use.
 func (r *Request) Wait(ctx context.Context) error {
 	if ended, err := r.Test(); ended {

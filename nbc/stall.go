@@ -26,7 +26,7 @@ const (
 
 // stallMonitor watches the requests under way: it asks other ranks about those
 // that do not move, answers what they ask, and judges those that have outlasted
-// their deadlines. It belongs to whoever turns the loop, who gives it the time;
+// their deadlines. It is guarded by the engine's loopLock and is given the time;
 // the errors it returns are why the engine fails.
 type stallMonitor struct {
 	rank, size int

@@ -14,9 +14,9 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// besideStanding starts two engines, of which rank 0's has standing receives that
+// nextToStanding starts two engines, of which rank 0's has standing receives that
 // nothing ever arrives for, and returns a reduction of 8 floats on each.
-func besideStanding(tb testing.TB, standing int) (engines [2]*nbc.Engine, small [2]*nbc.Request) {
+func nextToStanding(tb testing.TB, standing int) (engines [2]*nbc.Engine, small [2]*nbc.Request) {
 	tb.Helper()
 	s, err := schedule.Parse("rank 0 of 2 count 1 scratch 0\n0: recv out[0:1] from 1 #0\n")
 	if err != nil {
@@ -62,12 +62,12 @@ func once(small [2]*nbc.Request) error {
 	return errors.Join(errs[:]...)
 }
 
-// TestStandingReceivesAreSeldomLookedAt: work beside them does not grow with
+// TestStandingReceivesAreSeldomLookedAt: the cost of other requests does not grow with
 // their number.
 func TestStandingReceivesAreSeldomLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const standing, runs = 1000, 200
-		engines, small := besideStanding(t, standing)
+		engines, small := nextToStanding(t, standing)
 		defer func() {
 			for _, e := range engines {
 				_ = e.Close()
@@ -81,16 +81,16 @@ func TestStandingReceivesAreSeldomLookedAt(t *testing.T) {
 			}
 		}
 		if n := nbc.Looked(engines[0]) - before; n > 3*(standing+1) {
-			t.Errorf("looked at %d requests in %d runs beside %d", n, runs, standing)
+			t.Errorf("looked at %d requests in %d runs next to %d", n, runs, standing)
 		}
 	})
 }
 
-// BenchmarkStanding measures a reduction of 8 floats beside standing receives.
+// BenchmarkStanding measures a reduction of 8 floats next to standing receives.
 func BenchmarkStanding(b *testing.B) {
 	for _, standing := range []int{0, 1000, 16000} {
 		b.Run(fmt.Sprint(standing), func(b *testing.B) {
-			engines, small := besideStanding(b, standing)
+			engines, small := nextToStanding(b, standing)
 			for b.Loop() {
 				if err := once(small); err != nil {
 					b.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// Token names one operation to whoever began it. The transport hands it back
+// Token names one operation to its caller. The transport hands it back
 // and does not look into it.
 type Token uint64
 
@@ -70,7 +70,7 @@ type Transport interface {
 	Close() error
 }
 
-// Allocator is implemented by a Transport with memory of its own that it moves
+// Allocator is implemented by a Transport with memory that it moves
 // better than other memory: ranks of one node read and write it without a copy.
 // Any goroutine may call it.
 type Allocator interface {
@@ -99,11 +99,11 @@ type Topology interface {
 const NoticeRoom = 1000
 
 // Notifier is implemented by a Transport that hands small notes between ranks
-// beside the messages. No receive is posted for a notice, so a rank that does
+// outside the messages. No receive is posted for a notice, so a rank that does
 // nothing hears it too: engines ask each other with notices why nothing moves.
 // Without it a deadline's error knows this rank's side alone. A transport
-// composed of others forwards it to one of them. Its methods are called by the
-// engine's goroutine.
+// composed of others forwards it to one of them. Its methods are called by one
+// thread at a time, like the Transport's.
 type Notifier interface {
 	// Notify hands a notice of at most NoticeRoom bytes to rank to, some time,
 	// and does not block. It keeps a copy. A notice may be lost, as when the
@@ -140,15 +140,14 @@ type Library interface {
 	Begin(tok Token, c LibraryCall) error
 }
 
-// Device combines buffers. All methods are called by whoever turns the engine's
-// loop, one at a time; a device whose calls are bound to a thread, as a CUDA
+// Device combines buffers. All methods are called by the goroutine that runs the
+// engine's loop, one at a time; a device whose calls are bound to a thread, as a CUDA
 // context is, implements ThreadMigrator too. Package nbc/devicetest is the suite
 // that every device passes.
 //
 // What has been begun may end in any order: the engine begins an operation when
-// all that it depends on has ended. A device that works on a stream of its own
-// reports the end when the result may be read by whoever comes next, the
-// transport included.
+// all that it depends on has ended. A device that works on a stream
+// reports the end when any other thread, and the transport, may read the result.
 type Device interface {
 	// Reduce begins dst[i] = a[i] ⊕ b[i], with the bits that package kernels
 	// prescribes. All three are equally long; dst may be a or b. Where it

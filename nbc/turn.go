@@ -29,7 +29,7 @@ func (e *Engine) loop() {
 }
 
 // idleLook is how often the engine looks for notices while nothing is under
-// way and nobody may have woken it.
+// way, in case nothing wakes it.
 const idleLook = 5 * time.Millisecond
 
 // sleep rests without holding loopLock, so that a caller may take over at once.
@@ -107,7 +107,7 @@ func (e *Engine) takeOver(f func()) bool {
 const unwatched = 16
 
 // drive executes r on the calling goroutine, if nothing else is under way, and
-// reports whether it has taken r on: r may go on after it where ctx ended.
+// reports whether it has taken r on: r may still be under way after it if ctx ended.
 func (e *Engine) drive(ctx context.Context, r *Request) bool {
 	return e.takeOver(func() {
 		e.admit(r)

@@ -92,7 +92,7 @@ func TestReplay(t *testing.T) {
 	}
 	for _, want := range []string{"inproc: message of another length", fmt.Sprintf("rank 1 under %v", p)} {
 		if !strings.Contains(once, want) {
-			t.Errorf("nobody says %q: %s", want, once)
+			t.Errorf("no error says %q: %s", want, once)
 		}
 	}
 	if strings.Contains(once, ":1:2:") || !strings.Contains(once, ":0:2:") {

@@ -24,7 +24,7 @@ const (
 // span is a range of an arena: offset and length in bytes.
 type span struct{ off, n int }
 
-// arena hands out ranges of the own memfd: first fit, neighbours joined again.
+// arena hands out ranges of this rank's memfd: first fit, adjacent free ranges joined.
 type arena struct {
 	mu      sync.Mutex
 	mapping []byte // the whole mapping, control area included
@@ -136,7 +136,7 @@ func (a *arena) join(i int) {
 	}
 }
 
-// close gives everything back, once nobody uses any of it.
+// close gives everything back, once none of it is in use.
 func (a *arena) close() {
 	for class, idle := range a.idle {
 		for _, b := range idle {

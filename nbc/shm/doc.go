@@ -11,7 +11,7 @@
 //
 // # Memory
 //
-// Each rank has one memfd, which begins with its control area and goes on with
+// Each rank has one memfd, which holds its control area and then
 // its arena: address space for as much memory as the machine has, of which only
 // what is used takes pages. Every other rank of the node maps it once, at
 // set-up, by opening /proc/PID/fd/FD. Alloc takes a range of the own arena;
@@ -24,7 +24,7 @@
 // a process that is killed.
 //
 // Memory in the arena is called registered. Any other memory works too:
-// whoever copies reads or writes it in the other process (process_vm_readv,
+// the rank that copies reads or writes it in the other process (process_vm_readv,
 // process_vm_writev), at about half the speed. Where the system forbids that
 // (Yama, seccomp, other users), the sender copies it into its arena first.
 //
@@ -56,12 +56,12 @@
 //
 // There is one ring for each ordered pair of ranks, with one writer and one
 // reader; a full descriptor is marked by its position, so that looking into an
-// empty ring touches one cache line that nobody writes to.
+// empty ring touches one cache line that is not being written.
 //
 // # Resting
 //
 // A rank with nothing to do looks again for a short while, offers its core to
-// others, then sleeps on a futex; whoever writes to one of its rings wakes it
+// others, then sleeps on a futex; a rank that writes to one of its rings wakes it
 // if it sleeps, and only then. It sleeps 5 ms at most, to look after what
 // cannot wake it: notices of the inner transport, and whether the peers'
 // processes still exist. With operations of the inner transport under way that

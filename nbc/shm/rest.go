@@ -25,7 +25,7 @@ const (
 	yieldsShared = 30                     // the same where ranks share cores
 	longestBusy  = 50 * time.Microsecond  // with operations of inner under way, or full rings
 	longestTold  = time.Millisecond       // after a failure
-	longestIdle  = 5 * time.Millisecond   // otherwise: whoever has something wakes
+	longestIdle  = 5 * time.Millisecond   // otherwise: a rank that has something wakes it
 	aliveEvery   = 100 * time.Millisecond // between looks after the peers' processes
 )
 

@@ -25,7 +25,7 @@ const magic = 0x5caffe0000000001
 // New lays the transport over inner. All ranks call it together, on the
 // goroutine and thread that make all later calls. Where this rank is alone on
 // its node, or inner does not know (nbc.Topology), it returns inner itself. Two
-// ranks of a node that cannot reach each other's memory go on over inner.
+// ranks of a node that cannot reach each other's memory use inner.
 // With an error, inner is still the caller's to close.
 func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
 	placed, ok := inner.(nbc.Topology)

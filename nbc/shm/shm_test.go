@@ -141,7 +141,7 @@ func drainInto(done []nbc.Completion, t nbc.Transport, n int) error {
 	return nil
 }
 
-// TestFallback: ranks that cannot share memory go on over the inner transport,
+// TestFallback: ranks that cannot share memory use the inner transport,
 // and say so.
 func TestFallback(t *testing.T) {
 	for want, opts := range map[string]Options{
@@ -315,7 +315,7 @@ func TestDeviceMemoryIsRefused(t *testing.T) {
 }
 
 // TestArena allocates and frees at random; a map of who has which byte is the
-// twin.
+// reference implementation.
 func TestArena(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const room = 8 << 20

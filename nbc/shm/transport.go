@@ -263,7 +263,7 @@ func (n notifier) NextNotice(buf []byte) (from, length int) {
 	return n.inner.NextNotice(buf)
 }
 
-// complete returns t with what inner has besides.
+// complete returns t with the optional abilities of inner.
 func (t *Transport) complete() nbc.Transport {
 	l, calls := t.inner.(nbc.Library)
 	n, notes := t.inner.(nbc.Notifier)

@@ -83,7 +83,7 @@ func ownMemory(t nbc.Transport, mixed bool) error {
 				return fmt.Errorf("turn %d, %d bytes: %w", turn, n, err)
 			}
 			if all := mem.Bytes(dst); !zero(all[:guarded]) || !zero(all[guarded+n:]) {
-				return fmt.Errorf("turn %d: bytes beside a message of %d changed", turn, n)
+				return fmt.Errorf("turn %d: bytes next to a message of %d changed", turn, n)
 			}
 			freeSrc()
 			freeDst()
@@ -95,112 +95,143 @@ func ownMemory(t nbc.Transport, mixed bool) error {
 // traffic is random: few tags, so that many messages are told apart by their
 // order alone, any mixture of receives, borrows held for a while, and memory.
 func traffic(t nbc.Transport) error {
-	const messages = 80
-	d, m := drive(t), memoryOf(t, true)
-	random := rand.New(rand.NewPCG(7, uint64(t.Rank())))
-	type pending struct {
-		tok     nbc.Token
-		dst     mem.Buffer
-		from, k int
-		free    func()
+	g := &trafficTest{
+		driver: drive(t), memory: memoryOf(t, true),
+		random: rand.New(rand.NewPCG(7, uint64(t.Rank()))),
+		sent:   make([]int, t.Size()), received: make([]int, t.Size()),
 	}
-	tag := func(k int) nbc.Tag { return nbc.Tag{Instance: 10, Message: uint32(k * 7 % 5)} }
-	length := func(k int) int { return []int{0, 100, 257, 5000, 100_000}[k*7%5] }
-	var sends, recvs, held []pending
-	release := func() {
-		d.Release(held[0].tok)
-		held = held[1:]
-	}
-	settle := func() error { // the oldest receive
-		p := recvs[0]
-		recvs = recvs[1:]
-		c, err := d.wait(p.tok)
-		if err = errors.Join(err, c.Err); err != nil {
+	return errors.Join(g.begin(), g.end(), g.barrier())
+}
+
+// trafficTest is one rank's part of traffic.
+type trafficTest struct {
+	*driver
+	memory         *memory
+	random         *rand.Rand
+	sent, received []int // messages begun, by peer
+
+	sends, recvs []trafficOp // under way, oldest first
+	held         []trafficOp // borrows that have ended and are not released
+}
+
+// trafficOp is a send or a receive of message k.
+type trafficOp struct {
+	tok     nbc.Token
+	dst     mem.Buffer // of a receive that does not borrow
+	from, k int
+	free    func() // nil for a borrow
+}
+
+const (
+	trafficMessages = 80 // to each rank
+	trafficHeld     = 3  // borrows held at once, about
+)
+
+func trafficTag(k int) nbc.Tag { return nbc.Tag{Instance: 10, Message: uint32(k * 7 % 5)} }
+
+func trafficLength(k int) int { return []int{0, 100, 257, 5000, 100_000}[k*7%5] }
+
+// begin begins all sends and receives in random order, and looks at what has
+// ended now and then.
+func (g *trafficTest) begin() error {
+	for left := 2 * trafficMessages * g.Size(); left > 0; {
+		peer := g.random.IntN(g.Size())
+		var err error
+		switch n := g.random.IntN(5); {
+		case n < 2 && g.sent[peer] < trafficMessages:
+			err = g.send(peer)
+			left--
+		case n >= 2 && n < 4 && g.received[peer] < trafficMessages:
+			err = g.receive(peer)
+			left--
+		case n == 4:
+			err = g.look()
+			g.release(trafficHeld)
+		}
+		if err != nil {
 			return err
 		}
-		got := p.dst
-		if p.free == nil {
-			got = c.Data
-			held = append(held, p)
-		}
-		if got.Len() != length(p.k) {
-			return fmt.Errorf("message %d has %d bytes", p.k, got.Len())
-		}
-		if err := equal(mem.Bytes(got), p.from, p.k); err != nil {
+	}
+	return nil
+}
+
+func (g *trafficTest) alloc(k int) (mem.Buffer, func(), error) {
+	b, free, err := g.memory.alloc(max(1, trafficLength(k)))
+	if err != nil {
+		return mem.Buffer{}, nil, err
+	}
+	return b.Slice(0, trafficLength(k)), free, nil
+}
+
+func (g *trafficTest) send(peer int) error {
+	k := g.sent[peer]
+	g.sent[peer]++
+	src, free, err := g.alloc(k)
+	if err != nil {
+		return err
+	}
+	copy(mem.Bytes(src), content(g.Rank(), k, trafficLength(k)))
+	o := trafficOp{tok: g.token(), free: free}
+	g.sends = append(g.sends, o)
+	return g.Send(o.tok, peer, trafficTag(k), src)
+}
+
+func (g *trafficTest) receive(peer int) (err error) {
+	k := g.received[peer]
+	g.received[peer]++
+	o := trafficOp{tok: g.token(), from: peer, k: k}
+	if g.random.IntN(2) == 0 {
+		g.recvs = append(g.recvs, o)
+		return g.RecvBorrow(o.tok, peer, trafficTag(k), trafficLength(k))
+	}
+	if o.dst, o.free, err = g.alloc(k); err != nil {
+		return err
+	}
+	g.recvs = append(g.recvs, o)
+	return g.Recv(o.tok, peer, trafficTag(k), o.dst)
+}
+
+// release gives the oldest borrows back, until only a number is held.
+func (g *trafficTest) release(keep int) {
+	for len(g.held) > keep {
+		g.Release(g.held[0].tok)
+		g.held = g.held[1:]
+	}
+}
+
+// end waits for everything, the receives in the order in which they began.
+func (g *trafficTest) end() error {
+	for _, o := range g.recvs {
+		if err := g.settle(o); err != nil {
 			return fmt.Errorf("random traffic: %w", err)
 		}
-		if p.free != nil {
-			p.free()
-		}
-		return nil
+		g.release(trafficHeld)
 	}
-	sent, received := make([]int, t.Size()), make([]int, t.Size())
-	for left := 2 * messages * t.Size(); left > 0; {
-		peer := random.IntN(t.Size())
-		switch random.IntN(5) {
-		case 0, 1:
-			k := sent[peer]
-			if k == messages {
-				continue
-			}
-			src, free, err := m.alloc(max(1, length(k)))
-			if err != nil {
-				return err
-			}
-			src = src.Slice(0, length(k))
-			copy(mem.Bytes(src), content(t.Rank(), k, length(k)))
-			p := pending{tok: d.token(), free: free}
-			if err := d.Send(p.tok, peer, tag(k), src); err != nil {
-				return err
-			}
-			sends = append(sends, p)
-			sent[peer]++
-			left--
-		case 2, 3:
-			k := received[peer]
-			if k == messages {
-				continue
-			}
-			p := pending{tok: d.token(), from: peer, k: k}
-			var err error
-			if random.IntN(2) == 0 {
-				err = d.RecvBorrow(p.tok, peer, tag(k), length(k))
-			} else {
-				p.dst, p.free, err = m.alloc(max(1, length(k)))
-				p.dst = p.dst.Slice(0, length(k))
-				err = errors.Join(err, d.Recv(p.tok, peer, tag(k), p.dst))
-			}
-			if err != nil {
-				return err
-			}
-			recvs = append(recvs, p)
-			received[peer]++
-			left--
-		default:
-			if err := d.look(); err != nil {
-				return err
-			}
-			if len(held) > 3 {
-				release()
-			}
-		}
-	}
-	for len(recvs) > 0 {
-		if err := settle(); err != nil {
+	g.release(0)
+	for _, o := range g.sends {
+		if err := g.waitAll(o.tok); err != nil {
 			return err
 		}
-		for len(held) > 3 {
-			release()
-		}
+		o.free()
 	}
-	for len(held) > 0 {
-		release()
+	return nil
+}
+
+// settle waits for a receive and looks at what has come.
+func (g *trafficTest) settle(o trafficOp) error {
+	c, err := g.wait(o.tok)
+	if err = errors.Join(err, c.Err); err != nil {
+		return err
 	}
-	for _, p := range sends {
-		if err := d.waitAll(p.tok); err != nil {
-			return err
-		}
-		p.free()
+	got := o.dst
+	if o.free == nil {
+		got = c.Data
+		g.held = append(g.held, o)
+	} else {
+		defer o.free()
 	}
-	return d.barrier()
+	if got.Len() != trafficLength(o.k) {
+		return fmt.Errorf("message %d has %d bytes", o.k, got.Len())
+	}
+	return equal(mem.Bytes(got), o.from, o.k)
 }

@@ -161,7 +161,7 @@ func (d *driver) waitAll(toks ...nbc.Token) error {
 	return nil
 }
 
-// barrier lets no rank go on before all have come; it uses a communicator of
+// barrier lets no rank continue before all have come; it uses a communicator of
 // its own.
 func (d *driver) barrier() error {
 	for peer := range d.Size() {
@@ -524,7 +524,7 @@ func notices(t nbc.Transport) error {
 		t.Park(time.Millisecond)
 	}
 	if notifier.Notify(t.Size(), nil) == nil || notifier.Notify((t.Rank()+1)%t.Size(), make([]byte, nbc.NoticeRoom+1)) == nil {
-		return errors.New("a notice to nobody, or one too long, was accepted")
+		return errors.New("a notice to no rank, or one too long, was accepted")
 	}
 	return d.barrier()
 }
