@@ -8,7 +8,7 @@ import (
 )
 
 // AgreedError is an error that all ranks of a communicator have agreed to end
-// with. Nobody needs to be told of it any more.
+// with: no rank has to be told of it.
 type AgreedError struct {
 	Rank int    // whose error it is
 	Text string // its words
@@ -24,8 +24,8 @@ func (e *AgreedError) Unwrap() error { return e.Err }
 // Agree is a collective in which the ranks agree whether to go on: it returns
 // nil on all ranks if err is nil on all, and otherwise the same *AgreedError
 // on all ranks, that of the lowest rank whose err is not nil. Steps that can
-// fail on one rank alone end with it, so that nobody waits for a rank that
-// has left.
+// fail on one rank alone end with it, so that no rank waits for one that has
+// left.
 func (c *Comm) Agree(ctx context.Context, err error) error {
 	first := []int32{int32(c.Size())}
 	if err != nil {

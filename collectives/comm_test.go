@@ -61,9 +61,9 @@ func parse(t *testing.T, text string) spec.Spec {
 // value is a contribution that is unique per (rank, index) and sums exactly.
 func value(rank, i int) int64 { return int64(rank+1)*1_000_003 + int64(i)*7 }
 
-// TestVerbs runs every verb with every kind of spec, odd counts included,
+// TestCollectives runs every collective with every kind of spec, odd counts included,
 // out of place and in place, delivery in order and in random order.
-func TestVerbs(t *testing.T) {
+func TestCollectives(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	specs := []string{"linear", "chain,chunk=64", "binomial,chunk=64", "chain:2,chunk=64/binomial,chunk=32", "chain:3,chunk=40/chain:2,chunk=64/linear", "CB-8", "CC-2"}
 	for _, n := range []int{1, 2, 3, 5, 8} {
@@ -73,7 +73,7 @@ func TestVerbs(t *testing.T) {
 					s := parse(t, text)
 					err := world(t, n, seed, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 						for _, count := range []int{0, 1, 13, 100} {
-							if err := verbs(c, s, count); err != nil {
+							if err := runAll(c, s, count); err != nil {
 								return fmt.Errorf("count %d: %w", count, err)
 							}
 						}
@@ -88,7 +88,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-func verbs(c *collectives.Comm, s spec.Spec, count int) error {
+func runAll(c *collectives.Comm, s spec.Spec, count int) error {
 	ctx := context.Background()
 	root := c.Size() / 2
 	with := collectives.With(s)

@@ -145,7 +145,7 @@ func TestAnyCollective(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "collectives") {
 			s := drawSpec(t)
 			k := ct.Case{
-				Spec: s, Collective: rapid.SampledFrom(ct.Collectives(s)).Draw(t, "verb"),
+				Spec: s, Collective: rapid.SampledFrom(ct.Collectives(s)).Draw(t, "collective"),
 				Datatype: rapid.SampledFrom(mem.Datatypes).Draw(t, "type"),
 				InPlace:  rapid.Bool().Draw(t, "in place"),
 				Root:     rapid.IntRange(0, n-1).Draw(t, "root"),
@@ -206,9 +206,9 @@ func drawFault(t *testing.T, seed uint64, set func(p *faulty.Plan, r *rand.Rand,
 	specs := ct.Specs()
 	for {
 		s := specs[r.IntN(len(specs))]
-		verbs := ct.Collectives(s)
+		served := ct.Collectives(s)
 		f := fault{
-			k: ct.Case{Spec: s, Collective: verbs[r.IntN(len(verbs))], Datatype: mem.Int32, Count: 100},
+			k: ct.Case{Spec: s, Collective: served[r.IntN(len(served))], Datatype: mem.Int32, Count: 100},
 			n: 2 + r.IntN(6), plan: faulty.Plan{Seed: seed, Delay: r.IntN(3), Reorder: r.IntN(2) == 0},
 		}
 		f.k.Root, f.victim = r.IntN(f.n), r.IntN(f.n)
@@ -357,7 +357,7 @@ func TestMismatches(t *testing.T) {
 		{"op", func(k *ct.Case) { k.Op = mem.Max }},
 		{"avg", func(k *ct.Case) { k.Op = mem.Avg }}, // a sum until the end
 		{"root", func(k *ct.Case) { k.Root = 1 }},
-		{"verb", func(k *ct.Case) { k.Collective = schedule.Allreduce }},
+		{"collective", func(k *ct.Case) { k.Collective = schedule.Allreduce }},
 		{"spec", func(k *ct.Case) { k.Spec = binomial }},
 	}
 	const n, odd = 3, 1

@@ -25,32 +25,32 @@ import (
 func TestPartsAreProvenRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "ranks")
-		verb := rapid.SampledFrom([]schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce}).Draw(t, "verb")
+		collective := rapid.SampledFrom([]schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce}).Draw(t, "collective")
 		var ranges []schedule.Range
 		var specs []spec.Spec
 		count := 0
 		for range rapid.IntRange(1, 5).Draw(t, "parts") {
 			s := drawSpec(t)
 			if s.Levels[len(s.Levels)-1].Algorithm == "ring" {
-				verb = schedule.Allreduce // which ring alone serves
+				collective = schedule.Allreduce // which ring alone serves
 			}
 			length := rapid.IntRange(0, 90).Draw(t, "length")
 			ranges, specs = append(ranges, schedule.Range{Off: count, Len: length}), append(specs, s)
 			count += length
 		}
 		root := 0
-		if verb != schedule.Allreduce {
+		if collective != schedule.Allreduce {
 			root = rapid.IntRange(0, n-1).Draw(t, "root")
 		}
 		all := make([]*schedule.Schedule, n)
 		for r := range n {
-			s, err := spec.BuildParts(spec.Call{Collective: verb, Rank: r, Size: n, Root: root, Count: count, ElemSize: 1}, ranges, specs)
+			s, err := spec.BuildParts(spec.Call{Collective: collective, Rank: r, Size: n, Root: root, Count: count, ElemSize: 1}, ranges, specs)
 			if err != nil {
 				t.Fatal(err)
 			}
 			all[r] = s
 		}
-		if err := check.Prove(verb, all, root); err != nil {
+		if err := check.Prove(collective, all, root); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -86,22 +86,22 @@ func samePacked(c *collectives.Comm, count int, cuts []int, opts []collectives.O
 	for i := range x {
 		x[i] = float32(math.Sin(float64(i*31+c.Rank()*17))) * float32(math.Pow(10, float64((i+c.Rank())%7)))
 	}
-	verbs := map[string]func(send, recv []float32, opts ...collectives.Option) error{
+	served := map[string]func(send, recv []float32, opts ...collectives.Option) error{
 		"allreduce": func(send, recv []float32, o ...collectives.Option) error {
 			return c.Allreduce(ctx, mem.Of(send), mem.Of(recv), mem.Float32, mem.Sum, append(o, opts...)...)
 		},
 	}
 	if !allreduceOnly {
-		verbs["reduce"] = func(send, recv []float32, o ...collectives.Option) error {
+		served["reduce"] = func(send, recv []float32, o ...collectives.Option) error {
 			return c.Reduce(ctx, mem.Of(send), mem.Of(recv), mem.Float32, mem.Sum, c.Size()-1, append(o, opts...)...)
 		}
-		verbs["bcast"] = func(send, recv []float32, o ...collectives.Option) error {
+		served["bcast"] = func(send, recv []float32, o ...collectives.Option) error {
 			copy(recv, send)
 			return c.Bcast(ctx, mem.Of(recv), mem.Float32, 0, append(o, opts...)...)
 		}
 	}
 	for _, name := range []string{"allreduce", "reduce", "bcast"} {
-		f := verbs[name]
+		f := served[name]
 		if f == nil {
 			continue
 		}

@@ -12,7 +12,7 @@
 //	err = r.Wait(ctx)
 //	r.Close()
 //
-// Most callers do not come here: package collectives has the verbs.
+// Most callers do not come here: package collectives has the calls.
 //
 // It owns progress, completion, deadlines and what an error says. It must not
 // know any algorithm by name, what a buffer means, or which network there is:

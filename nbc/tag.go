@@ -13,7 +13,7 @@ type Tag struct {
 	Instance uint32 // the collective on it
 	Message  uint32 // the message of its schedule
 	// Fingerprint is a digest of how the rank called the collective (type, op,
-	// verb, root, count, spec), a part of the identity like the others: ranks
+	// collective, root, count, spec), a part of the identity like the others: ranks
 	// that call different collectives under one Instance must not add each
 	// other's bytes, so their messages do not match.
 	Fingerprint uint32

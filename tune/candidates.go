@@ -19,9 +19,9 @@ const (
 
 // job is one collective at one size, with what is to be measured.
 type job struct {
-	verb  schedule.Collective
-	bytes int
-	specs []spec.Spec
+	collective schedule.Collective
+	bytes      int
+	specs      []spec.Spec
 }
 
 // specs returns what is worth measuring, likely winners first.

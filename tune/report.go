@@ -66,26 +66,26 @@ func (r *Result) view() (view, error) {
 	if !r.Complete() {
 		v.Incomplete = fmt.Sprintf("%d of %d points were measured within the budget.", len(r.Points), r.Jobs)
 	}
-	for _, verb := range r.Config.Collectives {
-		points := r.of(verb)
+	for _, collective := range r.Config.Collectives {
+		points := r.of(collective)
 		if len(points) == 0 {
 			continue
 		}
-		charts, err := r.charts(verb, points)
+		charts, err := r.charts(collective, points)
 		if err != nil {
 			return v, err
 		}
 		v.Charts = append(v.Charts, charts...)
 		for _, p := range points {
-			v.Rows = append(v.Rows, r.row(verb, p))
+			v.Rows = append(v.Rows, r.row(collective, p))
 		}
 	}
 	return v, nil
 }
 
 // charts returns those of a collective.
-func (r *Result) charts(verb schedule.Collective, points []Point) ([]chart, error) {
-	time, err := r.timeChart(verb, points)
+func (r *Result) charts(collective schedule.Collective, points []Point) ([]chart, error) {
+	time, err := r.timeChart(collective, points)
 	if err != nil {
 		return nil, err
 	}
@@ -94,13 +94,13 @@ func (r *Result) charts(verb schedule.Collective, points []Point) ([]chart, erro
 		return nil, err
 	}
 	charts := []chart{{
-		ID: verb.String(), Title: "Time of " + verb.String(),
+		ID: collective.String(), Title: "Time of " + collective.String(),
 		Text: "The last rank's time, the median of all executions; of each algorithm its best chunk. Dotted: the limit, what must pass " + r.bottleneck() + " over the best bandwidth that the model knows or that was measured.",
 		SVG:  template.HTML(time),
 	}}
 	if chains != "" {
 		charts = append(charts, chart{
-			ID: verb.String() + "-chains", Title: "Chain sizes, " + verb.String(),
+			ID: collective.String() + "-chains", Title: "Chain sizes, " + collective.String(),
 			Text: "Chains of that many ranks below a binomial tree (CB) or, dashed, a chain (CC): S-Caffe’s figure 11.",
 			SVG:  template.HTML(chains),
 		})
@@ -115,12 +115,12 @@ func (r *Result) bottleneck() string {
 	return "memory"
 }
 
-func (r *Result) row(verb schedule.Collective, p Point) row {
+func (r *Result) row(collective schedule.Collective, p Point) row {
 	best := p.Specs[0]
 	out := row{
-		Collective: verb.String(), Size: units.FormatBytes(p.Bytes), Spec: best.Spec,
+		Collective: collective.String(), Size: units.FormatBytes(p.Bytes), Spec: best.Spec,
 		Time: Duration(seconds(best.Median)), Spread: fmt.Sprintf("%.0f %%", 100*best.Spread),
-		Limit: Duration(seconds(r.limit(verb, p.Bytes))),
+		Limit: Duration(seconds(r.limit(collective, p.Bytes))),
 	}
 	if l := p.find(spec.Library); l != nil {
 		out.Library = fmt.Sprintf("%s (%.2f ×)", Duration(seconds(l.Median)), l.Median/best.Median)
@@ -200,7 +200,7 @@ func (r *Result) color(name string) string {
 }
 
 // timeChart plots time against size, a line a shape.
-func (r *Result) timeChart(verb schedule.Collective, points []Point) (string, error) {
+func (r *Result) timeChart(collective schedule.Collective, points []Point) (string, error) {
 	best := map[string]map[int]Measured{}
 	var names []string
 	for _, p := range points {
@@ -225,7 +225,7 @@ func (r *Result) timeChart(verb schedule.Collective, points []Point) (string, er
 		l := line{name: name, class: r.color(name)}
 		for _, p := range points {
 			if m, has := best[name][p.Bytes]; has {
-				l.points = append(l.points, xy{float64(p.Bytes), m.Median, fmt.Sprintf("%s of %s: %s by %s, spread %.0f %%", verb, units.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec, 100*m.Spread)})
+				l.points = append(l.points, xy{float64(p.Bytes), m.Median, fmt.Sprintf("%s of %s: %s by %s, spread %.0f %%", collective, units.FormatBytes(p.Bytes), Duration(seconds(m.Median)), m.Spec, 100*m.Spread)})
 			}
 		}
 		lines = append(lines, l)
@@ -236,7 +236,7 @@ func (r *Result) timeChart(verb schedule.Collective, points []Point) (string, er
 	}
 	limit := line{name: "limit", class: "limit"}
 	for _, p := range points {
-		if t := r.limit(verb, p.Bytes); t > low/4 {
+		if t := r.limit(collective, p.Bytes); t > low/4 {
 			limit.points = append(limit.points, xy{float64(p.Bytes), t, ""})
 		}
 	}

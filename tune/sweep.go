@@ -205,7 +205,7 @@ func (s *sweep) finish() *Result {
 
 func find(kept []Point, j job) *Point {
 	for i := range kept {
-		if kept[i].Collective == j.verb.String() && kept[i].Bytes == j.bytes {
+		if kept[i].Collective == j.collective.String() && kept[i].Bytes == j.bytes {
 			return &kept[i]
 		}
 	}
@@ -293,7 +293,7 @@ func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error
 		for k, i := range left {
 			t, err := s.once(ctx, j, j.specs[i])
 			if err != nil {
-				return Point{}, fmt.Errorf("%v of %s by %v: %w", j.verb, units.FormatBytes(j.bytes), j.specs[i], err)
+				return Point{}, fmt.Errorf("%v of %s by %v: %w", j.collective, units.FormatBytes(j.bytes), j.specs[i], err)
 			}
 			took[k] = t
 		}
@@ -344,7 +344,7 @@ func minimum(values []float64) float64 {
 }
 
 func result(j job, times [][]float64) Point {
-	p := Point{Collective: j.verb.String(), Bytes: j.bytes}
+	p := Point{Collective: j.collective.String(), Bytes: j.bytes}
 	for i, t := range times {
 		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Best: minimum(t), Median: median(t), Spread: spread(t), Iterations: len(t)})
 	}
@@ -361,7 +361,7 @@ func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error
 	}
 	from := time.Now()
 	var err error
-	switch j.verb {
+	switch j.collective {
 	case schedule.Reduce:
 		err = s.comm.Reduce(ctx, in, out, s.Type, mem.Sum, 0, with)
 	case schedule.Bcast:
@@ -419,7 +419,7 @@ func (s *sweep) tell(i int) {
 	}
 	p := Progress{Done: i, Jobs: len(s.jobs), Part: 1}
 	if i < len(s.jobs) {
-		p.Job = fmt.Sprintf("%v of %s", s.jobs[i].verb, units.FormatBytes(s.jobs[i].bytes))
+		p.Job = fmt.Sprintf("%v of %s", s.jobs[i].collective, units.FormatBytes(s.jobs[i].bytes))
 		used := time.Since(s.from)
 		p.Part = min(max(float64(i)/float64(len(s.jobs)), used.Seconds()/s.Budget.Seconds()), 1)
 		p.Left = max(s.Budget-used, 0)

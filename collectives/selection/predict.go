@@ -53,7 +53,7 @@ type estimate struct {
 
 	fill   float64 // seconds until the first chunk has ended
 	leader load    // of a leader in the levels so far
-	worst  float64 // of whoever is not a leader, so far
+	worst  float64 // of ranks that are no leaders, so far
 }
 
 // load is for how many seconds something is busy with all chunks but one.

@@ -73,7 +73,7 @@ func TestPredictionsAreTheSimulation(t *testing.T) {
 func TestLimitAndMonotony(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, ppn := rapid.IntRange(1, 6).Draw(t, "nodes"), rapid.IntRange(1, 4).Draw(t, "ppn")
-		v := schedule.Collective(rapid.IntRange(0, 2).Draw(t, "verb"))
+		v := schedule.Collective(rapid.IntRange(0, 2).Draw(t, "collective"))
 		bytes := 4 * rapid.IntRange(1, 1<<20).Draw(t, "elements")
 		m := models()[rapid.SampledFrom([]string{"lab", "shared", "fast"}).Draw(t, "model")]
 		nodes := spec.NodesOf(n, ppn)

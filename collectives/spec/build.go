@@ -195,7 +195,7 @@ func climb(b *schedule.Builder, c Call, levels []group, out func() schedule.Ref)
 	return sum
 }
 
-// finish adds a copy of the sum to Out where nobody had anything to add.
+// finish adds a copy of the sum to Out where no rank had anything to add.
 func finish(b *schedule.Builder, sum schedule.Ref) {
 	if sum.Buf == schedule.In && sum.Len > 0 {
 		b.Copy(sum, schedule.Out.At(sum.Range))

@@ -25,12 +25,12 @@ func TestDocsAlgorithmsTable(t *testing.T) {
 		for i := range cells {
 			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
 		}
-		verb, err := schedule.ParseCollective(cells[0])
+		collective, err := schedule.ParseCollective(cells[0])
 		if err != nil || len(cells) != 8 {
 			continue
 		}
 		rows++
-		want, err := row(verb, cells[1], cells[2], cells[3])
+		want, err := row(collective, cells[1], cells[2], cells[3])
 		if err != nil {
 			t.Errorf("%q: %v", line, err)
 		} else if !slices.Equal(cells, want) {

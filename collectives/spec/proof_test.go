@@ -63,7 +63,7 @@ func provenSpecs() []string {
 var provenCounts = []int{0, 1, 7, 12, 17}
 
 // Every spec is proved right for all ranks together: 1 to 33 ranks, every root
-// up to 9 ranks and several beyond, every count, all verbs. Roots other than 0
+// up to 9 ranks and several beyond, every count, all collectives. Roots other than 0
 // take turns with the counts.
 func TestEverySpecIsProved(t *testing.T) {
 	for _, text := range provenSpecs() {
@@ -116,15 +116,15 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			verbs := schedule.Collectives
+			served := schedule.Collectives
 			if strings.HasSuffix(strings.Split(text, ",chunk")[0], "ring") || strings.Contains(text, "/ring") {
-				verbs = []schedule.Collective{schedule.Allreduce}
+				served = []schedule.Collective{schedule.Allreduce}
 			}
 			for size := 1; size <= 33; size++ {
 				for layout, nodes := range layouts(size) {
 					for turn, root := range checktest.Roots(size) {
 						count := []int{17, 1, 12, 0, 40}[(turn+size)%5]
-						for _, v := range verbs {
+						for _, v := range served {
 							if err := check.Prove(v, planOn(t, v, s, size, root, count, nodes), root); err != nil {
 								t.Fatalf("%s over %d ranks (%s), root %d, count %d: %v", v, size, layout, root, count, err)
 							}

@@ -27,9 +27,9 @@ const (
 	DuplicateMessage
 	// MessageGap: the numbers of the messages between two ranks leave one out.
 	MessageGap
-	// UnmatchedSend: a message that nobody receives.
+	// UnmatchedSend: a message that no rank receives.
 	UnmatchedSend
-	// UnmatchedRecv: a message that nobody sends.
+	// UnmatchedRecv: a message that no rank sends.
 	UnmatchedRecv
 	// Race: two unordered ops touch the same element and one of them writes.
 	Race

@@ -198,7 +198,7 @@ func TestWhatIsProvedRunsRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := schedule.Params{Size: rapid.IntRange(1, 6).Draw(t, "size"), Count: rapid.IntRange(0, 11).Draw(t, "count"), Chunk: rapid.IntRange(0, 4).Draw(t, "chunk")}
 		p.Root = rapid.IntRange(0, p.Size-1).Draw(t, "root")
-		v := rapid.SampledFrom(schedule.Collectives).Draw(t, "verb")
+		v := rapid.SampledFrom(schedule.Collectives).Draw(t, "collective")
 		a := []schedule.Algorithm{chains, binomials, linears}[rapid.IntRange(0, 2).Draw(t, "algorithm")]
 		all := a.Build(v, p)
 		mistake := rapid.Bool().Draw(t, "mistake")

@@ -153,7 +153,7 @@ func (w *walk) step() []int32 {
 	for r := range w.all {
 		for sender := r; sender >= 0; {
 			if offers[sender] == len(w.ready[sender]) {
-				break // nobody takes anything from it in this step
+				break // no rank takes anything from it in this step
 			}
 			send := w.ready[sender][offers[sender]]
 			recv := w.peer[send]

@@ -32,6 +32,6 @@
 // network's own copies, and scheduling of threads by the operating system
 // other than first come, first served.
 //
-// Package collectives has closed forms over the same Model, which its selection
+// Package collectives/selection has closed forms over the same Model, which its selection
 // uses on the call path; its tests hold the two together.
 package sim

@@ -8,7 +8,7 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// Setup is what a simulation depends on beside the schedules.
+// Setup is what a simulation depends on besides the schedules.
 type Setup struct {
 	Model Model
 	// Nodes[r] is the node of rank r; nil: all are on one.
