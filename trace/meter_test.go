@@ -103,3 +103,28 @@ func TestMeterForLong(t *testing.T) {
 		t.Errorf("%v allocations an event", a)
 	}
 }
+
+// TestMeterAgreesWithTheReport: the live sums and the report have one meaning of
+// what is exposed. The report divides a wait at the last rank's begin into skew
+// and exposed communication.
+func TestMeterAgreesWithTheReport(t *testing.T) {
+	tr := handTrace()
+	r := trace.Analyze(tr)
+	for i := range tr.Ranks {
+		var m trace.Meter
+		for _, e := range tr.Ranks[i].Events {
+			if e.Iter < 12 { // the third is not recorded by all
+				m.Add(trace.Event{Kind: e.Kind, Begin: zero.Add(e.Begin), End: zero.Add(e.End)})
+			}
+		}
+		got := m.Totals()
+		x := r.Ranks[i].Times
+		n := time.Duration(len(r.Iterations))
+		if waits := n * (x[trace.InExposed] + x[trace.InSkew] + x[trace.InSync]); got.Exposed()+got.Sync != waits {
+			t.Errorf("rank %d waited for %v, the report says %v", i, got.Exposed()+got.Sync, waits)
+		}
+		if got.Input != n*x[trace.InInput] {
+			t.Errorf("rank %d read for %v, the report says %v", i, got.Input, n*x[trace.InInput])
+		}
+	}
+}

@@ -174,7 +174,7 @@ func (p *picture) boxes(v *view) []box {
 	for i := range v.items {
 		it := &v.items[i]
 		x, to := p.x(it.begin), p.x(it.end)
-		if l, any := last[it.row]; any && out[l].class == it.class && to-x < 1 && x-(out[l].x+out[l].w) < 0.3 {
+		if l, known := last[it.row]; known && out[l].class == it.class && to-x < 1 && x-(out[l].x+out[l].w) < 0.3 {
 			if out[l].w < 3 {
 				out[l].event = -1 // it has no single name
 			}

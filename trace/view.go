@@ -151,16 +151,16 @@ func (tl *timeline) window(s Span) (begin, end time.Duration, err error) {
 
 // has says which iterations the trace has.
 func (tl *timeline) has() string {
-	first, last, any := int32(0), int32(0), false
+	first, last, found := int32(0), int32(0), false
 	for r := range tl.t.Ranks {
 		for _, p := range tl.periods(r) {
-			if !any {
-				first, last, any = p.iter, p.iter, true
+			if !found {
+				first, last, found = p.iter, p.iter, true
 			}
 			first, last = min(first, p.iter), max(last, p.iter)
 		}
 	}
-	if !any {
+	if !found {
 		return "none"
 	}
 	return fmt.Sprintf("%d to %d", first, last)

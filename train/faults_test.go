@@ -84,9 +84,9 @@ func TestLastUpdateIsChecked(t *testing.T) {
 // end with one clear message.
 func TestBadInputEndsAllRanks(t *testing.T) {
 	path, dir := files(t, 30)
-	sub := func(old, new string) string {
-		text := strings.Replace(fmt.Sprintf(netText, dir, 30), old, new, 1)
-		if !strings.Contains(text, new) {
+	sub := func(old, with string) string {
+		text := strings.Replace(fmt.Sprintf(netText, dir, 30), old, with, 1)
+		if !strings.Contains(text, with) {
 			t.Fatalf("%q is not in the net", old)
 		}
 		file := filepath.Join(t.TempDir(), "net.prototxt")

@@ -165,8 +165,8 @@ func TestWorkersTrainAsOne(t *testing.T) {
 	for _, workers := range []int{2, 3} {
 		l, o, r := run(workers)
 		for i := range losses {
-			close := math.Abs(float64(l[i]-losses[i])) <= 1e-5*float64(losses[i])
-			if !close || math.Abs(o[i]-outputs[i]) > 1e-5*outputs[i] {
+			near := math.Abs(float64(l[i]-losses[i])) <= 1e-5*float64(losses[i])
+			if !near || math.Abs(o[i]-outputs[i]) > 1e-5*outputs[i] {
 				t.Errorf("%d workers: iteration %d has loss %v, outputs %v; one worker %v, %v", workers, i, l[i], o[i], losses[i], outputs[i])
 			}
 		}
