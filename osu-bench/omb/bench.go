@@ -17,7 +17,8 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 )
 
-// Main is the main function of a program: it ends the process.
+// Main is the main function of a program: it ends the process, with status 2
+// for a mistake in the command line and 1 for other errors.
 func Main(name string) {
 	launch.Main()
 	if mpi.StdoutClosed() {
@@ -35,6 +36,10 @@ func Main(name string) {
 	}
 	if !errors.Is(err, launch.ErrReported) {
 		fmt.Fprintln(os.Stderr, err)
+	}
+	if usage := (*UsageError)(nil); errors.As(err, &usage) {
+		fmt.Fprintf(os.Stderr, "run \"%s -h\" for the options\n", name)
+		os.Exit(2)
 	}
 	os.Exit(1)
 }
@@ -145,7 +150,7 @@ func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options
 func (r *runner) meets() (bool, error) {
 	switch {
 	case r.opts.Barrier == "mpi" && r.mpi == nil:
-		return false, fmt.Errorf("%s: option --barrier mpi: %w", r.program.Name, errNoMPI)
+		return false, fmt.Errorf("%s: invalid --barrier mpi: %w", r.program.Name, errNoMPI)
 	case r.opts.Barrier == "mpi":
 		return true, nil
 	case r.opts.Barrier == "scaffe" || r.mpi == nil:

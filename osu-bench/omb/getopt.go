@@ -39,11 +39,11 @@ func (t target) String() string { return "" }
 func (t target) Set(value string, as getopt.Option) error {
 	switch err := t.option.set(t.options, value); {
 	case t.option.arg == none && value != "":
-		return fmt.Errorf("option %s takes no argument %q", as.Name(), value)
+		return fmt.Errorf("%s takes no value (got %q)", as.Name(), value)
 	case err != nil && t.option.arg == none:
-		return fmt.Errorf("option %s: %w", as.Name(), err)
+		return fmt.Errorf("%s: %w", as.Name(), err)
 	case err != nil:
-		return fmt.Errorf("option %s %s: %w", as.Name(), value, err)
+		return fmt.Errorf("invalid %s %q: %w", as.Name(), value, err)
 	}
 	return nil
 }
@@ -68,9 +68,9 @@ func parseOptions(o *Options, options []option, args []string) error {
 	if wrong := (*getopt.Error)(nil); errors.As(err, &wrong) {
 		switch wrong.ErrorCode {
 		case getopt.UnknownOption:
-			return fmt.Errorf("invalid option %s: -h lists the options", wrong.Name)
+			return fmt.Errorf("unknown option %s", wrong.Name)
 		case getopt.MissingParameter:
-			return fmt.Errorf("option %s needs %s", wrong.Name, metavar[wrong.Name])
+			return fmt.Errorf("%s needs %s", wrong.Name, metavar[wrong.Name])
 		}
 		return wrong.Err
 	}
@@ -78,7 +78,7 @@ func parseOptions(o *Options, options []option, args []string) error {
 		return err
 	}
 	if set.NArgs() > 0 {
-		return fmt.Errorf("unexpected argument %q: -h lists the options (the optional arguments of -z and -c follow without a space, as in -z50,90)", set.Arg(0))
+		return fmt.Errorf("unexpected argument %q (the optional argument of -z follows without a space, as in -z50,90)", set.Arg(0))
 	}
 	return nil
 }

@@ -77,11 +77,24 @@ func defaults(p Program) Options {
 	return o
 }
 
-// Parse reads a command line of p, without the program's name.
+// UsageError is an error in the command line of a program.
+type UsageError struct {
+	Program string
+	Err     error
+}
+
+// Error names the program.
+func (e *UsageError) Error() string { return e.Program + ": " + e.Err.Error() }
+
+// Unwrap returns the error without the program.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Parse reads a command line of p, without the program's name. Its errors are
+// *UsageError.
 func Parse(p Program, args []string) (*Options, error) {
 	o := defaults(p)
 	if err := parseOptions(&o, optionsOf(p), args); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Name, err)
+		return nil, &UsageError{p.Name, err}
 	}
 	if o.Help || o.Version {
 		return &o, nil
@@ -90,7 +103,7 @@ func Parse(p Program, args []string) (*Options, error) {
 		o.Types = mpiTypes[:1]
 	}
 	if o.Min > o.Max {
-		return nil, fmt.Errorf("%s: invalid -m: the smallest size (%d bytes) is larger than the largest (%d bytes)", p.Name, o.Min, o.Max)
+		return nil, &UsageError{p.Name, fmt.Errorf("invalid -m: the smallest size (%d bytes) is larger than the largest (%d bytes)", o.Min, o.Max)}
 	}
 	return &o, nil
 }
@@ -107,45 +120,45 @@ func optionsOf(p Program) []option {
 }
 
 var allOptions = []option{
-	{'h', "help", none, all, "", "print this and end", func(o *Options, _ string) error { o.Help = true; return nil }},
-	{'v', "version", none, all, "", "print the version and end", func(o *Options, _ string) error { o.Version = true; return nil }},
-	{'m', "message-size", required, all, "[MIN:]MAX", "least and largest message in bytes, as in -m 128, -m 2:128, -m 2:, with MIN 0 for the smallest there is; K, M and G are binary suffixes", setSizes},
-	{'i', "iterations", required, all, "N", "timed iterations", func(o *Options, v string) error {
+	{'h', "help", none, all, "", "print this help and exit", func(o *Options, _ string) error { o.Help = true; return nil }},
+	{'v', "version", none, all, "", "print the version and exit", func(o *Options, _ string) error { o.Version = true; return nil }},
+	{'m', "message-size", required, all, "[MIN:]MAX", "smallest and largest message in bytes, as in -m 128, -m 2:128, -m 2: (MIN 0 is the smallest possible); K, M and G are binary suffixes", setSizes},
+	{'i', "iterations", required, all, "N", "measure N iterations", func(o *Options, v string) error {
 		n, err := number(v, 1)
 		o.Iterations, o.IterationsLarge = n, n
 		return err
 	}},
-	{'x', "warmup", required, all, "N", "iterations before those", func(o *Options, v string) error {
+	{'x', "warmup", required, all, "N", "run N warm-up iterations first", func(o *Options, v string) error {
 		n, err := number(v, 0)
 		o.Warmup, o.WarmupLarge = n, n
 		return err
 	}},
-	{'f', "full", none, collective | local, "", "least and largest of the ranks, and iterations", func(o *Options, _ string) error { o.Full = true; return nil }},
+	{'f', "full", none, collective | local, "", "also print the minimum and maximum of the ranks, and the iterations", func(o *Options, _ string) error { o.Full = true; return nil }},
 	{'c', "validation", none, all, "", "check every element of every iteration", func(o *Options, _ string) error { o.Validate = true; return nil }},
-	{'d', "accelerator", required, all, "DEVICE", "where buffers lie: cpu", setDevice},
-	{'T', "type", required, all, "TYPE", "all, mpi_char (the default; reductions are of u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i32, i64, u8. May be given again", setType},
-	{'k', "root-rank", required, rooted, "ROOT", "fixed:RANK or rotate (another in every iteration)", setRoot},
+	{'d', "accelerator", required, all, "DEVICE", "memory of the buffers: cpu", setDevice},
+	{'T', "type", required, all, "TYPE", "all, mpi_char (the default; reductions use u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i32, i64, u8; may be repeated", setType},
+	{'k', "root-rank", required, rooted, "ROOT", "root: fixed:RANK, or rotate (another rank in every iteration)", setRoot},
 	{'z', "tail-lat", optional, all, "[P,…]", "percentiles over iterations, without a space: -z50,90,99 (the default)", setPercentiles},
-	{'M', "mem-limit", required, collective | local, "BYTES", "largest message whatever -m says", setMemLimit},
-	{'l', "in-place", none, reducing, "", "the result lies where the rank's own contribution was", func(o *Options, _ string) error { o.InPlace = true; return nil }},
-	{'t', "num-test-calls", required, nonblocking, "N", "calls of Test, spread over the computation", func(o *Options, v string) (err error) { o.Tests, err = number(v, 0); return err }},
-	{'W', "window-size", required, bandwidth, "N", "messages before the receiver answers", func(o *Options, v string) (err error) { o.Window, err = number(v, 1); return err }},
+	{'M', "mem-limit", required, collective | local, "BYTES", "limit the largest message to BYTES, whatever -m says", setMemLimit},
+	{'l', "in-place", none, reducing, "", "put the result in the buffer of the rank's own contribution", func(o *Options, _ string) error { o.InPlace = true; return nil }},
+	{'t', "num-test-calls", required, nonblocking, "N", "call Test N times, spread over the computation", func(o *Options, v string) (err error) { o.Tests, err = number(v, 0); return err }},
+	{'W', "window-size", required, bandwidth, "N", "send N messages before the receiver answers", func(o *Options, v string) (err error) { o.Window, err = number(v, 1); return err }},
 
-	{0, "algorithm", required, all, "SPEC,…", "compare these, interleaved; may be given again", addAlgorithms},
-	{0, "table", required, collective, "FILE", "the tuning table by which tuned selects", func(o *Options, v string) error { o.Table = v; return nil }},
-	{0, "format", required, all, "FORMAT", "text, csv or json (an object per line)", word(func(o *Options) *string { return &o.Format }, "text", "csv", "json")},
-	{0, "buffers", required, all, "WHERE", "registered (Comm.Alloc: the node's ranks may share it) or unregistered (this process's own)", setBuffers},
-	{0, "barrier", required, collective, "WHOSE", "before every timed call: mpi's, scaffe's, or auto (mpi's where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
-	{0, "persistent", none, collective, "", "make scaffe's requests once for each size, and start them again and again", func(o *Options, _ string) error { o.Persistent = true; return nil }},
-	{0, "compute", required, nonblocking, "HOW", "spin (OMB's computation on this core) or wait (idle, as for an accelerator)", word(func(o *Options) *string { return &o.Compute }, "spin", "wait")},
-	{0, "compute-scale", required, nonblocking, "F", "length of the computation in pure communication times (1)", func(o *Options, v string) (err error) {
+	{0, "algorithm", required, all, "SPEC,…", "compare these algorithms, interleaved; may be repeated", addAlgorithms},
+	{0, "table", required, collective, "FILE", "tuning table that tuned selects by", func(o *Options, v string) error { o.Table = v; return nil }},
+	{0, "format", required, all, "FORMAT", "output format: text, csv or json (one object per line)", word(func(o *Options) *string { return &o.Format }, "text", "csv", "json")},
+	{0, "buffers", required, all, "WHERE", "memory of the buffers: registered (from Comm.Alloc, shared by the ranks of a node) or unregistered (private)", setBuffers},
+	{0, "barrier", required, collective, "WHOSE", "barrier before every timed call: mpi, scaffe, or auto (mpi where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
+	{0, "persistent", none, collective, "", "create scaffe's requests once for each size and start them repeatedly", func(o *Options, _ string) error { o.Persistent = true; return nil }},
+	{0, "compute", required, nonblocking, "HOW", "computation: spin (on this core, as OMB) or wait (idle, as for an accelerator)", word(func(o *Options) *string { return &o.Compute }, "spin", "wait")},
+	{0, "compute-scale", required, nonblocking, "F", "length of the computation relative to the pure communication (default 1)", func(o *Options, v string) (err error) {
 		if o.ComputeScale, err = strconv.ParseFloat(v, 64); err != nil || !(o.ComputeScale > 0 && o.ComputeScale < 1e6) {
 			return errors.New("want a positive number")
 		}
 		return nil
 	}},
-	{0, "local", required, all, "N", "run N ranks in this process instead of mpirun's", func(o *Options, v string) (err error) { o.Local, err = number(v, 1); return err }},
-	{0, "deadline", required, all, "TIME", "give up on a collective after this time, as in 30s", func(o *Options, v string) (err error) {
+	{0, "local", required, all, "N", "run N ranks in this process instead of under mpirun", func(o *Options, v string) (err error) { o.Local, err = number(v, 1); return err }},
+	{0, "deadline", required, all, "TIME", "abort a collective that takes longer than TIME, such as 30s", func(o *Options, v string) (err error) {
 		if o.Deadline, err = time.ParseDuration(v); err != nil || o.Deadline <= 0 {
 			return errors.New("want a positive time such as 30s")
 		}

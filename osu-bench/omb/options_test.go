@@ -1,6 +1,7 @@
 package omb
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -89,31 +90,31 @@ func TestParse(t *testing.T) {
 // An error names the program and the option.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ program, line, says string }{
-		{"osu_reduce", "-q", "invalid option -q"},
-		{"osu_reduce", "-t 5", "invalid option -t"},
-		{"osu_allreduce", "-k rotate", "invalid option -k"},
-		{"osu_bcast", "-l", "invalid option -l"},
-		{"osu_latency", "-f", "invalid option -f"},
-		{"osu_reduce", "--bogus 3", "invalid option --bogus"},
-		{"osu_reduce", "--ver", "invalid option --ver"}, // names are not cut short
-		{"osu_reduce", "--full=yes", `option --full takes no argument "yes"`},
+		{"osu_reduce", "-q", "unknown option -q"},
+		{"osu_reduce", "-t 5", "unknown option -t"},
+		{"osu_allreduce", "-k rotate", "unknown option -k"},
+		{"osu_bcast", "-l", "unknown option -l"},
+		{"osu_latency", "-f", "unknown option -f"},
+		{"osu_reduce", "--bogus 3", "unknown option --bogus"},
+		{"osu_reduce", "--ver", "unknown option --ver"}, // names are not cut short
+		{"osu_reduce", "--full=yes", `--full takes no value (got "yes")`},
 		{"osu_reduce", "-i", "-i needs N"},
 		{"osu_reduce", "--iterations", "--iterations needs N"},
-		{"osu_reduce", "-i 0", "option -i 0: want a whole number of at least 1"},
-		{"osu_reduce", "-x -1", "option -x -1"},
-		{"osu_reduce", "-m big", "option -m big"},
-		{"osu_reduce", "-m 1:2:3", "option -m 1:2:3"},
-		{"osu_reduce", "-m -1:2", "option -m -1:2"},
-		{"osu_reduce", "-m :", "option -m :"},
+		{"osu_reduce", "-i 0", `invalid -i "0": want a whole number of at least 1`},
+		{"osu_reduce", "-x -1", `invalid -x "-1"`},
+		{"osu_reduce", "-m big", `invalid -m "big"`},
+		{"osu_reduce", "-m 1:2:3", `invalid -m "1:2:3"`},
+		{"osu_reduce", "-m -1:2", `invalid -m "-1:2"`},
+		{"osu_reduce", "-m :", `invalid -m ":"`},
 		{"osu_reduce", "-m 16:8", "the smallest size (16 bytes) is larger than the largest (8 bytes)"},
-		{"osu_reduce", "-M 10", "option -M 10: want at least 1M"},
-		{"osu_reduce", "-T mpi_short", "option -T mpi_short: want all, mpi_char"},
-		{"osu_reduce", "-d cuda", "option -d cuda: accelerator buffers are not supported"},
-		{"osu_reduce", "-d tpu", "option -d tpu: want cpu"},
-		{"osu_reduce", "-k fixed", "option -k fixed: want fixed:RANK or rotate"},
-		{"osu_reduce", "-k fixed:x", "option -k fixed:x"},
-		{"osu_reduce", "-z0", "option -z 0: want percentiles from 1 to 100"},
-		{"osu_reduce", "-z50,101", "option -z 50,101"},
+		{"osu_reduce", "-M 10", `invalid -M "10": want at least 1M`},
+		{"osu_reduce", "-T mpi_short", `invalid -T "mpi_short": want all, mpi_char`},
+		{"osu_reduce", "-d cuda", `invalid -d "cuda": accelerator buffers are not supported`},
+		{"osu_reduce", "-d tpu", `invalid -d "tpu": want cpu`},
+		{"osu_reduce", "-k fixed", `invalid -k "fixed": want fixed:RANK or rotate`},
+		{"osu_reduce", "-k fixed:x", `invalid -k "fixed:x"`},
+		{"osu_reduce", "-z0", `invalid -z "0": want percentiles from 1 to 100`},
+		{"osu_reduce", "-z50,101", `invalid -z "50,101"`},
 		{"osu_reduce", "-z 50", `unexpected argument "50"`},
 		{"osu_reduce", "50", `unexpected argument "50"`},
 		{"osu_reduce", "-", `unexpected argument "-"`},
@@ -121,13 +122,13 @@ func TestParseErrors(t *testing.T) {
 		{"osu_reduce", "--algorithm mpi,,chain", "empty spec"},
 		{"osu_reduce", "--format xml", "want one of text, csv, json"},
 		{"osu_reduce", "--buffers gpu", "want one of registered, unregistered"},
-		{"osu_reduce", "--local 0", "option --local 0"},
-		{"osu_reduce", "--deadline soon", "option --deadline soon"},
-		{"osu_ireduce", "--compute-scale 0", "option --compute-scale 0"},
+		{"osu_reduce", "--local 0", `invalid --local "0"`},
+		{"osu_reduce", "--deadline soon", `invalid --deadline "soon"`},
+		{"osu_ireduce", "--compute-scale 0", `invalid --compute-scale "0"`},
 	} {
 		_, err := Parse(program(t, c.program), strings.Fields(c.line))
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), c.program+": ") {
-			t.Errorf("%s %s: got %v, want an error of the program that says %q", c.program, c.line, err, c.says)
+		if usage := (*UsageError)(nil); !errors.As(err, &usage) || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), c.program+": ") {
+			t.Errorf("%s %s: got %v, want a UsageError of the program that says %q", c.program, c.line, err, c.says)
 		}
 	}
 }

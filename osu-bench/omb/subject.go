@@ -365,7 +365,7 @@ func subjects(p Program, o *Options, comm *collectives.Comm, m *mpiWorld, meets 
 	for _, name := range names {
 		s, err := newSubject(p, o, name, comm, m, meets)
 		if err != nil {
-			return nil, fmt.Errorf("%s: option --algorithm %s: %w", p.Name, name, err)
+			return nil, fmt.Errorf("%s: invalid --algorithm %q: %w", p.Name, name, err)
 		}
 		all = append(all, s)
 	}
