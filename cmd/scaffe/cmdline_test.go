@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -103,6 +104,33 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
+// The command lines in the documentation are understood, too.
+func TestDocsCommandLines(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`(?m)^ {4,}(?:\$ )?(?:[A-Z_]+=\S+ )*(?:mpirun .* )?(?:bin/)?scaffe ([a-z].*)$`)
+	end := regexp.MustCompile(` 2?>| [#|;&]|\\$`) // of the command: a comment, or more for the shell
+	n := 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range shown.FindAllStringSubmatch(string(text), -1) {
+			n++
+			args := end.Split(m[1], 2)[0]
+			if stderr := parses(args); stderr != "" {
+				t.Errorf("%s: scaffe %s: %s", page, args, stderr)
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("only %d command lines found", n)
+	}
+}
+
 // parses reads a command line, and runs nothing. It returns what is wrong.
 func parses(args string) string {
 	var errs bytes.Buffer
@@ -157,7 +185,7 @@ func TestStdoutFull(t *testing.T) {
 		"train --solver solver.prototxt", "train --solver solver.prototxt --log-json -", "train --solver solver.prototxt --local 2 --report table2 --report-iterations 1 --designs SC-B --algorithms chain",
 		"data mean --in train_lmdb", "time --model net.prototxt --shape 1x28x28 --iterations 1",
 		"replay --list", "replay --profile alexnet-k80 --show", "replay --profile alexnet-k80 --size-scale 0.001 --local 2 --iterations 1",
-		"trace report " + file, "schedule reduce chain", "schedule reduce chain --svg -", "explain reduce 1M --nodes 2",
+		"models", "trace report " + file, "schedule reduce chain", "schedule reduce chain --svg -", "explain reduce 1M --nodes 2",
 		"tune --local 2 --sizes 4K:4K --iterations 3 --collectives bcast", "doctor", "version", "version --format json", "completion zsh", "help", "--version",
 	} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -221,6 +249,7 @@ func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"tr": "train trace", "train --des": "--design --designs", "train --design SC-OB": "SC-OB-naive SC-OB SC-OBR",
 		"trace report --format ": "text csv json", "data g": "glyphs", "explain --buffers ": "registered unregistered",
+		"explain ": "reduce bcast allreduce", "schedule --ranks 8 b": "bcast", "explain reduce ": "",
 	} {
 		_, stdout, _ := inProcess("__complete " + line)
 		if strings.HasSuffix(line, " ") {

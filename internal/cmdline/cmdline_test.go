@@ -31,7 +31,7 @@ func kitchen(out, errs *bytes.Buffer) *cmdline.Program {
 	app := &cli.App{
 		Name: "kitchen", Usage: "cook and wash", Version: "v1.2.3",
 		Commands: []*cli.Command{{
-			Name: "cook", Usage: "cook a dish", ArgsUsage: "DISH",
+			Name: "cook", Usage: "cook a dish", ArgsUsage: "soup|stew GUESTS",
 			Flags: []cli.Flag{
 				heat,
 				cmdline.Int("eggs", 2, 1, "`N` eggs"),
@@ -160,8 +160,8 @@ func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 // "help COMMAND" is "COMMAND --help", and a group without a command its help.
 func TestHelp(t *testing.T) {
 	for _, c := range []struct{ a, b, want string }{
-		{"help cook", "cook --help", "kitchen cook --recipe FILE DISH [flags]"},
-		{"help cook", "cook soup --eggs 3 -h", "kitchen cook --recipe FILE DISH [flags]"},
+		{"help cook", "cook --help", "kitchen cook --recipe FILE soup|stew GUESTS [flags]"},
+		{"help cook", "cook soup --eggs 3 -h", "kitchen cook --recipe FILE soup|stew GUESTS [flags]"},
 		{"help wash pans", "wash pans -h", "kitchen wash pans [flags]"},
 		{"help wash", "wash", "pans    wash pans"},
 		{"help", "", "cook        cook a dish"},
@@ -217,8 +217,10 @@ func TestComplete(t *testing.T) {
 		{"cook --heat=l", []string{"--heat=low"}},
 		{"cook --fire ", []string{"low", "high"}},
 		{"cook --recipe ", nil}, // a file
-		{"cook --stir ", nil},
-		{"cook ", nil},
+		{"cook --stir ", []string{"soup", "stew"}},
+		{"cook ", []string{"soup", "stew"}},
+		{"cook --eggs 3 st", []string{"stew"}},
+		{"cook soup ", nil},
 		{"cook -- --s", nil},
 		{"completion ", []string{"bash", "zsh", "fish"}},
 	} {

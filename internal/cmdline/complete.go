@@ -65,6 +65,8 @@ func (p *Program) candidates(before []string, last string) []candidate {
 		}
 	case name != "" || last == "-" || last == "--":
 		all = flagCandidates(flags)
+	case c != nil && len(commands) == 0:
+		all = argumentCandidates(c, line[n:])
 	case n == len(line):
 		for _, sub := range commands {
 			if !sub.Hidden {
@@ -73,6 +75,20 @@ func (p *Program) candidates(before []string, last string) []candidate {
 		}
 	}
 	return slices.DeleteFunc(all, func(c candidate) bool { return !strings.HasPrefix(c.word, last) })
+}
+
+// argumentCandidates are the words that the next argument of c may be, which
+// its ArgsUsage separates: "reduce|bcast|allreduce BYTES".
+func argumentCandidates(c *cli.Command, before []string) (all []candidate) {
+	_, given := flagsFirst(c, before)
+	places := strings.Fields(c.ArgsUsage)
+	if len(given) >= len(places) || !strings.Contains(places[len(given)], "|") {
+		return nil
+	}
+	for _, w := range strings.Split(places[len(given)], "|") {
+		all = append(all, candidate{w, ""})
+	}
+	return all
 }
 
 // expectsValue reports whether a word is a flag of c whose value comes next.
