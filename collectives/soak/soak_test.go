@@ -183,7 +183,7 @@ func (s series) underMPI(t *testing.T) error {
 	}
 	if err != nil || ended != s.ranks {
 		errs = append(errs, fmt.Errorf("%d of %d ranks ended well", ended, s.ranks))
-		return fmt.Errorf("mpirun: %w\n%w\n%s", err, errors.Join(errs...), out)
+		return fmt.Errorf("mpirun: %v\n%w\n%s", err, errors.Join(errs...), out)
 	}
 	return nil
 }
