@@ -171,7 +171,7 @@ func manyRequests(ctx context.Context, c *collectives.Comm, n int) error {
 	for i := range requests {
 		data[i] = make([]int32, 2)
 		if i%100 == 0 {
-			data[i] = make([]int32, 2000) // more than goes in an envelope
+			data[i] = make([]int32, 3000) // more than goes in an envelope
 		}
 		if requests[i], err = pair.BcastInit(mem.Of(data[i]), mem.Int32, 0); err != nil {
 			return err

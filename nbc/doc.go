@@ -42,7 +42,9 @@
 // A message is known by what it is, Tag{Comm, Instance, Message, Fingerprint}, never
 // by the order of calls. Ranks may start requests in different orders. What they
 // must agree on is the numbering: package collectives counts the collectives that
-// are created.
+// are created, persistent requests apart from the others (their numbers begin with
+// a p in errors: reduce#p7). A second open request of one communicator and number
+// is refused by Prepare.
 //
 // # Windows
 //

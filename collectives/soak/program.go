@@ -327,7 +327,7 @@ func (m *maker) count(dt mem.Datatype) int {
 	case 0:
 		return m.random.IntN(2)
 	case 1, 2:
-		return max(0, 3936/dt.Size()+m.random.IntN(5)-2)
+		return max(0, 8<<10/dt.Size()+m.random.IntN(5)-2)
 	case 3, 4:
 		return 1000 + m.random.IntN(20_000)
 	case 5:

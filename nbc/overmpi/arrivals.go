@@ -99,7 +99,7 @@ func (t *Transport) receiveAhead(a *arrival) {
 		t.fail(fmt.Errorf("overmpi: %w", err))
 		return
 	}
-	a.receiving = true
+	a.receiving, t.asked = true, true
 	t.active++
 }
 
@@ -195,6 +195,7 @@ func (t *Transport) fetch(o *op, from, wire, length int) {
 		t.end(o, fmt.Errorf("overmpi: %w", err))
 		return
 	}
+	t.asked = true
 	o.parts++
 }
 

@@ -10,16 +10,16 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 )
 
-// Every message begins with an envelope. See the package comment.
+// Every message has an envelope. See the package comment.
 const (
 	envelopeTag = 0 // the tags from 1 on are for data
 
-	// envelopeRoom is how large an envelope is at most, with the message in it.
-	// The libraries send so many bytes at once, without asking the receiver;
-	// the smallest such limit in use is 4096 with the library's own header.
-	envelopeRoom = 4096 - 128
-	headerLen    = 32
-	inlineRoom   = envelopeRoom - headerLen
+	headerLen = 32
+	// inlineRoom is how many bytes lie in an envelope at most. Over networks the
+	// libraries send so much at once, without asking the receiver. To copy more
+	// takes longer than a second message.
+	inlineRoom   = 8 << 10
+	envelopeRoom = headerLen + inlineRoom
 
 	// envelopesPosted is how many receives wait for envelopes.
 	envelopesPosted = 8

@@ -46,6 +46,7 @@ type Transport struct {
 	standing standing
 	waiting  match.Table[*op, *arrival]
 	arrivals arrivals
+	asked    bool // data were asked for since MPI was
 	library  library
 
 	batch [64]mpi.Done
@@ -207,20 +208,21 @@ func (t *Transport) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) err
 	return nil
 }
 
-// sendData begins to send a message that travels by itself, after its envelope.
+// sendData begins to send a message that travels by itself, then its envelope: so
+// the data, or the library's request to send them, are there when the receiver
+// asks for them.
 func (t *Transport) sendData(o *op) error {
 	p := &t.peers[o.peer]
 	wire := t.wires.tag(p.sent)
 	t.pin(o)
-	if err := t.sendEnvelope(o, wire); err != nil {
+	if err := t.data.Isend(t.reqs, forData|o.index, o.buf.Pointer(), o.n, o.peer, wire); err != nil {
 		return err
 	}
-	p.sent++
-	if err := t.data.Isend(t.reqs, forData|o.index, o.buf.Pointer(), o.n, o.peer, wire); err != nil {
-		t.fail(fmt.Errorf("overmpi: %w", err)) // it was announced
-		return nil
-	}
 	o.parts++
+	p.sent++
+	if err := t.sendEnvelope(o, wire); err != nil {
+		t.fail(fmt.Errorf("overmpi: %w", err)) // what is sent already has no name
+	}
 	return nil
 }
 
@@ -368,8 +370,10 @@ func (t *Transport) Poll(done []nbc.Completion) (int, error) {
 	return n, nil
 }
 
-// advance moves what can move and settles what ended. It goes on after a fault,
-// for the sake of notices both ways, and returns it.
+// advance moves what can move and settles what ended. Data that were asked for
+// meanwhile are there more often than not, since they left before their envelope:
+// it looks again for them. It continues after a fault, for the sake of notices both
+// ways, and returns it.
 func (t *Transport) advance() error {
 	t.abort.tell(t)
 	for {
@@ -380,9 +384,13 @@ func (t *Transport) advance() error {
 		for _, d := range t.batch[:n] {
 			t.settle(d)
 		}
-		if err != nil || n < len(t.batch) {
+		if n > 0 {
+			t.rest.stir()
+		}
+		if err != nil || n < len(t.batch) && !t.asked {
 			return t.fault
 		}
+		t.asked = false
 	}
 }
 

@@ -34,7 +34,7 @@ func identities(t nbc.Transport) error {
 		case i%50 == 0:
 			return 70_000 + i
 		case i%10 == 0:
-			return 4000 + i
+			return 8192 - 120 + i
 		}
 		return i % 33
 	}
