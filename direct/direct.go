@@ -6,7 +6,7 @@
 //	summed, over all ranks, by    rank 0   rank 1   rank 2   rank 3
 //	and put into                  the root's Out
 //
-// A message between such ranks is no copy: a RecvReduce reads the sender's
+// A message between such ranks is not copied: a RecvReduce reads the sender's
 // memory. So a reduction moves P+1 times the buffer through memory in all (P
 // reads, one write), spread evenly over the ranks, which is the least that is
 // possible; a tree or a chain writes its partial sums too, and lets most ranks

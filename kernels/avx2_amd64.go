@@ -36,7 +36,7 @@ const (
 // avx2Loop is a generated loop. n is a multiple of vectorBytes.
 type avx2Loop func(dst, a, b *byte, n int)
 
-// avx2Pair is a loop that stores through the caches and its twin that stores
+// avx2Pair is a loop that stores through the caches and its counterpart that stores
 // around them, for which dst is aligned to vectorBytes.
 type avx2Pair struct{ cached, stream avx2Loop }
 

@@ -35,7 +35,7 @@ func TestDivide(t *testing.T) {
 	if u8[2] != 50 || u8[1] != 1 {
 		t.Errorf("%v", u8)
 	}
-	// Into another buffer, by what is no whole number.
+	// Into another buffer, by a number that is not whole.
 	from, into := []uint16{f16From(3), f16From(65504), f16From(0x1p-24)}, make([]uint16, 3)
 	if err := c.Divide(mem.Float16, mem.Of(into), mem.Of(from), 1.5); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func f16From(f float32) uint16 {
 	case v >= 0x47800000: // 2^16
 		return sign | 0x7c00
 	case v < 0x38800000: // below 2^-14: subnormal
-		// Numbers beside 0.5 lie 2^-24 apart, as binary16's subnormals do, so
+		// Numbers next to 0.5 lie 2^-24 apart, as binary16's subnormals do, so
 		// the addition rounds.
 		half := math.Float32frombits(v) + 0.5
 		return sign | uint16(math.Float32bits(half)-math.Float32bits(0.5))

@@ -19,7 +19,7 @@ func TestF16WidensEveryValue(t *testing.T) {
 }
 
 // around calls f with every 16-bit value widened, the middle between it and
-// its upper neighbour, and the f32 numbers just beside these.
+// its upper neighbor, and the f32 numbers right next to these.
 func around(widen func(uint16) float32, f func(float32)) {
 	for i := range 1 << 16 {
 		x, y := float64(widen(uint16(i))), float64(widen(uint16(i+1)))

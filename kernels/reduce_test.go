@@ -43,7 +43,7 @@ func (g guarded) check() error {
 	end := g.off + len(g.body)
 	for i, v := range g.all {
 		if v != guard && (i < g.off || i >= end) {
-			return fmt.Errorf("byte %d beside a buffer [%d:%d] was written", i, g.off, end)
+			return fmt.Errorf("byte %d next to a buffer [%d:%d] was written", i, g.off, end)
 		}
 	}
 	return nil

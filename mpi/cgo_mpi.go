@@ -34,7 +34,7 @@ func failure(rc C.int, format string, args ...any) error {
 	if rc == C.SCAFFE_OK {
 		return nil
 	}
-	if rc == C.SCAFFE_CANCELLED {
+	if rc == C.SCAFFE_CANCELED {
 		return ErrCancelled
 	}
 	const room = 2048

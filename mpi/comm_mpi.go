@@ -165,7 +165,7 @@ func (rs *Requests) Cancel(id uint64) error {
 	return failure(C.scaffe_cancel(rs.r, C.uint64_t(id)), "MPI_Cancel of request %d", id)
 }
 
-// Free frees the set. Receives under way are cancelled; sends continue
+// Free frees the set. Receives under way are canceled; sends continue
 // unobserved, so their memory must stay valid. A second call does nothing.
 func (rs *Requests) Free() {
 	if rs.r == nil {

@@ -33,7 +33,7 @@ var (
 	// start it once, even after Finalize.
 	ErrStarted = errors.New("mpi: MPI was already started in this process, which is possible only once")
 	// ErrCancelled is the Err of a Done whose request was ended by Cancel.
-	ErrCancelled = errors.New("mpi: the request was cancelled")
+	ErrCancelled = errors.New("mpi: the request was canceled")
 	// ErrPeersGone is returned by Finalize if the other ranks did not call it in
 	// time: MPI_Finalize, which would wait for them forever, was not called.
 	ErrPeersGone = errors.New("mpi: not every rank reached the end in time, so MPI was not finalized: exit with a non-zero status, or call Kill, and mpirun ends the other ranks")

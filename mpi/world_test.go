@@ -304,7 +304,7 @@ func TestTruncationIsAnError(t *testing.T) {
 		if !Truncated(got[1].Err) {
 			return fmt.Errorf("20 bytes for 10 came to %+v", got[1])
 		}
-		return exchange(c, 100, 2) // and the library goes on
+		return exchange(c, 100, 2) // and the library continues
 	})
 }
 

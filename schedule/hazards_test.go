@@ -161,7 +161,7 @@ func TestHazards(t *testing.T) {
 			b.Send(1, at(out, 0, 4))
 			b.Send(2, at(out, 0, 4))
 		}, nil},
-		"neighbours": {func(b *schedule.Builder) {
+		"neighbors": {func(b *schedule.Builder) {
 			b.Recv(1, at(out, 0, 4))
 			b.Recv(1, at(out, 4, 8))
 		}, nil},

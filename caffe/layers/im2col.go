@@ -140,18 +140,18 @@ func (c *columns) unroll(t tile, x []float32, imageLen int, cols []float32) {
 // others are copied from it.
 func (c *columns) unrollKernelRow(t tile, bands []band, x []float32, imageLen int, block []float32) {
 	width := len(block) / c.kw
-	centre := -1
+	center := -1
 	if c.strideW == 1 && c.ow == c.w && c.padW >= 0 && c.padW%c.dilW == 0 && c.padW/c.dilW < c.kw {
-		centre = c.padW / c.dilW
-		c.gather(t, bands, x, imageLen, 0, block[centre*width:])
+		center = c.padW / c.dilW
+		c.gather(t, bands, x, imageLen, 0, block[center*width:])
 	}
 	for k := range c.kw {
 		d := k*c.dilW - c.padW
 		switch row := block[k*width : (k+1)*width]; {
-		case centre < 0:
+		case center < 0:
 			c.gather(t, bands, x, imageLen, d, row)
-		case k != centre:
-			shiftRows(row, block[centre*width:(centre+1)*width], c.w, d)
+		case k != center:
+			shiftRows(row, block[center*width:(center+1)*width], c.w, d)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestDropoutDistribution(t *testing.T) {
 		if math.Abs(s.zeros-ratio) > 0.006 || math.Abs(s.mean-1) > 0.03 || math.Abs(s.max-1/(1-ratio)) > 1e-5 {
 			t.Errorf("ratio %g: share of zeros %g, mean %g, max %g", ratio, s.zeros, s.mean, s.max)
 		}
-		// Neighbours are independent: both elements of a pair vanish ratio² of the time.
+		// Neighbors are independent: both elements of a pair vanish ratio² of the time.
 		both := 0.0
 		x := top[0].Data()
 		for i := 0; i+1 < len(x); i += 2 {

@@ -182,11 +182,11 @@ func refInner(x, w *array, bias []float64, dyOf func(y *array) *array) (y, dx, d
 	return y, dx, dw, db
 }
 
-// refLRN returns y and dx for dy. within: neighbours in the plane, else
+// refLRN returns y and dx for dy. within: neighbors in the plane, else
 // channels.
 func refLRN(size int, alpha, beta, k float64, within bool, x *array, dyOf func(y *array) *array) (y, dx *array) {
 	half := size / 2
-	// near visits the neighbours of an element, itself included.
+	// near visits the neighbors of an element, itself included.
 	near := func(n, c, h, w int, visit func(n, c, h, w int)) {
 		for i := -half; i <= half; i++ {
 			if !within {

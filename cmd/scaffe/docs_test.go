@@ -182,7 +182,7 @@ func table(t *testing.T, page string) [][]string {
 }
 
 // docs/training.md lists what package caffe/proto supports: every field of a
-// solver, every layer, and every field that is not simply honoured.
+// solver, every layer, and every field that is not simply honored.
 func TestDocsTrainingLists(t *testing.T) {
 	text, err := os.ReadFile("../../docs/training.md")
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package soak makes random programs of collectives and runs them: communicators
 // made, duplicated and closed, persistent requests and ones that run once,
 // started in different orders on each rank, blocking calls beside them, several
-// goroutines, cancelled contexts, and ranks that give up. Every result is compared
+// goroutines, canceled contexts, and ranks that give up. Every result is compared
 // with a plain sum.
 //
 // A program is a function of its seed and its number of ranks alone, and what

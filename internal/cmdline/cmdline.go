@@ -3,7 +3,7 @@
 //
 //   - Flags may follow arguments.
 //   - What is wrong with a command line is said on stderr, with a hint and,
-//     for a misspelt command or flag, a suggestion; the status is 2. Other
+//     for a misspelled command or flag, a suggestion; the status is 2. Other
 //     errors end with status 1.
 //   - Nothing but results goes to stdout, and results that cannot be written
 //     there are an error.

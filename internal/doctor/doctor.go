@@ -156,7 +156,7 @@ func cpuKernels() Finding {
 
 func matrices() Finding {
 	f := Finding{What: "BLAS", Found: fmt.Sprintf("%s, %d threads", blas.Name(), blas.Threads())}
-	if !blas.Optimised {
+	if !blas.Optimized {
 		f.Wrong = "pure Go: layers compute several times slower than with OpenBLAS"
 		f.Fix = "install libopenblas-dev and build with `make build`"
 	}

@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// threadsEnv is OpenBLAS's own variable; this package honours it for both
+// threadsEnv is OpenBLAS's own variable; this package honors it for both
 // implementations.
 const threadsEnv = "OPENBLAS_NUM_THREADS"
 

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gemm64 is the dumb twin: the definition, in float64.
+// gemm64 is the reference implementation: the definition, in float64.
 func gemm64(tA, tB bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) []float64 {
 	out := make([]float64, len(c))
 	for i, v := range c {

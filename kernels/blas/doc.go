@@ -1,15 +1,14 @@
-// Package blas multiplies matrices: the single door to dense linear algebra
-// for the whole project, float32 and row-major throughout.
+// Package blas multiplies matrices: all dense linear algebra of the project goes
+// through it, float32 and row-major throughout.
 //
-// Two implementations stand behind it, both reached through gonum's
-// interface. With the build tag openblas it is OpenBLAS (cgo, several times
+// There are two implementations, both behind gonum's interface. With the build tag openblas it is OpenBLAS (cgo, several times
 // faster); otherwise gonum's own pure Go, which needs nothing and builds with
 // CGO_ENABLED=0. Name says which one a program has.
 //
 // A matrix is a slice and a leading dimension: element (i, j) of the stored
 // matrix a is a[i*lda+j]. Extents of zero are fine. Nothing here allocates
-// while SetThreads is 1, the default: each rank of a training run has a core
-// of its own, not a machine of its own. For a fixed number of threads the
+// while SetThreads is 1, the default: each rank of a training run has one core,
+// not a whole machine. For a fixed number of threads the
 // same call gives the same bits.
 //
 // Mismatched extents are a programming error and panic, as an index out of

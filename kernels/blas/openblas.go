@@ -25,8 +25,8 @@ func gemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda in
 	impl.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-// Optimised reports whether an optimised library does the work.
-const Optimised = true
+// Optimized reports whether an optimized library does the work.
+const Optimized = true
 
 // Name returns the implementation, its version and the processor kernels it
 // chose: "OpenBLAS 0.3.21 (Zen)".

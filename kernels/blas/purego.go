@@ -15,8 +15,8 @@ var (
 	threads atomic.Int32
 )
 
-// Optimised reports whether an optimised library does the work.
-const Optimised = false
+// Optimized reports whether an optimized library does the work.
+const Optimized = false
 
 // Name returns "gonum (pure Go)".
 func Name() string { return "gonum (pure Go)" }

@@ -9,8 +9,8 @@
 // The library comes in with the build tag onednn (Debian's libdnnl-dev).
 // Without the tag the package still builds, everywhere: NewConv then returns
 // ErrUnsupported, as it does for a shape for which oneDNN has only its
-// reference loops. Callers keep a way of their own, which is also the twin
-// that tests hold this package against.
+// reference loops. Callers keep another way to compute, which is also the reference
+// implementation that tests compare this package with.
 //
 // # Layouts
 //

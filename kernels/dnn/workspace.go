@@ -30,7 +30,7 @@ var workspaces struct {
 	free []*workspace
 }
 
-// takeWorkspace returns one of at least n bytes, which nobody else has.
+// takeWorkspace returns one of at least n bytes, not in use elsewhere.
 func takeWorkspace(n int) (*workspace, error) {
 	const page = 4096
 	w, err := freeWorkspace()

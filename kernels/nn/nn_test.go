@@ -59,7 +59,7 @@ func sameBits(t failer, what string, got, want []float32) {
 	}
 }
 
-func TestReLUIsItsPortableTwin(t *testing.T) {
+func TestReLUEqualsPortable(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.OneOf(rapid.IntRange(0, 40), rapid.Just(pieceMost+13)).Draw(rt, "n")
 		r := rand.New(rand.NewPCG(uint64(n), 1))
@@ -84,13 +84,13 @@ func TestReLUIsItsPortableTwin(t *testing.T) {
 	})
 }
 
-func TestLRNIsItsPortableTwin(t *testing.T) {
+func TestLRNEqualsPortable(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.OneOf(rapid.IntRange(0, 40), rapid.Just(pieceMost+13)).Draw(rt, "n")
 		r := rand.New(rand.NewPCG(uint64(n), 1))
 		x, in, out, y, dy := numbers(r, n, false), numbers(r, n, false), numbers(r, n, false), numbers(r, n, false), numbers(r, n, false)
 		start := positive(r, n)
-		// both runs f on results and an accumulator of its own.
+		// both runs f on its own results and accumulator.
 		both := func(what string, f, portable func(a, b, acc []float32)) {
 			var res [2][3][]float32
 			for i, g := range []func(a, b, acc []float32){f, portable} {
@@ -185,7 +185,7 @@ func TestMaxPoolIsTheDefinition(t *testing.T) {
 					if v != v {
 						at = int(mask[o]) // NaNs of one sign may differ in payload
 						if src[at] == src[at] {
-							rt.Fatalf("pass %d, output %d, %d: position %d is no NaN", pass, i, j, at)
+							rt.Fatalf("pass %d, output %d, %d: position %d is not a NaN", pass, i, j, at)
 						}
 					}
 					if int(mask[o]) != at || dst[o] != v && v == v {
@@ -198,8 +198,8 @@ func TestMaxPoolIsTheDefinition(t *testing.T) {
 	})
 }
 
-// TestMaxPoolIsItsPortableTwin compares bits, those of zeros included.
-func TestMaxPoolIsItsPortableTwin(t *testing.T) {
+// TestMaxPoolEqualsPortable compares bits, those of zeros included.
+func TestMaxPoolEqualsPortable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	vectors := 0
 	for _, c := range [][4]int{{32, 3, 0, 2}, {55, 3, 0, 2}, {13, 3, 0, 2}, {28, 3, 1, 1}, {27, 3, 1, 2}, {14, 2, 0, 2}, {8, 5, 2, 1}, {7, 3, 0, 2}, {20, 4, 1, 3}} {

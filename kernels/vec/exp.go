@@ -25,7 +25,7 @@ const (
 	ln2High = 0.693359375            // 9 bits: n·ln2High is exact
 	ln2Low  = 0.00021219444170128554 // ln2High − ln 2 as a float32
 
-	// shifter is 3·2²²: the float32 beside it lie 1 apart, so that adding it
+	// shifter is 3·2²²: the float32 next to it lie 1 apart, so that adding it
 	// rounds to a whole number, which then stands in the low bits.
 	shifter = 3 << 22
 

@@ -5,7 +5,7 @@ import "fmt"
 type rgb [3]float64
 
 // ramp is the colors of the chunks, first to last: even steps of lightness
-// and of hue from blue to yellow, so that neighbours differ for color-blind
+// and of hue from blue to yellow, so that neighbors differ for color-blind
 // people and in print too.
 var ramp = []rgb{
 	{0x48, 0x46, 0xc6},

@@ -58,7 +58,7 @@ type picture struct {
 	col, row   float64 // a step's width, a rank's height
 	dot        float64 // radius of a chunk's dot
 	left, top  float64 // where step 0 and the first line begin
-	labelled   bool    // dots carry the chunk's number
+	labeled   bool    // dots carry the chunk's number
 	w, h       float64
 	loadTop    float64
 	loadHeight float64
@@ -72,7 +72,7 @@ func newPicture(all []*schedule.Schedule, list []message, chunks int, o Options)
 	p.col = between(1200/float64(max(p.steps, 1)), 10, between(468/float64(max(p.steps, 1)), 52, 100))
 	p.row = between(880/float64(p.ranks), 14, 46)
 	p.dot = between(min(p.col, p.row)*0.23, 2, 10)
-	p.labelled = p.dot >= 6
+	p.labeled = p.dot >= 6
 	p.loadTop = p.y(p.ranks-1) + p.row/2 + 44
 	p.w = max(p.x(p.steps)+48, 620)
 	p.h = p.loadTop + p.loadHeight + 84
@@ -178,7 +178,7 @@ func (p *picture) strokes() {
 // arrival draws the dot where a message arrives.
 func (p *picture) arrival(x, y float64, m message, fill, text string) {
 	p.Add("<circle cx=\"%s\" cy=\"%s\" r=\"%s\" %s/>", svg.Num(x), svg.Num(y), svg.Num(p.dot), p.dotStyle(m.adds, fill))
-	if p.labelled {
+	if p.labeled {
 		style := fmt.Sprintf("font-size:%spx", svg.Num(p.dot*1.15))
 		if m.adds {
 			style += ";fill:" + text
@@ -218,7 +218,7 @@ func (p *picture) load() {
 	for s, n := range busy {
 		h := p.loadHeight * float64(n) / float64(busiest)
 		p.Rect("bar", p.x(s)+gap, bottom-h, p.col-2*gap, h, 2)
-		if p.labelled {
+		if p.labeled {
 			p.Text("axis mid", p.x(s)+p.col/2, bottom-h-5, "%d", n)
 		}
 	}
