@@ -58,7 +58,7 @@ type picture struct {
 	col, row   float64 // a step's width, a rank's height
 	dot        float64 // radius of a chunk's dot
 	left, top  float64 // where step 0 and the first line begin
-	labeled   bool    // dots carry the chunk's number
+	labeled    bool    // dots carry the chunk's number
 	w, h       float64
 	loadTop    float64
 	loadHeight float64
