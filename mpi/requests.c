@@ -120,7 +120,7 @@ static void report(scaffe_reqs *r, int i, MPI_Status *st, int error, scaffe_done
   if (!r->slot[i].receives) return;
   MPI_Test_cancelled(st, &cancelled);
   if (cancelled) {
-    d->error = SCAFFE_CANCELLED;
+    d->error = SCAFFE_CANCELED;
     return;
   }
   d->source = st->MPI_SOURCE;
