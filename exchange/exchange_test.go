@@ -187,7 +187,7 @@ func TestSCaffe_AllDesignsGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestBuckets: neighbouring layers share a bucket until it is large enough, in
+// TestBuckets: neighboring layers share a bucket until it is large enough, in
 // the order of the backward pass.
 func TestBuckets(t *testing.T) {
 	for _, c := range []struct {

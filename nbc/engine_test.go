@@ -280,7 +280,7 @@ func TestBadUse(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := r.Wait(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled wait ended with %v", err)
+			t.Errorf("a canceled wait ended with %v", err)
 		}
 		var deadline *nbc.DeadlineError
 		if err := r.Wait(context.Background()); !errors.As(err, &deadline) {

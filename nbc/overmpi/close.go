@@ -51,7 +51,7 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// drop ends what is under way. Receives can be cancelled, sends cannot.
+// drop ends what is under way. Receives can be canceled, sends cannot.
 func (t *Transport) drop(ctx context.Context) error {
 	for _, o := range t.ops {
 		switch {

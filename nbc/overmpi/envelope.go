@@ -113,7 +113,7 @@ func (t *Transport) expectEnvelope(i int) error {
 func (t *Transport) envelopeEnded(i uint64, d mpi.Done) {
 	s := &t.standing.slots[i]
 	s.posted = false
-	if t.closing { // cancelled, or an envelope that is of no interest any more
+	if t.closing { // canceled, or an envelope that is of no interest any more
 		return
 	}
 	if d.Err != nil {

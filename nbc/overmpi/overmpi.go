@@ -31,7 +31,7 @@ type Options struct {
 type Transport struct {
 	opts    Options
 	world   *mpi.World
-	owns    bool // Close finalises the world
+	owns    bool // Close finalizes the world
 	data    *mpi.Comm
 	control *mpi.Comm // notices and the meeting at the end
 	reqs    *mpi.Requests

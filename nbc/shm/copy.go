@@ -29,8 +29,8 @@ func (t *Transport) enqueue(o *op) {
 	t.work = append(t.work, o)
 }
 
-// labour copies one chunk's worth of what there is to copy.
-func (t *Transport) labour() {
+// labor copies one chunk's worth of what there is to copy.
+func (t *Transport) labor() {
 	for budget := copyChunk; budget > 0 && t.worked < len(t.work); {
 		o := t.work[t.worked]
 		n := min(budget, o.n-o.copied)
