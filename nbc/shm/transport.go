@@ -204,7 +204,7 @@ func (t *Transport) advance() {
 	}
 	t.drain()
 	if len(t.work) > 0 {
-		t.labour()
+		t.labor()
 	}
 }
 
