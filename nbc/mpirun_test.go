@@ -106,8 +106,9 @@ func givingUp(e *nbc.Engine) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	reduce := func(instance uint32) error {
-		buf := mem.Of(make([]float32, 1000))
-		p, err := plan(e.Rank(), e.Size(), 1000, 100)
+		const count = 1 << 20 // too large to be sent before it is received
+		buf := mem.Of(make([]float32, count))
+		p, err := plan(e.Rank(), e.Size(), count, count/4)
 		if err != nil {
 			return err
 		}
