@@ -128,3 +128,22 @@ func TestDocsReadmeProgram(t *testing.T) {
 		}
 	}
 }
+
+// docs/glossary.md says each word once.
+func TestDocsGlossary(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range table(t, "glossary.md") {
+		if len(row) != 2 || row[0] == "word" || strings.HasPrefix(row[0], "-") {
+			continue
+		}
+		for word := range strings.SplitSeq(row[0], ", ") {
+			if seen[word] {
+				t.Errorf("%q stands in the glossary twice", word)
+			}
+			seen[word] = true
+		}
+	}
+	if len(seen) < 60 {
+		t.Errorf("%d words in the glossary", len(seen))
+	}
+}
