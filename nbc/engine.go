@@ -79,6 +79,7 @@ type Engine struct {
 	stalls stallMonitor
 	taken  []*Request
 	done   [64]Completion
+	looked time.Time // when the loop last looked at the clock
 	failed error
 	told   chan struct{} // closed when the other ranks know of a failure of this one's own; nil: there is none
 	ending bool          // Close was called
@@ -577,6 +578,7 @@ func (e *Engine) look() {
 		return
 	}
 	now := time.Now()
+	e.looked = now
 	err := e.stalls.read(e.failed, now)
 	if err == nil && e.exec.inUse > 0 {
 		err = e.stalls.look(now)

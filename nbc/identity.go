@@ -58,6 +58,18 @@ func (s *identities) take(id identity) bool {
 	return true
 }
 
+// swap gives old back and takes id, unless id is taken, which it reports.
+func (s *identities) swap(old, id identity) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.open[id]; taken {
+		return false
+	}
+	delete(s.open, old)
+	s.open[id] = struct{}{}
+	return true
+}
+
 func (s *identities) give(id identity) {
 	s.mu.Lock()
 	delete(s.open, id)

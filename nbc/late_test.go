@@ -215,7 +215,9 @@ type sleeper struct {
 func (s sleeper) Park(time.Duration) {
 	if *s.parks++; *s.parks > 100 {
 		s.Transport.Park(time.Hour)
+		return
 	}
+	time.Sleep(10 * time.Microsecond) // drive has its context watched when some have passed
 }
 
 func (s sleeper) Migrate() bool { return true }

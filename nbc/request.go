@@ -161,10 +161,9 @@ func (r *Request) Start() error {
 // Renumber makes the next execution one of another collective, of the same plan
 // on the same buffers. The last execution has ended.
 func (r *Request) Renumber(instance uint32) error {
-	if !r.engine.identities.take(identity{r.bind.Comm, instance}) {
+	if !r.engine.identities.swap(r.bind.identity(), identity{r.bind.Comm, instance}) {
 		return r.bind.taken(instance)
 	}
-	r.engine.identities.give(r.bind.identity())
 	r.bind.Instance, r.round = instance, 0
 	return nil
 }

@@ -102,17 +102,19 @@ func (e *Engine) takeOver(f func()) bool {
 	return true
 }
 
-// unwatched is how many turns drive looks at its context by itself; a call
-// that takes longer has the context wake it.
-const unwatched = 16
+// unwatched is how long drive looks at its context by itself; a call that takes
+// longer has the context wake it. To ask for that costs more than a small call.
+const unwatched = 50 * time.Microsecond
 
 // drive executes r on the calling goroutine, if nothing else is under way, and
 // reports whether it has taken r on: r may still be under way after it if ctx ended.
 func (e *Engine) drive(ctx context.Context, r *Request) bool {
 	return e.takeOver(func() {
 		e.admit(r)
+		watched := false
 		for n := 1; r.active.Load() && ctx.Err() == nil; n++ {
-			if n == unwatched {
+			if !watched && e.looked.Sub(r.watch.started) > unwatched {
+				watched = true
 				defer context.AfterFunc(ctx, e.wake)()
 			}
 			if !e.turn(n) {
