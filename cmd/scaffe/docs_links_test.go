@@ -45,21 +45,6 @@ func headings(text string) []string {
 	return as
 }
 
-// Tables are whole: no empty line cuts rows from their heading.
-func TestDocsTablesAreWhole(t *testing.T) {
-	rule := regexp.MustCompile(`^\|[\s:|-]+\|$`)
-	for page, text := range pages(t) {
-		lines := strings.Split(text, "\n")
-		for i, line := range lines {
-			row := strings.HasPrefix(strings.TrimSpace(line), "|")
-			begins := i == 0 || !strings.HasPrefix(strings.TrimSpace(lines[i-1]), "|")
-			if row && begins && (i+1 == len(lines) || !rule.MatchString(strings.TrimSpace(lines[i+1]))) {
-				t.Errorf("%s:%d: a row of a table without a heading: %s", page, i+1, line)
-			}
-		}
-	}
-}
-
 // docs/environment.md names every environment variable that the program,
 // the scripts and the tests read, and no other. SCAFFE_TEST_… that it does not name are between a test and the
 // processes that it starts.
