@@ -25,7 +25,7 @@ const (
 	// why not earlier: a chunk that is sent on next is read from the cache up
 	// to here, which outweighs the reading of dst. A result that replaces
 	// an operand is never streamed: its lines are in the cache already.
-	streamFrom = 8 << 20
+	streamFrom = StreamFrom
 
 	// pieceBytes is how much one call of a loop does at most: the runtime
 	// cannot stop a goroutine inside assembly, and a collection would wait
@@ -33,8 +33,9 @@ const (
 	pieceBytes = 1 << 20
 )
 
-// avx2Loop is a generated loop. n is a multiple of vectorBytes.
-type avx2Loop func(dst, a, b *byte, n int)
+// avx2Loop is a generated loop. n is a multiple of vectorBytes; x0 and x1 are there, and
+// no operand follows one that is nil.
+type avx2Loop func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)
 
 // avx2Pair is a loop that stores through the caches and its counterpart that stores
 // around them, for which dst is aligned to vectorBytes.
@@ -58,37 +59,52 @@ func nativePath() (p path, lacks string) {
 	return path{name: "avx2", reduce: reduceAVX2, copy: copyAVX2}, ""
 }
 
-func reduceAVX2(dt mem.Datatype, op mem.Op, dst, a, b unsafe.Pointer, n int) {
-	reduceVectors(&avx2Loops[dt][op], portableLoops[dt][op], dt.Size(), dst, a, b, n, streamFrom)
+func reduceAVX2(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, around bool) {
+	stream := streamFrom
+	if around {
+		stream = 0
+	}
+	reduceVectors(&avx2Loops[dt][op], portableLoops[dt][op], dt.Size(), dst, from, n, stream)
 }
 
 // reduceVectors does whole vectors with v and what is left of n with scalar.
 // From stream bytes on, and where dst can be aligned, it stores around the
 // caches.
-func reduceVectors(v *avx2Pair, scalar loop, size int, dst, a, b unsafe.Pointer, n, stream int) {
+func reduceVectors(v *avx2Pair, scalar loop, size int, dst unsafe.Pointer, from operands, n, stream int) {
 	f := v.cached
-	if n >= stream && dst != a && dst != b {
+	if n >= stream && !from.has(dst) {
 		if head := toLine(dst); head%size == 0 && head < n {
-			scalar(dst, a, b, head)
-			dst, a, b, n = unsafe.Add(dst, head), unsafe.Add(a, head), unsafe.Add(b, head), n-head
+			reduceScalar(scalar, dst, from, head)
+			dst, n = unsafe.Add(dst, head), n-head
+			from = from.after(head)
 			f = v.stream
 		}
 	}
 	for n >= vectorBytes {
 		p := min(n, pieceBytes) &^ (vectorBytes - 1)
-		f((*byte)(dst), (*byte)(a), (*byte)(b), p)
+		f((*byte)(dst), (*byte)(from[0]), (*byte)(from[1]), (*byte)(from[2]), (*byte)(from[3]),
+			(*byte)(from[4]), (*byte)(from[5]), (*byte)(from[6]), (*byte)(from[7]), p)
 		if n -= p; n == 0 {
 			return
 		}
-		dst, a, b = unsafe.Add(dst, p), unsafe.Add(a, p), unsafe.Add(b, p)
+		dst, from = unsafe.Add(dst, p), from.after(p)
 	}
-	scalar(dst, a, b, n)
+	reduceScalar(scalar, dst, from, n)
 }
 
 // toLine returns how many bytes lie between p and the next cache line.
 func toLine(p unsafe.Pointer) int { return int(-uintptr(p) & (lineBytes - 1)) }
 
 func copyAVX2(dst, src unsafe.Pointer, n int) { copyVectors(dst, src, n, streamFrom) }
+
+// moveAround copies n > 0 bytes that lie apart around the caches.
+func moveAround(dst, src unsafe.Pointer, n int) {
+	if cpuid.CPU.Supports(cpuid.AVX2) {
+		copyVectors(dst, src, n, 0)
+		return
+	}
+	copyPortable(dst, src, n)
+}
 
 // copyVectors copies around the caches from stream bytes on, where dst and
 // src lie apart; the runtime's copy does the rest.

@@ -5,172 +5,172 @@
 package kernels
 
 //go:noescape
-func sumF32(dst *byte, a *byte, b *byte, n int)
+func sumF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF32Stream(dst *byte, a *byte, b *byte, n int)
+func sumF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF32(dst *byte, a *byte, b *byte, n int)
+func prodF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF32Stream(dst *byte, a *byte, b *byte, n int)
+func prodF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF32(dst *byte, a *byte, b *byte, n int)
+func minF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF32Stream(dst *byte, a *byte, b *byte, n int)
+func minF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF32(dst *byte, a *byte, b *byte, n int)
+func maxF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF32Stream(dst *byte, a *byte, b *byte, n int)
+func maxF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF64(dst *byte, a *byte, b *byte, n int)
+func sumF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF64Stream(dst *byte, a *byte, b *byte, n int)
+func sumF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF64(dst *byte, a *byte, b *byte, n int)
+func prodF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF64Stream(dst *byte, a *byte, b *byte, n int)
+func prodF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF64(dst *byte, a *byte, b *byte, n int)
+func minF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF64Stream(dst *byte, a *byte, b *byte, n int)
+func minF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF64(dst *byte, a *byte, b *byte, n int)
+func maxF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF64Stream(dst *byte, a *byte, b *byte, n int)
+func maxF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF16(dst *byte, a *byte, b *byte, n int)
+func sumF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF16Stream(dst *byte, a *byte, b *byte, n int)
+func sumF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF16(dst *byte, a *byte, b *byte, n int)
+func prodF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF16Stream(dst *byte, a *byte, b *byte, n int)
+func prodF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF16(dst *byte, a *byte, b *byte, n int)
+func minF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF16Stream(dst *byte, a *byte, b *byte, n int)
+func minF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF16(dst *byte, a *byte, b *byte, n int)
+func maxF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF16Stream(dst *byte, a *byte, b *byte, n int)
+func maxF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumBF16(dst *byte, a *byte, b *byte, n int)
+func sumBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumBF16Stream(dst *byte, a *byte, b *byte, n int)
+func sumBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodBF16(dst *byte, a *byte, b *byte, n int)
+func prodBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodBF16Stream(dst *byte, a *byte, b *byte, n int)
+func prodBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minBF16(dst *byte, a *byte, b *byte, n int)
+func minBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minBF16Stream(dst *byte, a *byte, b *byte, n int)
+func minBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxBF16(dst *byte, a *byte, b *byte, n int)
+func maxBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxBF16Stream(dst *byte, a *byte, b *byte, n int)
+func maxBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumI32(dst *byte, a *byte, b *byte, n int)
+func sumI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumI32Stream(dst *byte, a *byte, b *byte, n int)
+func sumI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodI32(dst *byte, a *byte, b *byte, n int)
+func prodI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodI32Stream(dst *byte, a *byte, b *byte, n int)
+func prodI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI32(dst *byte, a *byte, b *byte, n int)
+func minI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI32Stream(dst *byte, a *byte, b *byte, n int)
+func minI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI32(dst *byte, a *byte, b *byte, n int)
+func maxI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI32Stream(dst *byte, a *byte, b *byte, n int)
+func maxI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumI64(dst *byte, a *byte, b *byte, n int)
+func sumI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumI64Stream(dst *byte, a *byte, b *byte, n int)
+func sumI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodI64(dst *byte, a *byte, b *byte, n int)
+func prodI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodI64Stream(dst *byte, a *byte, b *byte, n int)
+func prodI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI64(dst *byte, a *byte, b *byte, n int)
+func minI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI64Stream(dst *byte, a *byte, b *byte, n int)
+func minI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI64(dst *byte, a *byte, b *byte, n int)
+func maxI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI64Stream(dst *byte, a *byte, b *byte, n int)
+func maxI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumU8(dst *byte, a *byte, b *byte, n int)
+func sumU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumU8Stream(dst *byte, a *byte, b *byte, n int)
+func sumU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodU8(dst *byte, a *byte, b *byte, n int)
+func prodU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodU8Stream(dst *byte, a *byte, b *byte, n int)
+func prodU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minU8(dst *byte, a *byte, b *byte, n int)
+func minU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minU8Stream(dst *byte, a *byte, b *byte, n int)
+func minU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxU8(dst *byte, a *byte, b *byte, n int)
+func maxU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxU8Stream(dst *byte, a *byte, b *byte, n int)
+func maxU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func copyStream(dst *byte, src *byte, n int)

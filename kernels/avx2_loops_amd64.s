@@ -4,134 +4,252 @@
 
 #include "textflag.h"
 
-// func sumF32(dst *byte, a *byte, b *byte, n int)
+// func sumF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumF32(SB), NOSPLIT, $0-32
+TEXT ·sumF32(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU 32(CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVDQU 32(DX)(R12*1), Y3
+	VADDPS  Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVDQU 32(BX)(R12*1), Y3
+	VADDPS  Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVDQU 32(SI)(R12*1), Y3
+	VADDPS  Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVDQU 32(DI)(R12*1), Y3
+	VADDPS  Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVDQU 32(R8)(R12*1), Y3
+	VADDPS  Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVDQU 32(R9)(R12*1), Y3
+	VADDPS  Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVDQU 32(R10)(R12*1), Y3
+	VADDPS  Y3, Y2, Y2
+
+store1:
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	VCMPPS    $0x03, Y2, Y2, Y1
+	VBLENDVPS Y1, Y0, Y2, Y2
+	VMOVDQU   Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPS    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+
+store2:
 	VCMPPS    $0x03, Y1, Y1, Y2
 	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumF32Stream(dst *byte, a *byte, b *byte, n int)
+// func sumF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumF32Stream(SB), NOSPLIT, $0-32
+TEXT ·sumF32Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VADDPS     Y3, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VADDPS     Y3, Y2, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VADDPS     Y3, Y1, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VADDPS     Y3, Y2, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VADDPS     Y3, Y1, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VADDPS     Y3, Y2, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VADDPS     Y3, Y1, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VADDPS     Y3, Y2, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VADDPS     Y3, Y1, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VADDPS     Y3, Y2, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VADDPS     Y3, Y1, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VADDPS     Y3, Y2, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VADDPS     Y3, Y1, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VADDPS     Y3, Y2, Y2
+
+store1:
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	VCMPPS    $0x03, Y2, Y2, Y1
+	VBLENDVPS Y1, Y0, Y2, Y2
+	VMOVNTDQ  Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPS    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VADDPS  Y2, Y1, Y1
+
+store2:
 	VCMPPS    $0x03, Y1, Y1, Y2
 	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
@@ -139,134 +257,252 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodF32(dst *byte, a *byte, b *byte, n int)
+// func prodF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodF32(SB), NOSPLIT, $0-32
+TEXT ·prodF32(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU 32(CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VMULPS  Y3, Y1, Y1
+	VMOVDQU 32(DX)(R12*1), Y3
+	VMULPS  Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y3
+	VMULPS  Y3, Y1, Y1
+	VMOVDQU 32(BX)(R12*1), Y3
+	VMULPS  Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y3
+	VMULPS  Y3, Y1, Y1
+	VMOVDQU 32(SI)(R12*1), Y3
+	VMULPS  Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y3
+	VMULPS  Y3, Y1, Y1
+	VMOVDQU 32(DI)(R12*1), Y3
+	VMULPS  Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y3
+	VMULPS  Y3, Y1, Y1
+	VMOVDQU 32(R8)(R12*1), Y3
+	VMULPS  Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y3
+	VMULPS  Y3, Y1, Y1
+	VMOVDQU 32(R9)(R12*1), Y3
+	VMULPS  Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y3
+	VMULPS  Y3, Y1, Y1
+	VMOVDQU 32(R10)(R12*1), Y3
+	VMULPS  Y3, Y2, Y2
+
+store1:
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	VCMPPS    $0x03, Y2, Y2, Y1
+	VBLENDVPS Y1, Y0, Y2, Y2
+	VMOVDQU   Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPS    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+
+store2:
 	VCMPPS    $0x03, Y1, Y1, Y2
 	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodF32Stream(dst *byte, a *byte, b *byte, n int)
+// func prodF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·prodF32Stream(SB), NOSPLIT, $0-32
+TEXT ·prodF32Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VMULPS     Y3, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VMULPS     Y3, Y2, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VMULPS     Y3, Y1, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VMULPS     Y3, Y2, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VMULPS     Y3, Y1, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VMULPS     Y3, Y2, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VMULPS     Y3, Y1, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VMULPS     Y3, Y2, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VMULPS     Y3, Y1, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VMULPS     Y3, Y2, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VMULPS     Y3, Y1, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VMULPS     Y3, Y2, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VMULPS     Y3, Y1, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VMULPS     Y3, Y2, Y2
+
+store1:
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	VCMPPS    $0x03, Y2, Y2, Y1
+	VBLENDVPS Y1, Y0, Y2, Y2
+	VMOVNTDQ  Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPS    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VMULPS  Y2, Y1, Y1
+
+store2:
 	VCMPPS    $0x03, Y1, Y1, Y2
 	VBLENDVPS Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
@@ -274,444 +510,1070 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func minF32(dst *byte, a *byte, b *byte, n int)
+// func minF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minF32(SB), NOSPLIT, $0-32
+TEXT ·minF32(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   (DX)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(DX)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(BX)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(SI)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(DI)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(R8)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(R9)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(R10)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+
+store1:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMINPS    Y2, Y1, Y3
 	VMINPS    Y1, Y2, Y4
 	VPOR      Y4, Y3, Y3
 	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+
+store2:
+	VMOVDQU Y1, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func minF32Stream(dst *byte, a *byte, b *byte, n int)
+// func minF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·minF32Stream(SB), NOSPLIT, $0-32
+TEXT ·minF32Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VMINPS     Y3, Y1, Y4
+	VMINPS     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VMINPS     Y3, Y2, Y4
+	VMINPS     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VMINPS     Y3, Y1, Y4
+	VMINPS     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VMINPS     Y3, Y2, Y4
+	VMINPS     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VMINPS     Y3, Y1, Y4
+	VMINPS     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VMINPS     Y3, Y2, Y4
+	VMINPS     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VMINPS     Y3, Y1, Y4
+	VMINPS     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VMINPS     Y3, Y2, Y4
+	VMINPS     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VMINPS     Y3, Y1, Y4
+	VMINPS     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VMINPS     Y3, Y2, Y4
+	VMINPS     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VMINPS     Y3, Y1, Y4
+	VMINPS     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VMINPS     Y3, Y2, Y4
+	VMINPS     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VMINPS     Y3, Y1, Y4
+	VMINPS     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VMINPS     Y3, Y2, Y4
+	VMINPS     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+
+store1:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMINPS    Y2, Y1, Y3
 	VMINPS    Y1, Y2, Y4
 	VPOR      Y4, Y3, Y3
 	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMINPS    Y2, Y1, Y3
+	VMINPS    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+
+store2:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func maxF32(dst *byte, a *byte, b *byte, n int)
+// func maxF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxF32(SB), NOSPLIT, $0-32
+TEXT ·maxF32(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   (DX)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(DX)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(BX)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(SI)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(DI)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(R8)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(R9)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VMOVDQU   32(R10)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+
+store1:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMAXPS    Y2, Y1, Y3
 	VMAXPS    Y1, Y2, Y4
 	VPAND     Y4, Y3, Y3
 	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+
+store2:
+	VMOVDQU Y1, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxF32Stream(dst *byte, a *byte, b *byte, n int)
+// func maxF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·maxF32Stream(SB), NOSPLIT, $0-32
+TEXT ·maxF32Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VMAXPS     Y3, Y1, Y4
+	VMAXPS     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VMAXPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VMAXPS     Y3, Y1, Y4
+	VMAXPS     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VMAXPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VMAXPS     Y3, Y1, Y4
+	VMAXPS     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VMAXPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VMAXPS     Y3, Y1, Y4
+	VMAXPS     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VMAXPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VMAXPS     Y3, Y1, Y4
+	VMAXPS     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VMAXPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VMAXPS     Y3, Y1, Y4
+	VMAXPS     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VMAXPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VMAXPS     Y3, Y1, Y4
+	VMAXPS     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y3, Y1
+	VBLENDVPS  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VMAXPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPS     $0x03, Y2, Y3, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y2
+
+store1:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMAXPS    Y2, Y1, Y3
 	VMAXPS    Y1, Y2, Y4
 	VPAND     Y4, Y3, Y3
 	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMAXPS    Y2, Y1, Y3
+	VMAXPS    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPS    $0x03, Y1, Y2, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+
+store2:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func sumF64(dst *byte, a *byte, b *byte, n int)
+// func sumF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumF64(SB), NOSPLIT, $0-32
+TEXT ·sumF64(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU 32(CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VADDPD  Y3, Y1, Y1
+	VMOVDQU 32(DX)(R12*1), Y3
+	VADDPD  Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y3
+	VADDPD  Y3, Y1, Y1
+	VMOVDQU 32(BX)(R12*1), Y3
+	VADDPD  Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y3
+	VADDPD  Y3, Y1, Y1
+	VMOVDQU 32(SI)(R12*1), Y3
+	VADDPD  Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y3
+	VADDPD  Y3, Y1, Y1
+	VMOVDQU 32(DI)(R12*1), Y3
+	VADDPD  Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y3
+	VADDPD  Y3, Y1, Y1
+	VMOVDQU 32(R8)(R12*1), Y3
+	VADDPD  Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y3
+	VADDPD  Y3, Y1, Y1
+	VMOVDQU 32(R9)(R12*1), Y3
+	VADDPD  Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y3
+	VADDPD  Y3, Y1, Y1
+	VMOVDQU 32(R10)(R12*1), Y3
+	VADDPD  Y3, Y2, Y2
+
+store1:
+	VCMPPD    $0x03, Y1, Y1, Y3
+	VBLENDVPD Y3, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	VCMPPD    $0x03, Y2, Y2, Y1
+	VBLENDVPD Y1, Y0, Y2, Y2
+	VMOVDQU   Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPD    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+
+store2:
 	VCMPPD    $0x03, Y1, Y1, Y2
 	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumF64Stream(dst *byte, a *byte, b *byte, n int)
+// func sumF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumF64Stream(SB), NOSPLIT, $0-32
+TEXT ·sumF64Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VADDPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VADDPD     Y3, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VADDPD     Y3, Y2, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VADDPD     Y3, Y1, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VADDPD     Y3, Y2, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VADDPD     Y3, Y1, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VADDPD     Y3, Y2, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VADDPD     Y3, Y1, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VADDPD     Y3, Y2, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VADDPD     Y3, Y1, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VADDPD     Y3, Y2, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VADDPD     Y3, Y1, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VADDPD     Y3, Y2, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VADDPD     Y3, Y1, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VADDPD     Y3, Y2, Y2
+
+store1:
+	VCMPPD    $0x03, Y1, Y1, Y3
+	VBLENDVPD Y3, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	VCMPPD    $0x03, Y2, Y2, Y1
+	VBLENDVPD Y1, Y0, Y2, Y2
+	VMOVNTDQ  Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VADDPD    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VADDPD  Y2, Y1, Y1
+
+store2:
 	VCMPPD    $0x03, Y1, Y1, Y2
 	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
@@ -719,134 +1581,252 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodF64(dst *byte, a *byte, b *byte, n int)
+// func prodF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodF64(SB), NOSPLIT, $0-32
+TEXT ·prodF64(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU 32(CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VMULPD  Y3, Y1, Y1
+	VMOVDQU 32(DX)(R12*1), Y3
+	VMULPD  Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y3
+	VMULPD  Y3, Y1, Y1
+	VMOVDQU 32(BX)(R12*1), Y3
+	VMULPD  Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y3
+	VMULPD  Y3, Y1, Y1
+	VMOVDQU 32(SI)(R12*1), Y3
+	VMULPD  Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y3
+	VMULPD  Y3, Y1, Y1
+	VMOVDQU 32(DI)(R12*1), Y3
+	VMULPD  Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y3
+	VMULPD  Y3, Y1, Y1
+	VMOVDQU 32(R8)(R12*1), Y3
+	VMULPD  Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y3
+	VMULPD  Y3, Y1, Y1
+	VMOVDQU 32(R9)(R12*1), Y3
+	VMULPD  Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y3
+	VMULPD  Y3, Y1, Y1
+	VMOVDQU 32(R10)(R12*1), Y3
+	VMULPD  Y3, Y2, Y2
+
+store1:
+	VCMPPD    $0x03, Y1, Y1, Y3
+	VBLENDVPD Y3, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	VCMPPD    $0x03, Y2, Y2, Y1
+	VBLENDVPD Y1, Y0, Y2, Y2
+	VMOVDQU   Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPD    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+
+store2:
 	VCMPPD    $0x03, Y1, Y1, Y2
 	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodF64Stream(dst *byte, a *byte, b *byte, n int)
+// func prodF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·prodF64Stream(SB), NOSPLIT, $0-32
+TEXT ·prodF64Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMULPD    Y2, Y1, Y1
-	VCMPPD    $0x03, Y1, Y1, Y2
-	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VMULPD     Y3, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VMULPD     Y3, Y2, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VMULPD     Y3, Y1, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VMULPD     Y3, Y2, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VMULPD     Y3, Y1, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VMULPD     Y3, Y2, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VMULPD     Y3, Y1, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VMULPD     Y3, Y2, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VMULPD     Y3, Y1, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VMULPD     Y3, Y2, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VMULPD     Y3, Y1, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VMULPD     Y3, Y2, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VMULPD     Y3, Y1, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VMULPD     Y3, Y2, Y2
+
+store1:
+	VCMPPD    $0x03, Y1, Y1, Y3
+	VBLENDVPD Y3, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	VCMPPD    $0x03, Y2, Y2, Y1
+	VBLENDVPD Y1, Y0, Y2, Y2
+	VMOVNTDQ  Y2, 32(AX)(R12*1)
+	ADDQ      $0x00000040, R12
+	SUBQ      $0x00000040, R11
+	CMPQ      R11, $0x00000040
 	JGE       wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMULPD    Y2, Y1, Y1
+	VMOVDQU (CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y2
+	VMULPD  Y2, Y1, Y1
+
+store2:
 	VCMPPD    $0x03, Y1, Y1, Y2
 	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVNTDQ  Y1, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
 	JGE       narrow
 
 narrowdone:
@@ -854,1390 +1834,4222 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func minF64(dst *byte, a *byte, b *byte, n int)
+// func minF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minF64(SB), NOSPLIT, $0-32
+TEXT ·minF64(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   (DX)(R12*1), Y3
+	VMINPD    Y3, Y1, Y4
+	VMINPD    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(DX)(R12*1), Y3
+	VMINPD    Y3, Y2, Y4
+	VMINPD    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y3
+	VMINPD    Y3, Y1, Y4
+	VMINPD    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(BX)(R12*1), Y3
+	VMINPD    Y3, Y2, Y4
+	VMINPD    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y3
+	VMINPD    Y3, Y1, Y4
+	VMINPD    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(SI)(R12*1), Y3
+	VMINPD    Y3, Y2, Y4
+	VMINPD    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y3
+	VMINPD    Y3, Y1, Y4
+	VMINPD    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(DI)(R12*1), Y3
+	VMINPD    Y3, Y2, Y4
+	VMINPD    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y3
+	VMINPD    Y3, Y1, Y4
+	VMINPD    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(R8)(R12*1), Y3
+	VMINPD    Y3, Y2, Y4
+	VMINPD    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y3
+	VMINPD    Y3, Y1, Y4
+	VMINPD    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(R9)(R12*1), Y3
+	VMINPD    Y3, Y2, Y4
+	VMINPD    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y3
+	VMINPD    Y3, Y1, Y4
+	VMINPD    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(R10)(R12*1), Y3
+	VMINPD    Y3, Y2, Y4
+	VMINPD    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+
+store1:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMINPD    Y2, Y1, Y3
 	VMINPD    Y1, Y2, Y4
 	VPOR      Y4, Y3, Y3
 	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+
+store2:
+	VMOVDQU Y1, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func minF64Stream(dst *byte, a *byte, b *byte, n int)
+// func minF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·minF64Stream(SB), NOSPLIT, $0-32
+TEXT ·minF64Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMINPD    Y2, Y1, Y3
-	VMINPD    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VMINPD     Y3, Y1, Y4
+	VMINPD     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VMINPD     Y3, Y2, Y4
+	VMINPD     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VMINPD     Y3, Y1, Y4
+	VMINPD     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VMINPD     Y3, Y2, Y4
+	VMINPD     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VMINPD     Y3, Y1, Y4
+	VMINPD     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VMINPD     Y3, Y2, Y4
+	VMINPD     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VMINPD     Y3, Y1, Y4
+	VMINPD     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VMINPD     Y3, Y2, Y4
+	VMINPD     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VMINPD     Y3, Y1, Y4
+	VMINPD     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VMINPD     Y3, Y2, Y4
+	VMINPD     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VMINPD     Y3, Y1, Y4
+	VMINPD     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VMINPD     Y3, Y2, Y4
+	VMINPD     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VMINPD     Y3, Y1, Y4
+	VMINPD     Y1, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VMINPD     Y3, Y2, Y4
+	VMINPD     Y2, Y3, Y5
+	VPOR       Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+
+store1:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMINPD    Y2, Y1, Y3
 	VMINPD    Y1, Y2, Y4
 	VPOR      Y4, Y3, Y3
 	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMINPD    Y2, Y1, Y3
+	VMINPD    Y1, Y2, Y4
+	VPOR      Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+
+store2:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func maxF64(dst *byte, a *byte, b *byte, n int)
+// func maxF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxF64(SB), NOSPLIT, $0-32
+TEXT ·maxF64(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   (DX)(R12*1), Y3
+	VMAXPD    Y3, Y1, Y4
+	VMAXPD    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(DX)(R12*1), Y3
+	VMAXPD    Y3, Y2, Y4
+	VMAXPD    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y3
+	VMAXPD    Y3, Y1, Y4
+	VMAXPD    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(BX)(R12*1), Y3
+	VMAXPD    Y3, Y2, Y4
+	VMAXPD    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y3
+	VMAXPD    Y3, Y1, Y4
+	VMAXPD    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(SI)(R12*1), Y3
+	VMAXPD    Y3, Y2, Y4
+	VMAXPD    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y3
+	VMAXPD    Y3, Y1, Y4
+	VMAXPD    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(DI)(R12*1), Y3
+	VMAXPD    Y3, Y2, Y4
+	VMAXPD    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y3
+	VMAXPD    Y3, Y1, Y4
+	VMAXPD    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(R8)(R12*1), Y3
+	VMAXPD    Y3, Y2, Y4
+	VMAXPD    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y3
+	VMAXPD    Y3, Y1, Y4
+	VMAXPD    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(R9)(R12*1), Y3
+	VMAXPD    Y3, Y2, Y4
+	VMAXPD    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y3
+	VMAXPD    Y3, Y1, Y4
+	VMAXPD    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y3, Y1
+	VBLENDVPD Y1, Y0, Y4, Y1
+	VMOVDQU   32(R10)(R12*1), Y3
+	VMAXPD    Y3, Y2, Y4
+	VMAXPD    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPD    $0x03, Y2, Y3, Y2
+	VBLENDVPD Y2, Y0, Y4, Y2
+
+store1:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMAXPD    Y2, Y1, Y3
 	VMAXPD    Y1, Y2, Y4
 	VPAND     Y4, Y3, Y3
 	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVDQU   Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+
+store2:
+	VMOVDQU Y1, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxF64Stream(dst *byte, a *byte, b *byte, n int)
+// func maxF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·maxF64Stream(SB), NOSPLIT, $0-32
+TEXT ·maxF64Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         $0x7ff8000000000000, SI
-	VMOVQ        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x7ff8000000000000, R13
+	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	VMOVDQU   32(CX), Y1
-	VMOVDQU   32(DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 32(AX)
-	VMOVDQU   64(CX), Y1
-	VMOVDQU   64(DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 64(AX)
-	VMOVDQU   96(CX), Y1
-	VMOVDQU   96(DX), Y2
-	VMAXPD    Y2, Y1, Y3
-	VMAXPD    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VMAXPD     Y3, Y1, Y4
+	VMAXPD     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VMAXPD     Y3, Y2, Y4
+	VMAXPD     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VMAXPD     Y3, Y1, Y4
+	VMAXPD     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VMAXPD     Y3, Y2, Y4
+	VMAXPD     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VMAXPD     Y3, Y1, Y4
+	VMAXPD     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VMAXPD     Y3, Y2, Y4
+	VMAXPD     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VMAXPD     Y3, Y1, Y4
+	VMAXPD     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VMAXPD     Y3, Y2, Y4
+	VMAXPD     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VMAXPD     Y3, Y1, Y4
+	VMAXPD     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VMAXPD     Y3, Y2, Y4
+	VMAXPD     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VMAXPD     Y3, Y1, Y4
+	VMAXPD     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VMAXPD     Y3, Y2, Y4
+	VMAXPD     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VMAXPD     Y3, Y1, Y4
+	VMAXPD     Y1, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y3, Y1
+	VBLENDVPD  Y1, Y0, Y4, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VMAXPD     Y3, Y2, Y4
+	VMAXPD     Y2, Y3, Y5
+	VPAND      Y5, Y4, Y4
+	VCMPPD     $0x03, Y2, Y3, Y2
+	VBLENDVPD  Y2, Y0, Y4, Y2
+
+store1:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y1
-	VMOVDQU   (DX), Y2
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
 	VMAXPD    Y2, Y1, Y3
 	VMAXPD    Y1, Y2, Y4
 	VPAND     Y4, Y3, Y3
 	VCMPPD    $0x03, Y1, Y2, Y1
-	VBLENDVPD Y1, Y0, Y3, Y3
-	VMOVNTDQ  Y3, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VMAXPD    Y2, Y1, Y3
+	VMAXPD    Y1, Y2, Y4
+	VPAND     Y4, Y3, Y3
+	VCMPPD    $0x03, Y1, Y2, Y1
+	VBLENDVPD Y1, Y0, Y3, Y1
+
+store2:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func sumF16(dst *byte, a *byte, b *byte, n int)
+// func sumF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C
-TEXT ·sumF16(SB), NOSPLIT, $0-32
+TEXT ·sumF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VMOVDQU   32(CX)(R12*1), X3
+	VMOVDQU   48(CX)(R12*1), X4
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DX)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DX)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     BX, BX
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(BX)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(BX)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     SI, SI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(SI)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(SI)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     DI, DI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DI)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DI)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R8, R8
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R8)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R8)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R9, R9
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R9)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R9)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R10, R10
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R10)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R10)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+
+store1:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	VMOVDQU X3, 32(AX)(R12*1)
+	VMOVDQU X4, 48(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumF16Stream(dst *byte, a *byte, b *byte, n int)
+// func sumF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·sumF16Stream(SB), NOSPLIT, $0-32
+TEXT ·sumF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), X1
+	VMOVDQU    16(CX)(R12*1), X2
+	VMOVDQU    32(CX)(R12*1), X3
+	VMOVDQU    48(CX)(R12*1), X4
+	PREFETCHT0 1024(DX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DX)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DX)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DX)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DX)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (BX)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(BX)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(BX)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(BX)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (SI)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(SI)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(SI)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(SI)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DI)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DI)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DI)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DI)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R8)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R8)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R8)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R8)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R9)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R9)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R9)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R9)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R10)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R10)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R10)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R10)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+
+store1:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	VMOVNTDQ X3, 32(AX)(R12*1)
+	VMOVNTDQ X4, 48(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VADDPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VADDPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VADDPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func prodF16(dst *byte, a *byte, b *byte, n int)
+// func prodF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C
-TEXT ·prodF16(SB), NOSPLIT, $0-32
+TEXT ·prodF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VMOVDQU   32(CX)(R12*1), X3
+	VMOVDQU   48(CX)(R12*1), X4
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DX)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DX)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     BX, BX
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(BX)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(BX)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     SI, SI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(SI)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(SI)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     DI, DI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DI)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DI)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R8, R8
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R8)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R8)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R9, R9
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R9)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R9)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R10, R10
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R10)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R10)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VCVTPS2PH $0x00, Y4, X4
+
+store1:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	VMOVDQU X3, 32(AX)(R12*1)
+	VMOVDQU X4, 48(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVDQU   X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodF16Stream(dst *byte, a *byte, b *byte, n int)
+// func prodF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·prodF16Stream(SB), NOSPLIT, $0-32
+TEXT ·prodF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
-	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), X1
+	VMOVDQU    16(CX)(R12*1), X2
+	VMOVDQU    32(CX)(R12*1), X3
+	VMOVDQU    48(CX)(R12*1), X4
+	PREFETCHT0 1024(DX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DX)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DX)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DX)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DX)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (BX)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(BX)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(BX)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(BX)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (SI)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(SI)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(SI)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(SI)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DI)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DI)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DI)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DI)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R8)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R8)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R8)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R8)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R9)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R9)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R9)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R9)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R10)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y5
+	VBLENDVPS  Y5, Y0, Y1, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R10)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VBLENDVPS  Y5, Y0, Y2, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R10)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R10)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+
+store1:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	VMOVNTDQ X3, 32(AX)(R12*1)
+	VMOVNTDQ X4, 48(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMULPS    Y2, Y1, Y1
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVNTDQ  X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VMULPS    Y3, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VMULPS    Y3, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func minF16(dst *byte, a *byte, b *byte, n int)
+// func minF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C
-TEXT ·minF16(SB), NOSPLIT, $0-32
+TEXT ·minF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VMOVDQU   32(CX)(R12*1), X3
+	VMOVDQU   48(CX)(R12*1), X4
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y5
+	VMINPS    Y5, Y1, Y6
+	VMINPS    Y1, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y5
+	VMINPS    Y5, Y2, Y6
+	VMINPS    Y2, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DX)(R12*1), Y5
+	VMINPS    Y5, Y3, Y6
+	VMINPS    Y3, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DX)(R12*1), Y5
+	VMINPS    Y5, Y4, Y6
+	VMINPS    Y4, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     BX, BX
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y5
+	VMINPS    Y5, Y1, Y6
+	VMINPS    Y1, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y5
+	VMINPS    Y5, Y2, Y6
+	VMINPS    Y2, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(BX)(R12*1), Y5
+	VMINPS    Y5, Y3, Y6
+	VMINPS    Y3, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(BX)(R12*1), Y5
+	VMINPS    Y5, Y4, Y6
+	VMINPS    Y4, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     SI, SI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y5
+	VMINPS    Y5, Y1, Y6
+	VMINPS    Y1, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y5
+	VMINPS    Y5, Y2, Y6
+	VMINPS    Y2, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(SI)(R12*1), Y5
+	VMINPS    Y5, Y3, Y6
+	VMINPS    Y3, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(SI)(R12*1), Y5
+	VMINPS    Y5, Y4, Y6
+	VMINPS    Y4, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     DI, DI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y5
+	VMINPS    Y5, Y1, Y6
+	VMINPS    Y1, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y5
+	VMINPS    Y5, Y2, Y6
+	VMINPS    Y2, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DI)(R12*1), Y5
+	VMINPS    Y5, Y3, Y6
+	VMINPS    Y3, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DI)(R12*1), Y5
+	VMINPS    Y5, Y4, Y6
+	VMINPS    Y4, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R8, R8
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y5
+	VMINPS    Y5, Y1, Y6
+	VMINPS    Y1, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y5
+	VMINPS    Y5, Y2, Y6
+	VMINPS    Y2, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R8)(R12*1), Y5
+	VMINPS    Y5, Y3, Y6
+	VMINPS    Y3, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R8)(R12*1), Y5
+	VMINPS    Y5, Y4, Y6
+	VMINPS    Y4, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R9, R9
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y5
+	VMINPS    Y5, Y1, Y6
+	VMINPS    Y1, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y5
+	VMINPS    Y5, Y2, Y6
+	VMINPS    Y2, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R9)(R12*1), Y5
+	VMINPS    Y5, Y3, Y6
+	VMINPS    Y3, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R9)(R12*1), Y5
+	VMINPS    Y5, Y4, Y6
+	VMINPS    Y4, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R10, R10
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y5
+	VMINPS    Y5, Y1, Y6
+	VMINPS    Y1, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y5
+	VMINPS    Y5, Y2, Y6
+	VMINPS    Y2, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R10)(R12*1), Y5
+	VMINPS    Y5, Y3, Y6
+	VMINPS    Y3, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R10)(R12*1), Y5
+	VMINPS    Y5, Y4, Y6
+	VMINPS    Y4, Y5, Y7
+	VPOR      Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+
+store1:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	VMOVDQU X3, 32(AX)(R12*1)
+	VMOVDQU X4, 48(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func minF16Stream(dst *byte, a *byte, b *byte, n int)
+// func minF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·minF16Stream(SB), NOSPLIT, $0-32
+TEXT ·minF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), X1
+	VMOVDQU    16(CX)(R12*1), X2
+	VMOVDQU    32(CX)(R12*1), X3
+	VMOVDQU    48(CX)(R12*1), X4
+	PREFETCHT0 1024(DX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DX)(R12*1), Y5
+	VMINPS     Y5, Y1, Y6
+	VMINPS     Y1, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DX)(R12*1), Y5
+	VMINPS     Y5, Y2, Y6
+	VMINPS     Y2, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DX)(R12*1), Y5
+	VMINPS     Y5, Y3, Y6
+	VMINPS     Y3, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DX)(R12*1), Y5
+	VMINPS     Y5, Y4, Y6
+	VMINPS     Y4, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (BX)(R12*1), Y5
+	VMINPS     Y5, Y1, Y6
+	VMINPS     Y1, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(BX)(R12*1), Y5
+	VMINPS     Y5, Y2, Y6
+	VMINPS     Y2, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(BX)(R12*1), Y5
+	VMINPS     Y5, Y3, Y6
+	VMINPS     Y3, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(BX)(R12*1), Y5
+	VMINPS     Y5, Y4, Y6
+	VMINPS     Y4, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (SI)(R12*1), Y5
+	VMINPS     Y5, Y1, Y6
+	VMINPS     Y1, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(SI)(R12*1), Y5
+	VMINPS     Y5, Y2, Y6
+	VMINPS     Y2, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(SI)(R12*1), Y5
+	VMINPS     Y5, Y3, Y6
+	VMINPS     Y3, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(SI)(R12*1), Y5
+	VMINPS     Y5, Y4, Y6
+	VMINPS     Y4, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DI)(R12*1), Y5
+	VMINPS     Y5, Y1, Y6
+	VMINPS     Y1, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DI)(R12*1), Y5
+	VMINPS     Y5, Y2, Y6
+	VMINPS     Y2, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DI)(R12*1), Y5
+	VMINPS     Y5, Y3, Y6
+	VMINPS     Y3, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DI)(R12*1), Y5
+	VMINPS     Y5, Y4, Y6
+	VMINPS     Y4, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R8)(R12*1), Y5
+	VMINPS     Y5, Y1, Y6
+	VMINPS     Y1, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R8)(R12*1), Y5
+	VMINPS     Y5, Y2, Y6
+	VMINPS     Y2, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R8)(R12*1), Y5
+	VMINPS     Y5, Y3, Y6
+	VMINPS     Y3, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R8)(R12*1), Y5
+	VMINPS     Y5, Y4, Y6
+	VMINPS     Y4, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R9)(R12*1), Y5
+	VMINPS     Y5, Y1, Y6
+	VMINPS     Y1, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R9)(R12*1), Y5
+	VMINPS     Y5, Y2, Y6
+	VMINPS     Y2, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R9)(R12*1), Y5
+	VMINPS     Y5, Y3, Y6
+	VMINPS     Y3, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R9)(R12*1), Y5
+	VMINPS     Y5, Y4, Y6
+	VMINPS     Y4, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R10)(R12*1), Y5
+	VMINPS     Y5, Y1, Y6
+	VMINPS     Y1, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R10)(R12*1), Y5
+	VMINPS     Y5, Y2, Y6
+	VMINPS     Y2, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R10)(R12*1), Y5
+	VMINPS     Y5, Y3, Y6
+	VMINPS     Y3, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R10)(R12*1), Y5
+	VMINPS     Y5, Y4, Y6
+	VMINPS     Y4, Y5, Y7
+	VPOR       Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+
+store1:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	VMOVNTDQ X3, 32(AX)(R12*1)
+	VMOVNTDQ X4, 48(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMINPS    Y2, Y1, Y3
-	VMINPS    Y1, Y2, Y4
-	VPOR      Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VMINPS    Y3, Y1, Y4
+	VMINPS    Y1, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VMINPS    Y3, Y2, Y4
+	VMINPS    Y2, Y3, Y5
+	VPOR      Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func maxF16(dst *byte, a *byte, b *byte, n int)
+// func maxF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C
-TEXT ·maxF16(SB), NOSPLIT, $0-32
+TEXT ·maxF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VMOVDQU   32(CX)(R12*1), X3
+	VMOVDQU   48(CX)(R12*1), X4
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y5
+	VMAXPS    Y5, Y1, Y6
+	VMAXPS    Y1, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y5
+	VMAXPS    Y5, Y2, Y6
+	VMAXPS    Y2, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DX)(R12*1), Y5
+	VMAXPS    Y5, Y3, Y6
+	VMAXPS    Y3, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DX)(R12*1), Y5
+	VMAXPS    Y5, Y4, Y6
+	VMAXPS    Y4, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     BX, BX
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y5
+	VMAXPS    Y5, Y1, Y6
+	VMAXPS    Y1, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y5
+	VMAXPS    Y5, Y2, Y6
+	VMAXPS    Y2, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(BX)(R12*1), Y5
+	VMAXPS    Y5, Y3, Y6
+	VMAXPS    Y3, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(BX)(R12*1), Y5
+	VMAXPS    Y5, Y4, Y6
+	VMAXPS    Y4, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     SI, SI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y5
+	VMAXPS    Y5, Y1, Y6
+	VMAXPS    Y1, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y5
+	VMAXPS    Y5, Y2, Y6
+	VMAXPS    Y2, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(SI)(R12*1), Y5
+	VMAXPS    Y5, Y3, Y6
+	VMAXPS    Y3, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(SI)(R12*1), Y5
+	VMAXPS    Y5, Y4, Y6
+	VMAXPS    Y4, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     DI, DI
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y5
+	VMAXPS    Y5, Y1, Y6
+	VMAXPS    Y1, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y5
+	VMAXPS    Y5, Y2, Y6
+	VMAXPS    Y2, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(DI)(R12*1), Y5
+	VMAXPS    Y5, Y3, Y6
+	VMAXPS    Y3, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(DI)(R12*1), Y5
+	VMAXPS    Y5, Y4, Y6
+	VMAXPS    Y4, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R8, R8
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y5
+	VMAXPS    Y5, Y1, Y6
+	VMAXPS    Y1, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y5
+	VMAXPS    Y5, Y2, Y6
+	VMAXPS    Y2, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R8)(R12*1), Y5
+	VMAXPS    Y5, Y3, Y6
+	VMAXPS    Y3, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R8)(R12*1), Y5
+	VMAXPS    Y5, Y4, Y6
+	VMAXPS    Y4, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R9, R9
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y5
+	VMAXPS    Y5, Y1, Y6
+	VMAXPS    Y1, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y5
+	VMAXPS    Y5, Y2, Y6
+	VMAXPS    Y2, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R9)(R12*1), Y5
+	VMAXPS    Y5, Y3, Y6
+	VMAXPS    Y3, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R9)(R12*1), Y5
+	VMAXPS    Y5, Y4, Y6
+	VMAXPS    Y4, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	TESTQ     R10, R10
+	JZ        store1
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y5
+	VMAXPS    Y5, Y1, Y6
+	VMAXPS    Y1, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y1, Y5, Y1
+	VBLENDVPS Y1, Y0, Y6, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y5
+	VMAXPS    Y5, Y2, Y6
+	VMAXPS    Y2, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y2, Y5, Y2
+	VBLENDVPS Y2, Y0, Y6, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	VCVTPH2PS X3, Y3
+	VCVTPH2PS 32(R10)(R12*1), Y5
+	VMAXPS    Y5, Y3, Y6
+	VMAXPS    Y3, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y3, Y5, Y3
+	VBLENDVPS Y3, Y0, Y6, Y3
+	VCVTPS2PH $0x00, Y3, X3
+	VCVTPH2PS X4, Y4
+	VCVTPH2PS 48(R10)(R12*1), Y5
+	VMAXPS    Y5, Y4, Y6
+	VMAXPS    Y4, Y5, Y7
+	VPAND     Y7, Y6, Y6
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y6, Y4
+	VCVTPS2PH $0x00, Y4, X4
+
+store1:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	VMOVDQU X3, 32(AX)(R12*1)
+	VMOVDQU X4, 48(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVDQU   X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVDQU X1, (AX)(R12*1)
+	VMOVDQU X2, 16(AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxF16Stream(dst *byte, a *byte, b *byte, n int)
+// func maxF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·maxF16Stream(SB), NOSPLIT, $0-32
+TEXT ·maxF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 16(AX)
-	VCVTPH2PS 32(CX), Y1
-	VCVTPH2PS 32(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 32(AX)
-	VCVTPH2PS 48(CX), Y1
-	VCVTPH2PS 48(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 48(AX)
-	VCVTPH2PS 64(CX), Y1
-	VCVTPH2PS 64(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 64(AX)
-	VCVTPH2PS 80(CX), Y1
-	VCVTPH2PS 80(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 80(AX)
-	VCVTPH2PS 96(CX), Y1
-	VCVTPH2PS 96(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 96(AX)
-	VCVTPH2PS 112(CX), Y1
-	VCVTPH2PS 112(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 112(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), X1
+	VMOVDQU    16(CX)(R12*1), X2
+	VMOVDQU    32(CX)(R12*1), X3
+	VMOVDQU    48(CX)(R12*1), X4
+	PREFETCHT0 1024(DX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DX)(R12*1), Y5
+	VMAXPS     Y5, Y1, Y6
+	VMAXPS     Y1, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DX)(R12*1), Y5
+	VMAXPS     Y5, Y2, Y6
+	VMAXPS     Y2, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DX)(R12*1), Y5
+	VMAXPS     Y5, Y3, Y6
+	VMAXPS     Y3, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DX)(R12*1), Y5
+	VMAXPS     Y5, Y4, Y6
+	VMAXPS     Y4, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (BX)(R12*1), Y5
+	VMAXPS     Y5, Y1, Y6
+	VMAXPS     Y1, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(BX)(R12*1), Y5
+	VMAXPS     Y5, Y2, Y6
+	VMAXPS     Y2, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(BX)(R12*1), Y5
+	VMAXPS     Y5, Y3, Y6
+	VMAXPS     Y3, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(BX)(R12*1), Y5
+	VMAXPS     Y5, Y4, Y6
+	VMAXPS     Y4, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (SI)(R12*1), Y5
+	VMAXPS     Y5, Y1, Y6
+	VMAXPS     Y1, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(SI)(R12*1), Y5
+	VMAXPS     Y5, Y2, Y6
+	VMAXPS     Y2, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(SI)(R12*1), Y5
+	VMAXPS     Y5, Y3, Y6
+	VMAXPS     Y3, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(SI)(R12*1), Y5
+	VMAXPS     Y5, Y4, Y6
+	VMAXPS     Y4, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (DI)(R12*1), Y5
+	VMAXPS     Y5, Y1, Y6
+	VMAXPS     Y1, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(DI)(R12*1), Y5
+	VMAXPS     Y5, Y2, Y6
+	VMAXPS     Y2, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(DI)(R12*1), Y5
+	VMAXPS     Y5, Y3, Y6
+	VMAXPS     Y3, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(DI)(R12*1), Y5
+	VMAXPS     Y5, Y4, Y6
+	VMAXPS     Y4, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R8)(R12*1), Y5
+	VMAXPS     Y5, Y1, Y6
+	VMAXPS     Y1, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R8)(R12*1), Y5
+	VMAXPS     Y5, Y2, Y6
+	VMAXPS     Y2, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R8)(R12*1), Y5
+	VMAXPS     Y5, Y3, Y6
+	VMAXPS     Y3, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R8)(R12*1), Y5
+	VMAXPS     Y5, Y4, Y6
+	VMAXPS     Y4, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R9)(R12*1), Y5
+	VMAXPS     Y5, Y1, Y6
+	VMAXPS     Y1, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R9)(R12*1), Y5
+	VMAXPS     Y5, Y2, Y6
+	VMAXPS     Y2, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R9)(R12*1), Y5
+	VMAXPS     Y5, Y3, Y6
+	VMAXPS     Y3, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R9)(R12*1), Y5
+	VMAXPS     Y5, Y4, Y6
+	VMAXPS     Y4, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VCVTPH2PS  X1, Y1
+	VCVTPH2PS  (R10)(R12*1), Y5
+	VMAXPS     Y5, Y1, Y6
+	VMAXPS     Y1, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y1, Y5, Y1
+	VBLENDVPS  Y1, Y0, Y6, Y1
+	VCVTPS2PH  $0x00, Y1, X1
+	VCVTPH2PS  X2, Y2
+	VCVTPH2PS  16(R10)(R12*1), Y5
+	VMAXPS     Y5, Y2, Y6
+	VMAXPS     Y2, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y2, Y5, Y2
+	VBLENDVPS  Y2, Y0, Y6, Y2
+	VCVTPS2PH  $0x00, Y2, X2
+	VCVTPH2PS  X3, Y3
+	VCVTPH2PS  32(R10)(R12*1), Y5
+	VMAXPS     Y5, Y3, Y6
+	VMAXPS     Y3, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y3, Y5, Y3
+	VBLENDVPS  Y3, Y0, Y6, Y3
+	VCVTPS2PH  $0x00, Y3, X3
+	VCVTPH2PS  X4, Y4
+	VCVTPH2PS  48(R10)(R12*1), Y5
+	VMAXPS     Y5, Y4, Y6
+	VMAXPS     Y4, Y5, Y7
+	VPAND      Y7, Y6, Y6
+	VCMPPS     $0x03, Y4, Y5, Y4
+	VBLENDVPS  Y4, Y0, Y6, Y4
+	VCVTPS2PH  $0x00, Y4, X4
+
+store1:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	VMOVNTDQ X3, 32(AX)(R12*1)
+	VMOVNTDQ X4, 48(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VCVTPH2PS (CX), Y1
-	VCVTPH2PS (DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, (AX)
-	VCVTPH2PS 16(CX), Y1
-	VCVTPH2PS 16(DX), Y2
-	VMAXPS    Y2, Y1, Y3
-	VMAXPS    Y1, Y2, Y4
-	VPAND     Y4, Y3, Y3
-	VCMPPS    $0x03, Y1, Y2, Y1
-	VBLENDVPS Y1, Y0, Y3, Y3
-	VCVTPS2PH $0x00, Y3, X1
-	VMOVNTDQ  X1, 16(AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VMOVDQU   (CX)(R12*1), X1
+	VMOVDQU   16(CX)(R12*1), X2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DX)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DX)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     BX, BX
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (BX)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(BX)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     SI, SI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (SI)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(SI)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     DI, DI
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (DI)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(DI)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R8, R8
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R8)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R8)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R9, R9
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R9)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R9)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+	TESTQ     R10, R10
+	JZ        store2
+	VCVTPH2PS X1, Y1
+	VCVTPH2PS (R10)(R12*1), Y3
+	VMAXPS    Y3, Y1, Y4
+	VMAXPS    Y1, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y3, Y1
+	VBLENDVPS Y1, Y0, Y4, Y1
+	VCVTPS2PH $0x00, Y1, X1
+	VCVTPH2PS X2, Y2
+	VCVTPH2PS 16(R10)(R12*1), Y3
+	VMAXPS    Y3, Y2, Y4
+	VMAXPS    Y2, Y3, Y5
+	VPAND     Y5, Y4, Y4
+	VCMPPS    $0x03, Y2, Y3, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VCVTPS2PH $0x00, Y2, X2
+
+store2:
+	VMOVNTDQ X1, (AX)(R12*1)
+	VMOVNTDQ X2, 16(AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func sumBF16(dst *byte, a *byte, b *byte, n int)
+// func sumBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumBF16(SB), NOSPLIT, $0-32
+TEXT ·sumBF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   32(CX)(R12*1), Y5
+	VMOVDQU   (DX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
 	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(BX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(SI)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DI)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R8)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R9)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R10)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VADDPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+
+store1:
+	VMOVDQU Y4, (AX)(R12*1)
+	VMOVDQU Y5, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VADDPS    Y7, Y6, Y6
 	VCMPPS    $0x03, Y6, Y6, Y7
@@ -2246,7 +6058,6 @@ narrow:
 	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
 	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
 	VADDPS    Y5, Y4, Y4
 	VCMPPS    $0x03, Y4, Y4, Y5
@@ -2257,153 +6068,541 @@ narrow:
 	VPADDD    Y5, Y4, Y4
 	VPAND     Y1, Y6, Y6
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVDQU Y4, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumBF16Stream(dst *byte, a *byte, b *byte, n int)
+// func sumBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumBF16Stream(SB), NOSPLIT, $0-32
+TEXT ·sumBF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VADDPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y4
+	VMOVDQU    32(CX)(R12*1), Y5
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(BX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(SI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R8)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R9)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R10)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VADDPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VADDPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+
+store1:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	VMOVNTDQ Y5, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VADDPS    Y7, Y6, Y6
 	VCMPPS    $0x03, Y6, Y6, Y7
@@ -2412,7 +6611,6 @@ narrow:
 	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
 	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
 	VADDPS    Y5, Y4, Y4
 	VCMPPS    $0x03, Y4, Y4, Y5
@@ -2423,154 +6621,534 @@ narrow:
 	VPADDD    Y5, Y4, Y4
 	VPAND     Y1, Y6, Y6
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VADDPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func prodBF16(dst *byte, a *byte, b *byte, n int)
+// func prodBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodBF16(SB), NOSPLIT, $0-32
+TEXT ·prodBF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   32(CX)(R12*1), Y5
+	VMOVDQU   (DX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
 	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(BX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(SI)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
 	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DI)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R8)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R9)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VBLENDVPS Y6, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R10)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMULPS    Y8, Y7, Y7
+	VCMPPS    $0x03, Y7, Y7, Y8
+	VBLENDVPS Y8, Y0, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMULPS    Y6, Y5, Y5
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y0, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+
+store1:
+	VMOVDQU Y4, (AX)(R12*1)
+	VMOVDQU Y5, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VMULPS    Y7, Y6, Y6
 	VCMPPS    $0x03, Y6, Y6, Y7
@@ -2579,7 +7157,6 @@ narrow:
 	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
 	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
 	VMULPS    Y5, Y4, Y4
 	VCMPPS    $0x03, Y4, Y4, Y5
@@ -2590,153 +7167,541 @@ narrow:
 	VPADDD    Y5, Y4, Y4
 	VPAND     Y1, Y6, Y6
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVDQU   Y6, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVDQU Y4, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodBF16Stream(dst *byte, a *byte, b *byte, n int)
+// func prodBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·prodBF16Stream(SB), NOSPLIT, $0-32
+TEXT ·prodBF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMULPS    Y7, Y6, Y6
-	VCMPPS    $0x03, Y6, Y6, Y7
-	VBLENDVPS Y7, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y7
-	VPAND     Y3, Y7, Y7
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMULPS    Y5, Y4, Y4
-	VCMPPS    $0x03, Y4, Y4, Y5
-	VBLENDVPS Y5, Y0, Y4, Y4
-	VPSRLD    $0x10, Y4, Y5
-	VPAND     Y3, Y5, Y5
-	VPADDD    Y2, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VPAND     Y1, Y6, Y6
-	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y4
+	VMOVDQU    32(CX)(R12*1), Y5
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(BX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(SI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R8)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R9)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y6
+	VBLENDVPS  Y6, Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R10)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMULPS     Y8, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y8
+	VBLENDVPS  Y8, Y0, Y7, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMULPS     Y6, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y6
+	VBLENDVPS  Y6, Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+
+store1:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	VMOVNTDQ Y5, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VMULPS    Y7, Y6, Y6
 	VCMPPS    $0x03, Y6, Y6, Y7
@@ -2745,7 +7710,6 @@ narrow:
 	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
 	VPADDD    Y7, Y6, Y6
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
 	VMULPS    Y5, Y4, Y4
 	VCMPPS    $0x03, Y4, Y4, Y5
@@ -2756,868 +7720,2926 @@ narrow:
 	VPADDD    Y5, Y4, Y4
 	VPAND     Y1, Y6, Y6
 	VPSRLD    $0x10, Y4, Y4
-	VPOR      Y4, Y6, Y6
-	VMOVNTDQ  Y6, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMULPS    Y7, Y6, Y6
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func minBF16(dst *byte, a *byte, b *byte, n int)
+// func minBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minBF16(SB), NOSPLIT, $0-32
+TEXT ·minBF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
-	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   32(CX)(R12*1), Y5
+	VMOVDQU   (DX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
 	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y4, Y8
+	VMINPS    Y4, Y6, Y9
 	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
 	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
-	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y5, Y8
+	VMINPS    Y5, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y4, Y8
+	VMINPS    Y4, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(BX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
-	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y5, Y8
+	VMINPS    Y5, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y4, Y8
+	VMINPS    Y4, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(SI)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y5, Y8
+	VMINPS    Y5, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y4, Y8
+	VMINPS    Y4, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DI)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y5, Y8
+	VMINPS    Y5, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y4, Y8
+	VMINPS    Y4, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R8)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y5, Y8
+	VMINPS    Y5, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y4, Y8
+	VMINPS    Y4, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R9)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y5, Y8
+	VMINPS    Y5, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y4, Y8
+	VMINPS    Y4, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R10)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMINPS    Y8, Y7, Y9
+	VMINPS    Y7, Y8, Y10
+	VPOR      Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMINPS    Y6, Y5, Y8
+	VMINPS    Y5, Y6, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+
+store1:
+	VMOVDQU Y4, (AX)(R12*1)
+	VMOVDQU Y5, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VMINPS    Y7, Y6, Y8
 	VMINPS    Y6, Y7, Y9
 	VPOR      Y9, Y8, Y8
 	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVDQU Y4, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func minBF16Stream(dst *byte, a *byte, b *byte, n int)
+// func minBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·minBF16Stream(SB), NOSPLIT, $0-32
+TEXT ·minBF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
-	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
-	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
-	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMINPS    Y7, Y6, Y8
-	VMINPS    Y6, Y7, Y9
-	VPOR      Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y4
+	VMOVDQU    32(CX)(R12*1), Y5
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y4, Y8
+	VMINPS     Y4, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y5, Y8
+	VMINPS     Y5, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y4, Y8
+	VMINPS     Y4, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(BX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y5, Y8
+	VMINPS     Y5, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y4, Y8
+	VMINPS     Y4, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(SI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y5, Y8
+	VMINPS     Y5, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y4, Y8
+	VMINPS     Y4, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y5, Y8
+	VMINPS     Y5, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y4, Y8
+	VMINPS     Y4, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R8)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y5, Y8
+	VMINPS     Y5, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y4, Y8
+	VMINPS     Y4, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R9)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y5, Y8
+	VMINPS     Y5, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y4, Y8
+	VMINPS     Y4, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R10)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMINPS     Y8, Y7, Y9
+	VMINPS     Y7, Y8, Y10
+	VPOR       Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMINPS     Y6, Y5, Y8
+	VMINPS     Y5, Y6, Y9
+	VPOR       Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+
+store1:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	VMOVNTDQ Y5, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VMINPS    Y7, Y6, Y8
 	VMINPS    Y6, Y7, Y9
 	VPOR      Y9, Y8, Y8
 	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMINPS    Y5, Y4, Y6
-	VMINPS    Y4, Y5, Y7
-	VPOR      Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMINPS    Y7, Y6, Y8
+	VMINPS    Y6, Y7, Y9
+	VPOR      Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMINPS    Y5, Y4, Y7
+	VMINPS    Y4, Y5, Y8
+	VPOR      Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func maxBF16(dst *byte, a *byte, b *byte, n int)
+// func maxBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxBF16(SB), NOSPLIT, $0-32
+TEXT ·maxBF16(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
-	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   32(CX)(R12*1), Y5
+	VMOVDQU   (DX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
 	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y4, Y8
+	VMAXPS    Y4, Y6, Y9
 	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
 	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
-	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y5, Y8
+	VMAXPS    Y5, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y4, Y8
+	VMAXPS    Y4, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(BX)(R12*1), Y6
 	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
-	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
 	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y5, Y8
+	VMAXPS    Y5, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y4, Y8
+	VMAXPS    Y4, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(SI)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y5, Y8
+	VMAXPS    Y5, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y4, Y8
+	VMAXPS    Y4, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(DI)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y5, Y8
+	VMAXPS    Y5, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y4, Y8
+	VMAXPS    Y4, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R8)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y5, Y8
+	VMAXPS    Y5, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y4, Y8
+	VMAXPS    Y4, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R9)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y5, Y8
+	VMAXPS    Y5, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y6
+	VPAND     Y1, Y4, Y7
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y4, Y8
+	VMAXPS    Y4, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y4, Y6, Y4
+	VBLENDVPS Y4, Y0, Y8, Y4
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y6, Y4, Y4
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y7, Y4
+	VMOVDQU   32(R10)(R12*1), Y6
+	VPAND     Y1, Y5, Y7
+	VPSLLD    $0x10, Y5, Y5
+	VPAND     Y1, Y6, Y8
+	VMAXPS    Y8, Y7, Y9
+	VMAXPS    Y7, Y8, Y10
+	VPAND     Y10, Y9, Y9
+	VCMPPS    $0x03, Y7, Y8, Y7
+	VBLENDVPS Y7, Y0, Y9, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     Y3, Y8, Y8
+	VPADDD    Y2, Y7, Y7
+	VPADDD    Y8, Y7, Y7
+	VPSLLD    $0x10, Y6, Y6
+	VMAXPS    Y6, Y5, Y8
+	VMAXPS    Y5, Y6, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y5, Y6, Y5
+	VBLENDVPS Y5, Y0, Y8, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y3, Y6, Y6
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VPAND     Y1, Y7, Y7
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y7, Y5
+
+store1:
+	VMOVDQU Y4, (AX)(R12*1)
+	VMOVDQU Y5, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VMAXPS    Y7, Y6, Y8
 	VMAXPS    Y6, Y7, Y9
 	VPAND     Y9, Y8, Y8
 	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVDQU   Y8, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVDQU Y4, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxBF16Stream(dst *byte, a *byte, b *byte, n int)
+// func maxBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·maxBF16Stream(SB), NOSPLIT, $0-32
+TEXT ·maxBF16Stream(SB), NOSPLIT, $0-80
 	MOVQ         dst+0(FP), AX
-	MOVQ         a+8(FP), CX
-	MOVQ         b+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVL         $0x7fc00000, R13
+	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
-	MOVL         $0xffff0000, SI
-	VMOVD        SI, X1
+	MOVL         $0xffff0000, R13
+	VMOVD        R13, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x00007fff, SI
-	VMOVD        SI, X2
+	MOVL         $0x00007fff, R13
+	VMOVD        R13, X2
 	VPBROADCASTD X2, Y2
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X3
+	MOVL         $0x00000001, R13
+	VMOVD        R13, X3
 	VPBROADCASTD X3, Y3
-	CMPQ         BX, $0x00000080
+	CMPQ         R11, $0x00000040
 	JL           widedone
 
 wide:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
-	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, (AX)
-	VMOVDQU   32(CX), Y4
-	VMOVDQU   32(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
-	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, 32(AX)
-	VMOVDQU   64(CX), Y4
-	VMOVDQU   64(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
-	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, 64(AX)
-	VMOVDQU   96(CX), Y4
-	VMOVDQU   96(DX), Y5
-	VPAND     Y1, Y4, Y6
-	VPAND     Y1, Y5, Y7
-	VMAXPS    Y7, Y6, Y8
-	VMAXPS    Y6, Y7, Y9
-	VPAND     Y9, Y8, Y8
-	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
-	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y4
+	VMOVDQU    32(CX)(R12*1), Y5
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y4, Y8
+	VMAXPS     Y4, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y5, Y8
+	VMAXPS     Y5, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y4, Y8
+	VMAXPS     Y4, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(BX)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y5, Y8
+	VMAXPS     Y5, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y4, Y8
+	VMAXPS     Y4, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(SI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y5, Y8
+	VMAXPS     Y5, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y4, Y8
+	VMAXPS     Y4, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(DI)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y5, Y8
+	VMAXPS     Y5, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y4, Y8
+	VMAXPS     Y4, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R8)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y5, Y8
+	VMAXPS     Y5, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y4, Y8
+	VMAXPS     Y4, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R9)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y5, Y8
+	VMAXPS     Y5, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y6
+	VPAND      Y1, Y4, Y7
+	VPSLLD     $0x10, Y4, Y4
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y4, Y8
+	VMAXPS     Y4, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y4, Y6, Y4
+	VBLENDVPS  Y4, Y0, Y8, Y4
+	VPSRLD     $0x10, Y4, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y4, Y4
+	VPADDD     Y6, Y4, Y4
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y4, Y4
+	VPOR       Y4, Y7, Y4
+	VMOVDQU    32(R10)(R12*1), Y6
+	VPAND      Y1, Y5, Y7
+	VPSLLD     $0x10, Y5, Y5
+	VPAND      Y1, Y6, Y8
+	VMAXPS     Y8, Y7, Y9
+	VMAXPS     Y7, Y8, Y10
+	VPAND      Y10, Y9, Y9
+	VCMPPS     $0x03, Y7, Y8, Y7
+	VBLENDVPS  Y7, Y0, Y9, Y7
+	VPSRLD     $0x10, Y7, Y8
+	VPAND      Y3, Y8, Y8
+	VPADDD     Y2, Y7, Y7
+	VPADDD     Y8, Y7, Y7
+	VPSLLD     $0x10, Y6, Y6
+	VMAXPS     Y6, Y5, Y8
+	VMAXPS     Y5, Y6, Y9
+	VPAND      Y9, Y8, Y8
+	VCMPPS     $0x03, Y5, Y6, Y5
+	VBLENDVPS  Y5, Y0, Y8, Y5
+	VPSRLD     $0x10, Y5, Y6
+	VPAND      Y3, Y6, Y6
+	VPADDD     Y2, Y5, Y5
+	VPADDD     Y6, Y5, Y5
+	VPAND      Y1, Y7, Y7
+	VPSRLD     $0x10, Y5, Y5
+	VPOR       Y5, Y7, Y5
+
+store1:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	VMOVNTDQ Y5, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU   (CX), Y4
-	VMOVDQU   (DX), Y5
+	VMOVDQU   (CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
 	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
 	VPAND     Y1, Y5, Y7
 	VMAXPS    Y7, Y6, Y8
 	VMAXPS    Y6, Y7, Y9
 	VPAND     Y9, Y8, Y8
 	VCMPPS    $0x03, Y6, Y7, Y6
-	VBLENDVPS Y6, Y0, Y8, Y8
-	VPSRLD    $0x10, Y8, Y6
-	VPAND     Y3, Y6, Y6
-	VPADDD    Y2, Y8, Y8
-	VPADDD    Y6, Y8, Y8
-	VPSLLD    $0x10, Y4, Y4
-	VPSLLD    $0x10, Y5, Y5
-	VMAXPS    Y5, Y4, Y6
-	VMAXPS    Y4, Y5, Y7
-	VPAND     Y7, Y6, Y6
-	VCMPPS    $0x03, Y4, Y5, Y4
-	VBLENDVPS Y4, Y0, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y3, Y4, Y4
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
 	VPADDD    Y2, Y6, Y6
-	VPADDD    Y4, Y6, Y6
-	VPAND     Y1, Y8, Y8
-	VPSRLD    $0x10, Y6, Y6
-	VPOR      Y6, Y8, Y8
-	VMOVNTDQ  Y8, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y5
+	VPAND     Y1, Y4, Y6
+	VPSLLD    $0x10, Y4, Y4
+	VPAND     Y1, Y5, Y7
+	VMAXPS    Y7, Y6, Y8
+	VMAXPS    Y6, Y7, Y9
+	VPAND     Y9, Y8, Y8
+	VCMPPS    $0x03, Y6, Y7, Y6
+	VBLENDVPS Y6, Y0, Y8, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y3, Y7, Y7
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y7, Y6, Y6
+	VPSLLD    $0x10, Y5, Y5
+	VMAXPS    Y5, Y4, Y7
+	VMAXPS    Y4, Y5, Y8
+	VPAND     Y8, Y7, Y7
+	VCMPPS    $0x03, Y4, Y5, Y4
+	VBLENDVPS Y4, Y0, Y7, Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VPAND     Y1, Y6, Y6
+	VPSRLD    $0x10, Y4, Y4
+	VPOR      Y4, Y6, Y4
+
+store2:
+	VMOVNTDQ Y4, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
 
 narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
 
-// func sumI32(dst *byte, a *byte, b *byte, n int)
+// func sumI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumI32(SB), NOSPLIT, $0-32
+TEXT ·sumI32(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPADDD  Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPADDD  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPADDD  Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPADDD  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPADDD  Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPADDD  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPADDD  Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPADDD  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPADDD  Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPADDD  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPADDD  Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPADDD  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPADDD  Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPADDD  Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPADDD  Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
 	VPADDD  Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
 	VPADDD  Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
 	VPADDD  Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
-	JGE     wide
-
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
 	VPADDD  Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumI32Stream(dst *byte, a *byte, b *byte, n int)
+// func sumI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumI32Stream(SB), NOSPLIT, $0-32
+TEXT ·sumI32Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPADDD   Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPADDD   Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPADDD   Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPADDD   Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPADDD     Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPADDD     Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPADDD     Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPADDD     Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPADDD     Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPADDD     Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPADDD     Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPADDD     Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPADDD     Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPADDD     Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPADDD     Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPADDD     Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPADDD     Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPADDD     Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPADDD   Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDD  Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -3625,108 +10647,234 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodI32(dst *byte, a *byte, b *byte, n int)
+// func prodI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodI32(SB), NOSPLIT, $0-32
+TEXT ·prodI32(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPMULLD Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
-	VPMULLD Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
-	VPMULLD Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
-	VPMULLD Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMULLD Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMULLD Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMULLD Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMULLD Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMULLD Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMULLD Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMULLD Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMULLD Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMULLD Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMULLD Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMULLD Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMULLD Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMULLD Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMULLD Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
 	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPMULLD Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodI32Stream(dst *byte, a *byte, b *byte, n int)
+// func prodI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·prodI32Stream(SB), NOSPLIT, $0-32
+TEXT ·prodI32Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMULLD  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPMULLD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPMULLD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPMULLD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMULLD    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMULLD    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMULLD    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMULLD    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMULLD    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMULLD    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMULLD    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMULLD    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMULLD    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMULLD    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMULLD    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMULLD    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMULLD    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMULLD    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMULLD  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMULLD Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -3734,108 +10882,234 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func minI32(dst *byte, a *byte, b *byte, n int)
+// func minI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minI32(SB), NOSPLIT, $0-32
+TEXT ·minI32(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPMINSD Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
-	VPMINSD Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
-	VPMINSD Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
-	VPMINSD Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMINSD Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMINSD Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMINSD Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMINSD Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMINSD Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMINSD Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMINSD Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMINSD Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMINSD Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMINSD Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMINSD Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMINSD Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMINSD Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMINSD Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
 	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPMINSD Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func minI32Stream(dst *byte, a *byte, b *byte, n int)
+// func minI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·minI32Stream(SB), NOSPLIT, $0-32
+TEXT ·minI32Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMINSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPMINSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPMINSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPMINSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMINSD    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMINSD    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMINSD    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMINSD    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMINSD    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMINSD    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMINSD    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMINSD    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMINSD    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMINSD    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMINSD    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMINSD    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMINSD    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMINSD    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMINSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINSD Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -3843,108 +11117,234 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxI32(dst *byte, a *byte, b *byte, n int)
+// func maxI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxI32(SB), NOSPLIT, $0-32
+TEXT ·maxI32(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPMAXSD Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
-	VPMAXSD Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
-	VPMAXSD Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
-	VPMAXSD Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMAXSD Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMAXSD Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMAXSD Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMAXSD Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMAXSD Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMAXSD Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMAXSD Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMAXSD Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMAXSD Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMAXSD Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMAXSD Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMAXSD Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMAXSD Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMAXSD Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
 	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPMAXSD Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxI32Stream(dst *byte, a *byte, b *byte, n int)
+// func maxI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·maxI32Stream(SB), NOSPLIT, $0-32
+TEXT ·maxI32Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMAXSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPMAXSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPMAXSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPMAXSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMAXSD    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMAXSD    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMAXSD    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMAXSD    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMAXSD    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMAXSD    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMAXSD    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMAXSD    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMAXSD    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMAXSD    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMAXSD    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMAXSD    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMAXSD    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMAXSD    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMAXSD  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXSD Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -3952,108 +11352,234 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumI64(dst *byte, a *byte, b *byte, n int)
+// func sumI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumI64(SB), NOSPLIT, $0-32
+TEXT ·sumI64(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPADDQ  Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
-	VPADDQ  Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
-	VPADDQ  Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
-	VPADDQ  Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPADDQ  Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPADDQ  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPADDQ  Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPADDQ  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPADDQ  Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPADDQ  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPADDQ  Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPADDQ  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPADDQ  Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPADDQ  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPADDQ  Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPADDQ  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPADDQ  Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPADDQ  Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
 	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPADDQ  Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumI64Stream(dst *byte, a *byte, b *byte, n int)
+// func sumI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumI64Stream(SB), NOSPLIT, $0-32
+TEXT ·sumI64Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPADDQ   Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPADDQ   Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPADDQ   Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPADDQ   Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPADDQ     Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPADDQ     Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPADDQ     Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPADDQ     Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPADDQ     Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPADDQ     Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPADDQ     Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPADDQ     Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPADDQ     Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPADDQ     Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPADDQ     Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPADDQ     Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPADDQ     Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPADDQ     Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPADDQ   Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDQ  Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -4061,525 +11587,528 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodI64(dst *byte, a *byte, b *byte, n int)
+// func prodI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodI64(SB), NOSPLIT, $0-32
+TEXT ·prodI64(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
+	VMOVDQU  (CX)(R12*1), Y0
+	VMOVDQU  32(CX)(R12*1), Y1
+	VMOVDQU  (DX)(R12*1), Y2
+	VPSRLQ   $0x20, Y0, Y3
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y0, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y0, Y0
+	VPADDQ   Y3, Y0, Y0
+	VMOVDQU  32(DX)(R12*1), Y2
 	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVDQU  Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y1, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y1, Y1
+	VPADDQ   Y3, Y1, Y1
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y2
+	VPSRLQ   $0x20, Y0, Y3
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y0, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y0, Y0
+	VPADDQ   Y3, Y0, Y0
+	VMOVDQU  32(BX)(R12*1), Y2
 	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVDQU  Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y1, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y1, Y1
+	VPADDQ   Y3, Y1, Y1
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y2
+	VPSRLQ   $0x20, Y0, Y3
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y0, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y0, Y0
+	VPADDQ   Y3, Y0, Y0
+	VMOVDQU  32(SI)(R12*1), Y2
 	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVDQU  Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y1, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y1, Y1
+	VPADDQ   Y3, Y1, Y1
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y2
+	VPSRLQ   $0x20, Y0, Y3
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y0, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y0, Y0
+	VPADDQ   Y3, Y0, Y0
+	VMOVDQU  32(DI)(R12*1), Y2
 	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVDQU  Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
-	JGE      wide
-
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y1, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y1, Y1
+	VPADDQ   Y3, Y1, Y1
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y2
+	VPSRLQ   $0x20, Y0, Y3
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y0, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y0, Y0
+	VPADDQ   Y3, Y0, Y0
+	VMOVDQU  32(R8)(R12*1), Y2
 	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVDQU  Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
-	JGE      narrow
-
-narrowdone:
-	VZEROUPPER
-	RET
-
-// func prodI64Stream(dst *byte, a *byte, b *byte, n int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·prodI64Stream(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
-	JL   widedone
-
-wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y1, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y1, Y1
+	VPADDQ   Y3, Y1, Y1
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y2
+	VPSRLQ   $0x20, Y0, Y3
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y0, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y0, Y0
+	VPADDQ   Y3, Y0, Y0
+	VMOVDQU  32(R9)(R12*1), Y2
 	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y1, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y1, Y1
+	VPADDQ   Y3, Y1, Y1
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y2
+	VPSRLQ   $0x20, Y0, Y3
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y0, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y0, Y0
+	VPADDQ   Y3, Y0, Y0
+	VMOVDQU  32(R10)(R12*1), Y2
 	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
-	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
-	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
-	JGE      wide
+	VPSRLQ   $0x20, Y2, Y4
+	VPMULUDQ Y2, Y3, Y3
+	VPMULUDQ Y1, Y4, Y4
+	VPADDQ   Y4, Y3, Y3
+	VPSLLQ   $0x20, Y3, Y3
+	VPMULUDQ Y2, Y1, Y1
+	VPADDQ   Y3, Y1, Y1
 
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPSRLQ   $0x20, Y0, Y2
-	VPSRLQ   $0x20, Y1, Y3
-	VPMULUDQ Y1, Y2, Y2
-	VPMULUDQ Y0, Y3, Y3
-	VPADDQ   Y3, Y2, Y2
-	VPSLLQ   $0x20, Y2, Y2
-	VPMULUDQ Y1, Y0, Y0
-	VPADDQ   Y2, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
-	JGE      narrow
-
-narrowdone:
-	SFENCE
-	VZEROUPPER
-	RET
-
-// func minI64(dst *byte, a *byte, b *byte, n int)
-// Requires: AVX, AVX2
-TEXT ·minI64(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
-	JL   widedone
-
-wide:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVDQU   Y0, (AX)
-	VMOVDQU   32(CX), Y0
-	VMOVDQU   32(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVDQU   Y0, 32(AX)
-	VMOVDQU   64(CX), Y0
-	VMOVDQU   64(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVDQU   Y0, 64(AX)
-	VMOVDQU   96(CX), Y0
-	VMOVDQU   96(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVDQU   Y0, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
-
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVDQU   Y0, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
-
-narrowdone:
-	VZEROUPPER
-	RET
-
-// func minI64Stream(dst *byte, a *byte, b *byte, n int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·minI64Stream(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
-	JL   widedone
-
-wide:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVNTDQ  Y0, (AX)
-	VMOVDQU   32(CX), Y0
-	VMOVDQU   32(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVNTDQ  Y0, 32(AX)
-	VMOVDQU   64(CX), Y0
-	VMOVDQU   64(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVNTDQ  Y0, 64(AX)
-	VMOVDQU   96(CX), Y0
-	VMOVDQU   96(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVNTDQ  Y0, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
-
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y1, Y0, Y0
-	VMOVNTDQ  Y0, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
-
-narrowdone:
-	SFENCE
-	VZEROUPPER
-	RET
-
-// func maxI64(dst *byte, a *byte, b *byte, n int)
-// Requires: AVX, AVX2
-TEXT ·maxI64(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
-	JL   widedone
-
-wide:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVDQU   Y0, (AX)
-	VMOVDQU   32(CX), Y0
-	VMOVDQU   32(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVDQU   Y0, 32(AX)
-	VMOVDQU   64(CX), Y0
-	VMOVDQU   64(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVDQU   Y0, 64(AX)
-	VMOVDQU   96(CX), Y0
-	VMOVDQU   96(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVDQU   Y0, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
-
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVDQU   Y0, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
-
-narrowdone:
-	VZEROUPPER
-	RET
-
-// func maxI64Stream(dst *byte, a *byte, b *byte, n int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·maxI64Stream(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
-	JL   widedone
-
-wide:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVNTDQ  Y0, (AX)
-	VMOVDQU   32(CX), Y0
-	VMOVDQU   32(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVNTDQ  Y0, 32(AX)
-	VMOVDQU   64(CX), Y0
-	VMOVDQU   64(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVNTDQ  Y0, 64(AX)
-	VMOVDQU   96(CX), Y0
-	VMOVDQU   96(DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVNTDQ  Y0, 96(AX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000080, BX
-	CMPQ      BX, $0x00000080
-	JGE       wide
-
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU   (CX), Y0
-	VMOVDQU   (DX), Y1
-	VPCMPGTQ  Y1, Y0, Y2
-	VPBLENDVB Y2, Y0, Y1, Y0
-	VMOVNTDQ  Y0, (AX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000020, BX
-	CMPQ      BX, $0x00000020
-	JGE       narrow
-
-narrowdone:
-	SFENCE
-	VZEROUPPER
-	RET
-
-// func sumU8(dst *byte, a *byte, b *byte, n int)
-// Requires: AVX, AVX2
-TEXT ·sumU8(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
-	JL   widedone
-
-wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPADDB  Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
-	VPADDB  Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
-	VPADDB  Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
-	VPADDB  Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
 	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPADDB  Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	VMOVDQU  (CX)(R12*1), Y0
+	VMOVDQU  (DX)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func sumU8Stream(dst *byte, a *byte, b *byte, n int)
+// func prodI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumU8Stream(SB), NOSPLIT, $0-32
+TEXT ·prodI64Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPADDB   Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPADDB   Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPADDB   Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPADDB   Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPSRLQ     $0x20, Y0, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y0, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y0, Y0
+	VPADDQ     Y3, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPSRLQ     $0x20, Y1, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y1, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y1, Y1
+	VPADDQ     Y3, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPSRLQ     $0x20, Y0, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y0, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y0, Y0
+	VPADDQ     Y3, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPSRLQ     $0x20, Y1, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y1, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y1, Y1
+	VPADDQ     Y3, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPSRLQ     $0x20, Y0, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y0, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y0, Y0
+	VPADDQ     Y3, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPSRLQ     $0x20, Y1, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y1, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y1, Y1
+	VPADDQ     Y3, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPSRLQ     $0x20, Y0, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y0, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y0, Y0
+	VPADDQ     Y3, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPSRLQ     $0x20, Y1, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y1, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y1, Y1
+	VPADDQ     Y3, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPSRLQ     $0x20, Y0, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y0, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y0, Y0
+	VPADDQ     Y3, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPSRLQ     $0x20, Y1, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y1, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y1, Y1
+	VPADDQ     Y3, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPSRLQ     $0x20, Y0, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y0, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y0, Y0
+	VPADDQ     Y3, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPSRLQ     $0x20, Y1, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y1, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y1, Y1
+	VPADDQ     Y3, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPSRLQ     $0x20, Y0, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y0, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y0, Y0
+	VPADDQ     Y3, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPSRLQ     $0x20, Y1, Y3
+	VPSRLQ     $0x20, Y2, Y4
+	VPMULUDQ   Y2, Y3, Y3
+	VPMULUDQ   Y1, Y4, Y4
+	VPADDQ     Y4, Y3, Y3
+	VPSLLQ     $0x20, Y3, Y3
+	VPMULUDQ   Y2, Y1, Y1
+	VPADDQ     Y3, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPADDB   Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU  (CX)(R12*1), Y0
+	VMOVDQU  (DX)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y1
+	VPSRLQ   $0x20, Y0, Y2
+	VPSRLQ   $0x20, Y1, Y3
+	VPMULUDQ Y1, Y2, Y2
+	VPMULUDQ Y0, Y3, Y3
+	VPADDQ   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -4587,19 +12116,969 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodU8(dst *byte, a *byte, b *byte, n int)
+// func minI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodU8(SB), NOSPLIT, $0-32
+TEXT ·minI64(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU   (CX)(R12*1), Y0
+	VMOVDQU   32(CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y2, Y0, Y0
+	VMOVDQU   32(DX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y2, Y0, Y0
+	VMOVDQU   32(BX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y2, Y0, Y0
+	VMOVDQU   32(SI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y2, Y0, Y0
+	VMOVDQU   32(DI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y2, Y0, Y0
+	VMOVDQU   32(R8)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y2, Y0, Y0
+	VMOVDQU   32(R9)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y2, Y0, Y0
+	VMOVDQU   32(R10)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y0
+	VMOVDQU   (DX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func minI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·minI64Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y0
+	VMOVDQU   (DX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func maxI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·maxI64(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU   (CX)(R12*1), Y0
+	VMOVDQU   32(CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y0, Y2, Y0
+	VMOVDQU   32(DX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y0, Y2, Y0
+	VMOVDQU   32(BX)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y0, Y2, Y0
+	VMOVDQU   32(SI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y0, Y2, Y0
+	VMOVDQU   32(DI)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y0, Y2, Y0
+	VMOVDQU   32(R8)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y0, Y2, Y0
+	VMOVDQU   32(R9)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y2
+	VPCMPGTQ  Y2, Y0, Y3
+	VPBLENDVB Y3, Y0, Y2, Y0
+	VMOVDQU   32(R10)(R12*1), Y2
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y0
+	VMOVDQU   (DX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func maxI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·maxI64Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y0, Y2, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y1, Y2, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y0, Y2, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y1, Y2, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y0, Y2, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y1, Y2, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y0, Y2, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y1, Y2, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y0, Y2, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y1, Y2, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y0, Y2, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y1, Y2, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPCMPGTQ   Y2, Y0, Y3
+	VPBLENDVB  Y3, Y0, Y2, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPCMPGTQ   Y2, Y1, Y3
+	VPBLENDVB  Y3, Y1, Y2, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y0
+	VMOVDQU   (DX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·sumU8(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPADDB  Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPADDB  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPADDB  Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPADDB  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPADDB  Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPADDB  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPADDB  Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPADDB  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPADDB  Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPADDB  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPADDB  Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPADDB  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPADDB  Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPADDB  Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func sumU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumU8Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPADDB     Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPADDB     Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPADDB     Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPADDB     Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPADDB     Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPADDB     Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPADDB     Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPADDB     Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPADDB     Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPADDB     Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPADDB     Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPADDB     Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPADDB     Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPADDB     Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDB  Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func prodU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·prodU8(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPSRLW  $0x08, Y0, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y3, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y1, Y1
+	VPSLLW  $0x08, Y1, Y1
+	VPSRLW  $0x08, Y1, Y1
+	VPOR    Y3, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPSRLW  $0x08, Y0, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y3, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y1, Y1
+	VPSLLW  $0x08, Y1, Y1
+	VPSRLW  $0x08, Y1, Y1
+	VPOR    Y3, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPSRLW  $0x08, Y0, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y3, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y1, Y1
+	VPSLLW  $0x08, Y1, Y1
+	VPSRLW  $0x08, Y1, Y1
+	VPOR    Y3, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPSRLW  $0x08, Y0, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y3, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y1, Y1
+	VPSLLW  $0x08, Y1, Y1
+	VPSRLW  $0x08, Y1, Y1
+	VPOR    Y3, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPSRLW  $0x08, Y0, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y3, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y1, Y1
+	VPSLLW  $0x08, Y1, Y1
+	VPSRLW  $0x08, Y1, Y1
+	VPOR    Y3, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPSRLW  $0x08, Y0, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y3, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y1, Y1
+	VPSLLW  $0x08, Y1, Y1
+	VPSRLW  $0x08, Y1, Y1
+	VPOR    Y3, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPSRLW  $0x08, Y0, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y3, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPSRLW  $0x08, Y2, Y4
+	VPMULLW Y4, Y3, Y3
+	VPSLLW  $0x08, Y3, Y3
+	VPMULLW Y2, Y1, Y1
+	VPSLLW  $0x08, Y1, Y1
+	VPSRLW  $0x08, Y1, Y1
+	VPOR    Y3, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPSRLW  $0x08, Y0, Y2
 	VPSRLW  $0x08, Y1, Y3
 	VPMULLW Y3, Y2, Y2
@@ -4608,9 +13087,9 @@ wide:
 	VPSLLW  $0x08, Y0, Y0
 	VPSRLW  $0x08, Y0, Y0
 	VPOR    Y2, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
 	VPSRLW  $0x08, Y0, Y2
 	VPSRLW  $0x08, Y1, Y3
 	VPMULLW Y3, Y2, Y2
@@ -4619,9 +13098,9 @@ wide:
 	VPSLLW  $0x08, Y0, Y0
 	VPSRLW  $0x08, Y0, Y0
 	VPOR    Y2, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
 	VPSRLW  $0x08, Y0, Y2
 	VPSRLW  $0x08, Y1, Y3
 	VPMULLW Y3, Y2, Y2
@@ -4630,9 +13109,9 @@ wide:
 	VPSLLW  $0x08, Y0, Y0
 	VPSRLW  $0x08, Y0, Y0
 	VPOR    Y2, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
 	VPSRLW  $0x08, Y0, Y2
 	VPSRLW  $0x08, Y1, Y3
 	VPMULLW Y3, Y2, Y2
@@ -4641,124 +13120,313 @@ wide:
 	VPSLLW  $0x08, Y0, Y0
 	VPSRLW  $0x08, Y0, Y0
 	VPOR    Y2, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
-	JGE     wide
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
 
-widedone:
-	CMPQ BX, $0x00000020
-	JL   narrowdone
-
-narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPSRLW  $0x08, Y0, Y2
-	VPSRLW  $0x08, Y1, Y3
-	VPMULLW Y3, Y2, Y2
-	VPSLLW  $0x08, Y2, Y2
-	VPMULLW Y1, Y0, Y0
-	VPSLLW  $0x08, Y0, Y0
-	VPSRLW  $0x08, Y0, Y0
-	VPOR    Y2, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func prodU8Stream(dst *byte, a *byte, b *byte, n int)
+// func prodU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·prodU8Stream(SB), NOSPLIT, $0-32
+TEXT ·prodU8Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPSRLW   $0x08, Y0, Y2
-	VPSRLW   $0x08, Y1, Y3
-	VPMULLW  Y3, Y2, Y2
-	VPSLLW   $0x08, Y2, Y2
-	VPMULLW  Y1, Y0, Y0
-	VPSLLW   $0x08, Y0, Y0
-	VPSRLW   $0x08, Y0, Y0
-	VPOR     Y2, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPSRLW   $0x08, Y0, Y2
-	VPSRLW   $0x08, Y1, Y3
-	VPMULLW  Y3, Y2, Y2
-	VPSLLW   $0x08, Y2, Y2
-	VPMULLW  Y1, Y0, Y0
-	VPSLLW   $0x08, Y0, Y0
-	VPSRLW   $0x08, Y0, Y0
-	VPOR     Y2, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPSRLW   $0x08, Y0, Y2
-	VPSRLW   $0x08, Y1, Y3
-	VPMULLW  Y3, Y2, Y2
-	VPSLLW   $0x08, Y2, Y2
-	VPMULLW  Y1, Y0, Y0
-	VPSLLW   $0x08, Y0, Y0
-	VPSRLW   $0x08, Y0, Y0
-	VPOR     Y2, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPSRLW   $0x08, Y0, Y2
-	VPSRLW   $0x08, Y1, Y3
-	VPMULLW  Y3, Y2, Y2
-	VPSLLW   $0x08, Y2, Y2
-	VPMULLW  Y1, Y0, Y0
-	VPSLLW   $0x08, Y0, Y0
-	VPSRLW   $0x08, Y0, Y0
-	VPOR     Y2, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPSRLW     $0x08, Y0, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y0, Y0
+	VPSLLW     $0x08, Y0, Y0
+	VPSRLW     $0x08, Y0, Y0
+	VPOR       Y3, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPSRLW     $0x08, Y1, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y1, Y1
+	VPSLLW     $0x08, Y1, Y1
+	VPSRLW     $0x08, Y1, Y1
+	VPOR       Y3, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPSRLW     $0x08, Y0, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y0, Y0
+	VPSLLW     $0x08, Y0, Y0
+	VPSRLW     $0x08, Y0, Y0
+	VPOR       Y3, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPSRLW     $0x08, Y1, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y1, Y1
+	VPSLLW     $0x08, Y1, Y1
+	VPSRLW     $0x08, Y1, Y1
+	VPOR       Y3, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPSRLW     $0x08, Y0, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y0, Y0
+	VPSLLW     $0x08, Y0, Y0
+	VPSRLW     $0x08, Y0, Y0
+	VPOR       Y3, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPSRLW     $0x08, Y1, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y1, Y1
+	VPSLLW     $0x08, Y1, Y1
+	VPSRLW     $0x08, Y1, Y1
+	VPOR       Y3, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPSRLW     $0x08, Y0, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y0, Y0
+	VPSLLW     $0x08, Y0, Y0
+	VPSRLW     $0x08, Y0, Y0
+	VPOR       Y3, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPSRLW     $0x08, Y1, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y1, Y1
+	VPSLLW     $0x08, Y1, Y1
+	VPSRLW     $0x08, Y1, Y1
+	VPOR       Y3, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPSRLW     $0x08, Y0, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y0, Y0
+	VPSLLW     $0x08, Y0, Y0
+	VPSRLW     $0x08, Y0, Y0
+	VPOR       Y3, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPSRLW     $0x08, Y1, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y1, Y1
+	VPSLLW     $0x08, Y1, Y1
+	VPSRLW     $0x08, Y1, Y1
+	VPOR       Y3, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPSRLW     $0x08, Y0, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y0, Y0
+	VPSLLW     $0x08, Y0, Y0
+	VPSRLW     $0x08, Y0, Y0
+	VPOR       Y3, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPSRLW     $0x08, Y1, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y1, Y1
+	VPSLLW     $0x08, Y1, Y1
+	VPSRLW     $0x08, Y1, Y1
+	VPOR       Y3, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPSRLW     $0x08, Y0, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y0, Y0
+	VPSLLW     $0x08, Y0, Y0
+	VPSRLW     $0x08, Y0, Y0
+	VPOR       Y3, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPSRLW     $0x08, Y1, Y3
+	VPSRLW     $0x08, Y2, Y4
+	VPMULLW    Y4, Y3, Y3
+	VPSLLW     $0x08, Y3, Y3
+	VPMULLW    Y2, Y1, Y1
+	VPSLLW     $0x08, Y1, Y1
+	VPSRLW     $0x08, Y1, Y1
+	VPOR       Y3, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPSRLW   $0x08, Y0, Y2
-	VPSRLW   $0x08, Y1, Y3
-	VPMULLW  Y3, Y2, Y2
-	VPSLLW   $0x08, Y2, Y2
-	VPMULLW  Y1, Y0, Y0
-	VPSLLW   $0x08, Y0, Y0
-	VPSRLW   $0x08, Y0, Y0
-	VPOR     Y2, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPSRLW  $0x08, Y0, Y2
+	VPSRLW  $0x08, Y1, Y3
+	VPMULLW Y3, Y2, Y2
+	VPSLLW  $0x08, Y2, Y2
+	VPMULLW Y1, Y0, Y0
+	VPSLLW  $0x08, Y0, Y0
+	VPSRLW  $0x08, Y0, Y0
+	VPOR    Y2, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -4766,108 +13434,234 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func minU8(dst *byte, a *byte, b *byte, n int)
+// func minU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minU8(SB), NOSPLIT, $0-32
+TEXT ·minU8(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPMINUB Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
-	VPMINUB Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
-	VPMINUB Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
-	VPMINUB Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMINUB Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMINUB Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMINUB Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMINUB Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMINUB Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMINUB Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMINUB Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMINUB Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMINUB Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMINUB Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMINUB Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMINUB Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMINUB Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMINUB Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
 	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPMINUB Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func minU8Stream(dst *byte, a *byte, b *byte, n int)
+// func minU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·minU8Stream(SB), NOSPLIT, $0-32
+TEXT ·minU8Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMINUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPMINUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPMINUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPMINUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMINUB    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMINUB    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMINUB    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMINUB    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMINUB    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMINUB    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMINUB    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMINUB    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMINUB    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMINUB    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMINUB    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMINUB    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMINUB    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMINUB    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMINUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINUB Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -4875,108 +13669,234 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxU8(dst *byte, a *byte, b *byte, n int)
+// func maxU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxU8(SB), NOSPLIT, $0-32
+TEXT ·maxU8(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
-	VPMAXUB Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VMOVDQU 32(CX), Y0
-	VMOVDQU 32(DX), Y1
-	VPMAXUB Y1, Y0, Y0
-	VMOVDQU Y0, 32(AX)
-	VMOVDQU 64(CX), Y0
-	VMOVDQU 64(DX), Y1
-	VPMAXUB Y1, Y0, Y0
-	VMOVDQU Y0, 64(AX)
-	VMOVDQU 96(CX), Y0
-	VMOVDQU 96(DX), Y1
-	VPMAXUB Y1, Y0, Y0
-	VMOVDQU Y0, 96(AX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, CX
-	ADDQ    $0x00000080, DX
-	SUBQ    $0x00000080, BX
-	CMPQ    BX, $0x00000080
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMAXUB Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMAXUB Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMAXUB Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMAXUB Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMAXUB Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMAXUB Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMAXUB Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMAXUB Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMAXUB Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMAXUB Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMAXUB Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMAXUB Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMAXUB Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMAXUB Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
 	JGE     wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU (CX), Y0
-	VMOVDQU (DX), Y1
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
 	VPMAXUB Y1, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, CX
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000020, BX
-	CMPQ    BX, $0x00000020
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
 	JGE     narrow
 
 narrowdone:
 	VZEROUPPER
 	RET
 
-// func maxU8Stream(dst *byte, a *byte, b *byte, n int)
+// func maxU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·maxU8Stream(SB), NOSPLIT, $0-32
+TEXT ·maxU8Stream(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
-	MOVQ a+8(FP), CX
-	MOVQ b+16(FP), DX
-	MOVQ n+24(FP), BX
-	CMPQ BX, $0x00000080
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMAXUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	VMOVDQU  32(CX), Y0
-	VMOVDQU  32(DX), Y1
-	VPMAXUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, 32(AX)
-	VMOVDQU  64(CX), Y0
-	VMOVDQU  64(DX), Y1
-	VPMAXUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, 64(AX)
-	VMOVDQU  96(CX), Y0
-	VMOVDQU  96(DX), Y1
-	VPMAXUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	ADDQ     $0x00000080, DX
-	SUBQ     $0x00000080, BX
-	CMPQ     BX, $0x00000080
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMAXUB    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMAXUB    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMAXUB    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMAXUB    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMAXUB    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMAXUB    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMAXUB    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMAXUB    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMAXUB    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMAXUB    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMAXUB    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMAXUB    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMAXUB    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMAXUB    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
 	JGE      wide
 
 widedone:
-	CMPQ BX, $0x00000020
+	CMPQ R11, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  (DX), Y1
-	VPMAXUB  Y1, Y0, Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	ADDQ     $0x00000020, DX
-	SUBQ     $0x00000020, BX
-	CMPQ     BX, $0x00000020
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXUB Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
 	JGE      narrow
 
 narrowdone:
@@ -4990,33 +13910,34 @@ TEXT ·copyStream(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
+	XORQ BX, BX
 	CMPQ DX, $0x00000080
 	JL   widedone
 
 wide:
-	VMOVDQU  (CX), Y0
-	VMOVDQU  32(CX), Y1
-	VMOVDQU  64(CX), Y2
-	VMOVDQU  96(CX), Y3
-	VMOVNTDQ Y0, (AX)
-	VMOVNTDQ Y1, 32(AX)
-	VMOVNTDQ Y2, 64(AX)
-	VMOVNTDQ Y3, 96(AX)
-	ADDQ     $0x00000080, AX
-	ADDQ     $0x00000080, CX
-	SUBQ     $0x00000080, DX
-	CMPQ     DX, $0x00000080
-	JGE      wide
+	PREFETCHT0 1024(CX)(BX*1)
+	PREFETCHT0 1088(CX)(BX*1)
+	VMOVDQU    (CX)(BX*1), Y0
+	VMOVDQU    32(CX)(BX*1), Y1
+	VMOVDQU    64(CX)(BX*1), Y2
+	VMOVDQU    96(CX)(BX*1), Y3
+	VMOVNTDQ   Y0, (AX)(BX*1)
+	VMOVNTDQ   Y1, 32(AX)(BX*1)
+	VMOVNTDQ   Y2, 64(AX)(BX*1)
+	VMOVNTDQ   Y3, 96(AX)(BX*1)
+	ADDQ       $0x00000080, BX
+	SUBQ       $0x00000080, DX
+	CMPQ       DX, $0x00000080
+	JGE        wide
 
 widedone:
 	CMPQ DX, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX), Y0
-	VMOVNTDQ Y0, (AX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
+	VMOVDQU  (CX)(BX*1), Y0
+	VMOVNTDQ Y0, (AX)(BX*1)
+	ADDQ     $0x00000020, BX
 	SUBQ     $0x00000020, DX
 	CMPQ     DX, $0x00000020
 	JGE      narrow

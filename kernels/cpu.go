@@ -32,11 +32,40 @@ type loop func(dst, a, b unsafe.Pointer, n int)
 // loops are a path's loops for every datatype and operator.
 type loops [7][4]loop
 
+// Operands is how many buffers are combined in one pass. A pass that reads several that
+// lie in memory keeps it busier than one after the other does.
+const Operands = 8
+
+// operands are the addresses of two or more buffers; nil after the last one.
+type operands [Operands]unsafe.Pointer
+
+// after returns the operands n bytes further on, before their ends.
+func (o operands) after(n int) operands {
+	for i, p := range o {
+		if p == nil {
+			break
+		}
+		o[i] = unsafe.Add(p, n)
+	}
+	return o
+}
+
+// has reports whether p is one of them.
+func (o *operands) has(p unsafe.Pointer) bool {
+	for _, q := range o {
+		if p == q {
+			return true
+		}
+	}
+	return false
+}
+
 // path is one implementation of all reductions and copies.
 type path struct {
 	name string
-	// reduce combines n > 0 bytes.
-	reduce func(dt mem.Datatype, op mem.Op, dst, a, b unsafe.Pointer, n int)
+	// reduce combines n > 0 bytes; where around is set it stores around the caches, if
+	// it can.
+	reduce func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, around bool)
 	// copy copies n > 0 bytes; dst and src may overlap.
 	copy func(dst, src unsafe.Pointer, n int)
 }
@@ -81,7 +110,31 @@ func (c *CPU) Reduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
 		return fmt.Errorf("kernels: reduce %v of %v: %w", op, dt, err)
 	}
 	if dst.Len() > 0 {
-		c.path.reduce(dt, op, dst.Pointer(), a.Pointer(), b.Pointer(), dst.Len())
+		c.path.reduce(dt, op, dst.Pointer(), operands{a.Pointer(), b.Pointer()}, dst.Len(), false)
+	}
+	return nil
+}
+
+// ReduceAll makes dst[i] = ((from[0][i] ⊕ from[1][i]) ⊕ from[2][i]) …, with the bits that
+// Reduce of two after the other has, in one pass for each Operands of them. There are at
+// least two; dst may be the first or the second. Where around is set the result is
+// part of more than the caches hold and not needed soon: it is stored around them, if
+// the path can and dst is none of the operands.
+func (c *CPU) ReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer, around bool) error {
+	if err := checkReduceAll(dt, op, dst, from); err != nil {
+		return fmt.Errorf("kernels: reduce %v of %d buffers of %v: %w", op, len(from), dt, err)
+	}
+	if dst.Len() == 0 {
+		return nil
+	}
+	var all operands
+	n := 0
+	for i, b := range from {
+		all[n] = b.Pointer()
+		if n++; n == Operands || i == len(from)-1 {
+			c.path.reduce(dt, op, dst.Pointer(), all, dst.Len(), around && len(from) <= Operands)
+			all, n = operands{dst.Pointer()}, 1
+		}
 	}
 	return nil
 }
@@ -112,6 +165,21 @@ func checkReduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
 		return fmt.Errorf("dst, a and b lie in %v, %v and %v memory: the CPU needs all in host memory", dst.Space(), a.Space(), b.Space())
 	case overlapsInPart(dst, a) || overlapsInPart(dst, b):
 		return errors.New("dst partly overlaps an operand: want the same buffer or a separate one")
+	}
+	return nil
+}
+
+func checkReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) error {
+	if len(from) < 2 {
+		return errors.New("want two or more operands")
+	}
+	for i, b := range from[1:] {
+		if err := checkReduce(dt, op, dst, from[0], b); err != nil {
+			return err
+		}
+		if i > 0 && dst.Overlaps(b) {
+			return fmt.Errorf("dst is operand %d: want one of the first two, or a separate one", i+1)
+		}
 	}
 	return nil
 }

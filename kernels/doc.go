@@ -4,6 +4,7 @@
 //	cpu, err := kernels.NewCPU()
 //	…
 //	err = cpu.Reduce(mem.Float32, mem.Sum, dst, a, b) // dst[i] = a[i] + b[i]
+//	err = cpu.ReduceAll(mem.Float32, mem.Sum, dst, all, false) // … of several, in one pass
 //
 // It knows nothing of ranks and messages: package nbc calls it where a chunk
 // has arrived.
@@ -42,7 +43,8 @@
 // lengths need no alignment on processors that load unaligned words (all
 // that Go's 64-bit ports on amd64 and arm64 run on). Where dst is a buffer of
 // its own and too big for the caches, the AVX2 path stores around them, which
-// spares memory the reading of dst: three streams instead of four.
+// spares memory the reading of dst: three streams instead of four. Move and ReduceAll
+// leave that to the caller, who may know that what is long lies in short pieces.
 //
 // # The packages below
 //

@@ -16,8 +16,8 @@ func nativePaths(tb testing.TB) []path {
 	}
 	streamed := path{
 		name: "avx2 stream",
-		reduce: func(dt mem.Datatype, op mem.Op, dst, a, b unsafe.Pointer, n int) {
-			reduceVectors(&avx2Loops[dt][op], portableLoops[dt][op], dt.Size(), dst, a, b, n, 0)
+		reduce: func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, _ bool) {
+			native.reduce(dt, op, dst, from, n, true)
 		},
 		copy: func(dst, src unsafe.Pointer, n int) { copyVectors(dst, src, n, 0) },
 	}

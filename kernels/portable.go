@@ -19,8 +19,32 @@ var portableLoops = loops{
 	mem.Uint8:    {sumInts[uint8], prodInts[uint8], minInts[uint8], maxInts[uint8]},
 }
 
-func reducePortable(dt mem.Datatype, op mem.Op, dst, a, b unsafe.Pointer, n int) {
-	portableLoops[dt][op](dst, a, b, n)
+// portableBlock is how much of dst is combined with one operand after the other: it
+// stays in the first cache.
+const portableBlock = 8 << 10
+
+func reducePortable(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, _ bool) {
+	f := portableLoops[dt][op]
+	for n > portableBlock {
+		reduceScalar(f, dst, from, portableBlock)
+		dst, from, n = unsafe.Add(dst, portableBlock), from.after(portableBlock), n-portableBlock
+	}
+	reduceScalar(f, dst, from, n)
+}
+
+// reduceScalar combines n bytes, whole elements, with a loop for two operands. dst
+// is written before the third is read.
+func reduceScalar(f loop, dst unsafe.Pointer, from operands, n int) {
+	if n == 0 {
+		return
+	}
+	f(dst, from[0], from[1], n)
+	for _, p := range from[2:] {
+		if p == nil {
+			return
+		}
+		f(dst, dst, p, n)
+	}
 }
 
 func copyPortable(dst, src unsafe.Pointer, n int) {

@@ -9,23 +9,40 @@ import (
 
 // cpu is the device over the CPU's kernels: every operation is done when the
 // call returns.
-type cpu struct{ k *kernels.CPU }
+type cpu struct {
+	k      *kernels.CPU
+	around bool // sums are stored around the caches
+}
+
+var (
+	_ nbc.Expecter = (*cpu)(nil)
+	_ nbc.Folder   = (*cpu)(nil)
+)
 
 // CPU returns the device that combines host memory on the calling thread.
-func CPU(k *kernels.CPU) nbc.Device { return cpu{k} }
+func CPU(k *kernels.CPU) nbc.Device { return &cpu{k: k} }
 
-func (c cpu) Reduce(_ nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
+// Expect says of how many bytes that nobody needs soon the results are that come next.
+func (c *cpu) Expect(bytes int) { c.around = bytes >= kernels.StreamFrom }
+
+func (c *cpu) Reduce(_ nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
 	return true, c.k.Reduce(dt, op, dst, a, b)
 }
 
-func (c cpu) Divide(_ nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {
+func (c *cpu) ReduceAll(_ nbc.Token, dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) (bool, error) {
+	return true, c.k.ReduceAll(dt, op, dst, from, c.around)
+}
+
+func (c *cpu) Divide(_ nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {
 	return true, c.k.Divide(dt, dst, src, by)
 }
 
-func (c cpu) Copy(_ nbc.Token, dst, src mem.Buffer) (bool, error) { return true, c.k.Copy(dst, src) }
+func (c *cpu) Copy(_ nbc.Token, dst, src mem.Buffer) (bool, error) { return true, c.k.Copy(dst, src) }
 
-func (c cpu) Poll([]nbc.Completion) (int, error) { return 0, nil }
+func (c *cpu) Immediate() {}
 
-func (c cpu) Drain() {}
+func (c *cpu) Poll([]nbc.Completion) (int, error) { return 0, nil }
 
-func (c cpu) Close() error { return c.k.Close() }
+func (c *cpu) Drain() {}
+
+func (c *cpu) Close() error { return c.k.Close() }

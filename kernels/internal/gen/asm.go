@@ -3,15 +3,18 @@
 // Command asm writes the AVX2 loops of package kernels. Run it with
 // go generate ./kernels; what it writes is committed.
 //
-// Every loop is func(dst, a, b *byte, n int): n bytes, a multiple of 32, at any
-// alignment. The stream variants store around the caches and need dst aligned
-// to 32 bytes.
+// A loop is func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int): dst = ((x0 ⊕ x1) ⊕ x2) … for n
+// bytes, a multiple of 32, at any alignment; x2 and those after it may be nil, all that
+// follow one that is nil are. The stream variants store around the caches and need dst
+// aligned to 32 bytes.
 //
 // The build constraint keeps this file out of every build; the word generate
 // in it lets go mod tidy see what it imports.
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -21,22 +24,34 @@ import (
 
 const (
 	vector = 32 // bytes in a YMM register; vectorBytes in package kernels
-	unroll = 4  // vectors in one turn of the main loop
+	unroll = 2  // vectors in one turn of the main loop of a reduction
+	copies = 4  // in that of a copy
+
+	line  = 64   // bytes of a cache line
+	ahead = 1024 // bytes before which the loops around the caches ask for what they read
 
 	unordered = 3 // VCMPPS: one of the two is a NaN
 	nearest   = 0 // VCVTPS2PH: round to nearest even
 )
 
-// combine emits r = x ⊕ y for one register of elements.
-type combine func(x, y VecVirtual) VecVirtual
+// combine emits x = x ⊕ y for one register of elements.
+type combine func(x, y VecVirtual)
+
+// operator is combine, and what is to be done once after the last one.
+type operator struct {
+	combine combine
+	finish  func(x VecVirtual) // nil: nothing
+}
 
 // kind is a datatype: how its name ends in function names, which constants its
-// loops keep in registers, and its four operators.
+// loops keep in registers, its four operators, and how a vector of its elements is
+// loaded, into one register or more, and another one in memory added to it.
 type kind struct {
-	name   string
-	setup  func()
-	ops    map[string]combine
-	vector func(f combine, dst, a, b Mem, store store) // one vector from memory to memory
+	name  string
+	setup func()
+	ops   map[string]operator
+	load  func(m Mem) []VecVirtual
+	add   func(f combine, sum []VecVirtual, m Mem)
 }
 
 // store is an instruction from a YMM or XMM register to memory.
@@ -56,26 +71,61 @@ func main() {
 	Generate()
 }
 
+// operands are the parameters of a loop besides dst and n.
+var operands = []string{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"}
+
 // reduction emits one loop.
-func reduction(name string, k kind, f combine, st store, fence bool) {
-	asm.Begin(name, "func(dst, a, b *byte, n int)")
+func reduction(name string, k kind, f operator, st store, around bool) {
+	asm.Begin(name, "func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)")
 	dst := asm.Arg("dst")
-	a := asm.Arg("a")
-	b := asm.Arg("b")
+	from := make([]Register, len(operands))
+	for i, p := range operands {
+		from[i] = asm.Arg(p)
+	}
 	n := asm.Arg("n")
+	at := GP64()
+	XORQ(at, at)
 	if k.setup != nil {
 		k.setup()
 	}
+	turn := 0
 	asm.Turns(n, vector, unroll, func(vectors int) {
-		for i := 0; i < vectors; i++ {
+		turn++
+		stored := fmt.Sprintf("store%d", turn)
+		sums := make([][]VecVirtual, vectors)
+		for o, p := range from {
+			if o > 1 {
+				TESTQ(p, p)
+				JZ(LabelRef(stored))
+			}
+			if around {
+				prefetch(vectors, p, at)
+			}
+			for i := range sums {
+				m := Mem{Base: p, Index: at, Scale: 1, Disp: i * vector}
+				if o == 0 {
+					sums[i] = k.load(m)
+				} else {
+					k.add(f.combine, sums[i], m)
+				}
+			}
+		}
+		Label(stored)
+		for i, sum := range sums {
+			if f.finish != nil {
+				for _, r := range sum {
+					f.finish(r)
+				}
+			}
 			o := i * vector
-			k.vector(f, Mem{Base: dst, Disp: o}, Mem{Base: a, Disp: o}, Mem{Base: b, Disp: o}, st)
+			for _, r := range sum {
+				st(r, Mem{Base: dst, Index: at, Scale: 1, Disp: o})
+				o += vector / len(sum)
+			}
 		}
-		for _, p := range []Register{dst, a, b} {
-			ADDQ(U32(vectors*vector), p)
-		}
+		ADDQ(U32(vectors*vector), at)
 	})
-	if fence {
+	if around {
 		SFENCE() // streamed stores are weakly ordered
 	}
 	asm.End()
@@ -87,19 +137,30 @@ func copyStream() {
 	dst := asm.Arg("dst")
 	src := asm.Arg("src")
 	n := asm.Arg("n")
-	asm.Turns(n, vector, unroll, func(vectors int) {
+	at := GP64()
+	XORQ(at, at)
+	asm.Turns(n, vector, copies, func(vectors int) {
+		prefetch(vectors, src, at)
 		regs := make([]VecVirtual, vectors)
 		for i := range regs {
-			regs[i] = load(Mem{Base: src, Disp: i * vector})
+			regs[i] = load(Mem{Base: src, Index: at, Scale: 1, Disp: i * vector})
 		}
 		for i, r := range regs {
-			VMOVNTDQ(r, Mem{Base: dst, Disp: i * vector})
+			VMOVNTDQ(r, Mem{Base: dst, Index: at, Scale: 1, Disp: i * vector})
 		}
-		ADDQ(U32(vectors*vector), dst)
-		ADDQ(U32(vectors*vector), src)
+		ADDQ(U32(vectors*vector), at)
 	})
 	SFENCE()
 	asm.End()
+}
+
+// prefetch asks for the lines that a turn of so many vectors will read some turns later.
+// What a loop around the caches reads comes from memory, and the processor's own
+// prefetching begins anew on every page.
+func prefetch(vectors int, from, at Register) {
+	for o := 0; o < vectors*vector && vectors > 1; o += line {
+		PREFETCHT0(Mem{Base: from, Index: at, Scale: 1, Disp: ahead + o})
+	}
 }
 
 func load(m Mem) VecVirtual {
@@ -108,16 +169,25 @@ func load(m Mem) VecVirtual {
 	return r
 }
 
-// plain is the vector of types that the operators take as they lie.
-func plain(f combine, dst, a, b Mem, st store) { st(f(load(a), load(b)), dst) }
+// plain is a kind of elements that the operators take as they lie.
+func plain(name string, setup func(), ops map[string]operator) kind {
+	return kind{
+		name: name, setup: setup, ops: ops,
+		load: func(m Mem) []VecVirtual { return []VecVirtual{load(m)} },
+		add:  func(f combine, sum []VecVirtual, m Mem) { f(sum[0], load(m)) },
+	}
+}
 
 // three makes a combine of one three-operand instruction.
-func three(ins func(...Op)) combine {
-	return func(x, y VecVirtual) VecVirtual {
-		r := YMM()
-		ins(y, x, r)
-		return r
+func three(ins func(...Op)) combine { return func(x, y VecVirtual) { ins(y, x, x) } }
+
+// each makes operators that are finished with their combine.
+func each(ops map[string]combine) map[string]operator {
+	all := map[string]operator{}
+	for name, f := range ops {
+		all[name] = operator{combine: f}
 	}
+	return all
 }
 
 // broadcast32 emits a register with the 32-bit word in every lane.
@@ -149,39 +219,42 @@ type floats struct {
 // ops returns the operators: a NaN result is the canonical one; min and max
 // propagate NaN and order -0 below +0. VMINPS returns its second source when
 // the two are zeros of either sign, so that the two orders of operands joined
-// by OR give -0 where one of them is (AND, for max, gives +0).
-func (p floats) ops() map[string]combine {
-	arith := func(ins func(...Op)) combine {
-		return func(x, y VecVirtual) VecVirtual {
-			r := three(ins)(x, y)
-			return p.canonical(r, r, r)
-		}
+// by OR give -0 where one of them is (AND, for max, gives +0). A sum or product with a
+// NaN is one, so that it need be made the canonical one only at the end.
+func (p floats) ops() map[string]operator {
+	arith := func(ins func(...Op)) operator {
+		return operator{three(ins), func(x VecVirtual) { p.canonical(x, x, x) }}
 	}
-	order := func(ins, join func(...Op)) combine {
-		return func(x, y VecVirtual) VecVirtual {
-			r, s := three(ins)(x, y), three(ins)(y, x)
+	order := func(ins, join func(...Op)) operator {
+		return operator{combine: func(x, y VecVirtual) {
+			r, s := YMM(), YMM()
+			ins(y, x, r)
+			ins(x, y, s)
 			join(s, r, r)
-			return p.canonical(x, y, r)
-		}
+			mask := p.unordered(x, y)
+			p.blend(mask, *p.nan, r, x)
+		}}
 	}
 	or := func(o ...Op) { VPOR(o[0], o[1], o[2]) }
 	and := func(o ...Op) { VPAND(o[0], o[1], o[2]) }
-	return map[string]combine{
+	return map[string]operator{
 		"sum": arith(p.add), "prod": arith(p.mul),
 		"min": order(p.min, or), "max": order(p.max, and),
 	}
 }
 
-// canonical replaces the lanes of r where x or y is a NaN.
-func (p floats) canonical(x, y, r VecVirtual) VecVirtual {
+// unordered emits a mask of the lanes in which x or y is a NaN.
+func (p floats) unordered(x, y VecVirtual) VecVirtual {
 	mask := YMM()
 	p.cmp(Imm(unordered), x, y, mask)
-	p.blend(mask, *p.nan, r, r)
-	return r
+	return mask
 }
 
+// canonical replaces the lanes of r where x or y is a NaN.
+func (p floats) canonical(x, y, r VecVirtual) { p.blend(p.unordered(x, y), *p.nan, r, r) }
+
 // singles are the operators of f32, which f16 and bf16 share.
-func singles(nan *VecVirtual) map[string]combine {
+func singles(nan *VecVirtual) map[string]operator {
 	return floats{
 		add: func(o ...Op) { VADDPS(o[0], o[1], o[2]) }, mul: func(o ...Op) { VMULPS(o[0], o[1], o[2]) },
 		min: func(o ...Op) { VMINPS(o[0], o[1], o[2]) }, max: func(o ...Op) { VMAXPS(o[0], o[1], o[2]) },
@@ -193,7 +266,7 @@ func singles(nan *VecVirtual) map[string]combine {
 
 func f32() kind {
 	nan := new(VecVirtual)
-	return kind{name: "F32", setup: func() { *nan = broadcast32(0x7fc00000) }, ops: singles(nan), vector: plain}
+	return plain("F32", func() { *nan = broadcast32(0x7fc00000) }, singles(nan))
 }
 
 func f64() kind {
@@ -205,22 +278,46 @@ func f64() kind {
 		blend: func(o ...Op) { VBLENDVPD(o[0], o[1], o[2], o[3]) },
 		nan:   nan,
 	}.ops()
-	return kind{name: "F64", setup: func() { *nan = broadcast64(0x7ff8000000000000) }, ops: ops, vector: plain}
+	return plain("F64", func() { *nan = broadcast64(0x7ff8000000000000) }, ops)
+}
+
+// rounded makes operators of numbers that are rounded to fewer bits after each combine,
+// which takes a NaN that is the canonical one.
+func rounded(ops map[string]operator) map[string]operator {
+	all := map[string]operator{}
+	for name, f := range ops {
+		all[name] = operator{combine: func(x, y VecVirtual) {
+			f.combine(x, y)
+			if f.finish != nil {
+				f.finish(x)
+			}
+		}}
+	}
+	return all
 }
 
 // f16 widens eight elements at a time with F16C.
 func f16() kind {
 	nan := new(VecVirtual)
-	vec := func(f combine, dst, a, b Mem, st store) {
-		for half := 0; half < vector; half += vector / 2 {
-			x, y, h := YMM(), YMM(), XMM()
-			VCVTPH2PS(a.Offset(half), x)
-			VCVTPH2PS(b.Offset(half), y)
-			VCVTPS2PH(Imm(nearest), f(x, y), h)
-			st(h, dst.Offset(half))
-		}
+	const half = vector / 2
+	return kind{
+		name: "F16", setup: func() { *nan = broadcast32(0x7fc00000) }, ops: rounded(singles(nan)),
+		load: func(m Mem) []VecVirtual {
+			low, high := XMM(), XMM()
+			VMOVDQU(m, low)
+			VMOVDQU(m.Offset(half), high)
+			return []VecVirtual{low, high}
+		},
+		add: func(f combine, sum []VecVirtual, m Mem) {
+			for i, h := range sum {
+				x, y := YMM(), YMM()
+				VCVTPH2PS(h, x)
+				VCVTPH2PS(m.Offset(i*half), y)
+				f(x, y)
+				VCVTPS2PH(Imm(nearest), x, h)
+			}
+		},
 	}
-	return kind{name: "F16", setup: func() { *nan = broadcast32(0x7fc00000) }, ops: singles(nan), vector: vec}
 }
 
 // bf16 takes the odd elements of a vector as f32 by clearing the even ones,
@@ -241,82 +338,81 @@ func bf16() kind {
 		VPSLLD(Imm(16), v, r)
 		return r
 	}
-	round := func(v VecVirtual) VecVirtual { // to nearest even; v holds no NaN but the canonical one
+	round := func(v VecVirtual) { // to nearest even; v holds no NaN but the canonical one
 		lsb := YMM()
 		VPSRLD(Imm(16), v, lsb)
 		VPAND(one, lsb, lsb)
 		VPADDD(bias, v, v)
 		VPADDD(lsb, v, v)
-		return v
 	}
-	vec := func(f combine, dst, a, b Mem, st store) {
-		x, y := load(a), load(b)
-		hi := round(f(odd(x), odd(y)))
-		lo := round(f(even(x), even(y)))
+	k := plain("BF16", setup, rounded(singles(&nan)))
+	k.add = func(f combine, sum []VecVirtual, m Mem) {
+		x, y := sum[0], load(m)
+		hi, lo := odd(x), even(x)
+		f(hi, odd(y))
+		round(hi)
+		f(lo, even(y))
+		round(lo)
 		VPAND(upper, hi, hi)
 		VPSRLD(Imm(16), lo, lo)
-		VPOR(lo, hi, hi)
-		st(hi, dst)
+		VPOR(lo, hi, x)
 	}
-	return kind{name: "BF16", setup: setup, ops: singles(&nan), vector: vec}
+	return k
 }
 
 func i32() kind {
-	return kind{name: "I32", vector: plain, ops: map[string]combine{
+	return plain("I32", nil, each(map[string]combine{
 		"sum":  three(func(o ...Op) { VPADDD(o[0], o[1], o[2]) }),
 		"prod": three(func(o ...Op) { VPMULLD(o[0], o[1], o[2]) }),
 		"min":  three(func(o ...Op) { VPMINSD(o[0], o[1], o[2]) }),
 		"max":  three(func(o ...Op) { VPMAXSD(o[0], o[1], o[2]) }),
-	}}
+	}))
 }
 
 func i64() kind {
-	mul := func(x, y VecVirtual) VecVirtual { // lo·lo + ((hi·lo + lo·hi) << 32)
-		xh, yh, r := YMM(), YMM(), YMM()
+	mul := func(x, y VecVirtual) { // lo·lo + ((hi·lo + lo·hi) << 32)
+		xh, yh := YMM(), YMM()
 		VPSRLQ(Imm(32), x, xh)
 		VPSRLQ(Imm(32), y, yh)
 		VPMULUDQ(y, xh, xh)
 		VPMULUDQ(x, yh, yh)
 		VPADDQ(yh, xh, xh)
 		VPSLLQ(Imm(32), xh, xh)
-		VPMULUDQ(y, x, r)
-		VPADDQ(xh, r, r)
-		return r
+		VPMULUDQ(y, x, x)
+		VPADDQ(xh, x, x)
 	}
 	order := func(min bool) combine {
-		return func(x, y VecVirtual) VecVirtual {
+		return func(x, y VecVirtual) {
 			greater := YMM()
 			VPCMPGTQ(y, x, greater) // x > y
 			if min {
-				x, y = y, x
+				VPBLENDVB(greater, y, x, x)
+			} else {
+				VPBLENDVB(greater, x, y, x)
 			}
-			r := YMM()
-			VPBLENDVB(greater, x, y, r)
-			return r
 		}
 	}
-	return kind{name: "I64", vector: plain, ops: map[string]combine{
+	return plain("I64", nil, each(map[string]combine{
 		"sum":  three(func(o ...Op) { VPADDQ(o[0], o[1], o[2]) }),
 		"prod": mul, "min": order(true), "max": order(false),
-	}}
+	}))
 }
 
 func u8() kind {
-	mul := func(x, y VecVirtual) VecVirtual { // even and odd bytes as 16-bit products
-		xo, yo, even := YMM(), YMM(), YMM()
+	mul := func(x, y VecVirtual) { // even and odd bytes as 16-bit products
+		xo, yo := YMM(), YMM()
 		VPSRLW(Imm(8), x, xo)
 		VPSRLW(Imm(8), y, yo)
 		VPMULLW(yo, xo, xo)
 		VPSLLW(Imm(8), xo, xo)
-		VPMULLW(y, x, even)
-		VPSLLW(Imm(8), even, even)
-		VPSRLW(Imm(8), even, even)
-		VPOR(xo, even, even)
-		return even
+		VPMULLW(y, x, x)
+		VPSLLW(Imm(8), x, x)
+		VPSRLW(Imm(8), x, x)
+		VPOR(xo, x, x)
 	}
-	return kind{name: "U8", vector: plain, ops: map[string]combine{
+	return plain("U8", nil, each(map[string]combine{
 		"sum": three(func(o ...Op) { VPADDB(o[0], o[1], o[2]) }), "prod": mul,
 		"min": three(func(o ...Op) { VPMINUB(o[0], o[1], o[2]) }),
 		"max": three(func(o ...Op) { VPMAXUB(o[0], o[1], o[2]) }),
-	}}
+	}))
 }

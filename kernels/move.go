@@ -1,0 +1,39 @@
+package kernels
+
+import (
+	"github.com/klauspost/cpuid/v2"
+
+	"github.com/scaffe/scaffe/mem"
+)
+
+// StreamFrom is the length in bytes of a buffer from which on stores around
+// the caches pay: a shorter one may still be in a cache when it is needed next.
+const StreamFrom = 8 << 20
+
+// memmoveStreams is from how many bytes on the runtime's copy may store around
+// the caches, wherever the data is needed next.
+const memmoveStreams = 1 << 20
+
+// PrivateCache returns the size in bytes of the cache that a core has to itself,
+// the second level's, or 1 MiB where the processor does not say.
+func PrivateCache() int {
+	if n := cpuid.CPU.Cache.L2; n > 0 {
+		return n
+	}
+	return 1 << 20
+}
+
+// Move makes dst = src, equally long host buffers that do not overlap. Where
+// around is set it stores around the caches, if the processor can; otherwise dst is in
+// them afterwards, however long it is.
+func Move(dst, src mem.Buffer, around bool) {
+	if n := dst.Len(); around && n > 0 {
+		moveAround(dst.Pointer(), src.Pointer(), n)
+		return
+	}
+	to, from := mem.Bytes(dst), mem.Bytes(src)
+	for len(to) > 0 {
+		n := copy(to[:min(len(to), memmoveStreams/2)], from)
+		to, from = to[n:], from[n:]
+	}
+}
