@@ -29,7 +29,7 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 	below := children(r, p.Size)
 	var slots schedule.SlotRing
 	if r > 0 && len(below) > 0 {
-		slots = b.SlotRing(Slots, chunks[0].Len, len(chunks))
+		slots = b.SlotRing(Slots, p.Longest(), len(chunks))
 	}
 	for i, c := range chunks {
 		sum, acc := schedule.In.At(c), schedule.Out.At(c)

@@ -42,7 +42,7 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 			b.Send(toHead, schedule.In.At(c))
 		}
 	default:
-		slots := b.SlotRing(Slots, chunks[0].Len, len(chunks))
+		slots := b.SlotRing(Slots, p.Longest(), len(chunks))
 		for i, c := range chunks {
 			sum := slots.Slot(i, c.Len)
 			b.RecvReduce(fromTail, schedule.In.At(c), sum)

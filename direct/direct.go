@@ -14,7 +14,8 @@
 //
 // The buffer is cut into chunks, each of them into P parts, so that a level
 // above can go on with the first chunk early, and a part's sum stays in cache
-// while the contributions are added to it.
+// until the others read it. The contributions to a part are added in one pass where
+// the engine's device can.
 package direct
 
 import "github.com/scaffe/scaffe/schedule"
@@ -62,7 +63,7 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 	r := p.Relative()
 	var slots schedule.SlotRing
 	if r > 0 {
-		slots = b.SlotRing(Slots, part(chunks[0], r, p.Size).Len+1, len(chunks))
+		slots = b.SlotRing(Slots, part(schedule.Range{Len: p.Longest()}, r, p.Size).Len+1, len(chunks))
 	}
 	for i, c := range chunks {
 		lend(b, p, c)
@@ -118,6 +119,21 @@ func Bcast(b *schedule.Builder, p schedule.Params) {
 		}
 		for k := 1; k < p.Size; k++ {
 			b.Send(p.Absolute(k), schedule.Out.At(c))
+		}
+	}
+}
+
+// Allgather adds to b that every rank copies the others' parts from where they lie in
+// their Out: the one after its own first, so that not all read the same memory.
+func Allgather(b *schedule.Builder, p schedule.Params) {
+	b.CopyPart(p)
+	for i := 1; i < p.Size; i++ {
+		to, from := (p.Rank+p.Size-i)%p.Size, (p.Rank+i)%p.Size
+		for _, c := range p.PartChunks(p.Rank) {
+			b.Send(to, schedule.Out.At(c))
+		}
+		for _, c := range p.PartChunks(from) {
+			b.Recv(from, schedule.Out.At(c))
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package linear builds the linear algorithms: the root exchanges the whole
 // buffer with every other rank itself. That is P-1 steps of the whole buffer at
-// one rank. It is the reference implementation that every other builder must
+// one rank, or, in an allgather, of each rank's part. It is the reference implementation that every other builder must
 // equal, and the best choice for two ranks or next to no bytes.
 package linear
 
@@ -33,6 +33,24 @@ func Bcast(b *schedule.Builder, p schedule.Params) {
 		}
 		for to := 1; to < p.Size; to++ {
 			b.Send(p.Absolute(to), schedule.Out.At(c))
+		}
+	}
+}
+
+// Allgather adds to b that every rank sends its part to every other: what Poseidon does
+// with sufficient factors (section 3.2). A rank sends to those after it in turn, so that
+// not all begin with the same one.
+func Allgather(b *schedule.Builder, p schedule.Params) {
+	for _, c := range p.PartChunks(p.Rank) {
+		for i := 1; i < p.Size; i++ {
+			b.Send((p.Rank+i)%p.Size, schedule.In.At(c))
+		}
+	}
+	b.CopyPart(p)
+	for i := 1; i < p.Size; i++ {
+		from := (p.Rank + p.Size - i) % p.Size
+		for _, c := range p.PartChunks(from) {
+			b.Recv(from, schedule.Out.At(c))
 		}
 	}
 }

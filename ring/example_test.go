@@ -25,3 +25,19 @@ func ExampleAllreduce() {
 	// 6: send out[0:3] to 1 #3 after 5
 	// 7: recv out[6:9] from 2 #3 after 2
 }
+
+// Rank 0 of 3, whose parts are of 4, 1 and 2 elements: it sends its own part, passes on
+// that of rank 2, and gets that of rank 1.
+func ExampleAllgather() {
+	p := schedule.Params{Rank: 0, Size: 3, Count: 7, Parts: [][]schedule.Range{{{Off: 0, Len: 4}}, {{Off: 4, Len: 1}}, {{Off: 5, Len: 2}}}}
+	b := schedule.NewBuilder(p.Rank, p.Size, p.Count)
+	ring.Allgather(b, p)
+	fmt.Print(b.Schedule())
+	// Output:
+	// rank 0 of 3 count 7 scratch 0
+	// 0: send in[0:4] to 1 #0
+	// 1: recv out[5:7] from 2 #0
+	// 2: send out[5:7] to 1 #1 after 1
+	// 3: recv out[4:5] from 2 #1
+	// 4: copy out[0:4] in[0:4] after 0
+}

@@ -1,5 +1,6 @@
 // Package ring builds the ring allreduce: reduce-scatter, then allgather, each
-// in P-1 steps of a P-th of the buffer (Patarasuk and Yuan, 2009).
+// in P-1 steps of a P-th of the buffer (Patarasuk and Yuan, 2009); and the allgather
+// alone, of any parts.
 //
 //	rank r sends to r+1, receives from r-1; segment k is element range N·k/P …
 //	reduce-scatter, step s:  send segment r-s, combine segment r-s-1
@@ -27,21 +28,51 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 		if s == 0 {
 			from = schedule.In
 		}
-		each(p, r-s, r-s-1,
+		each(chunks(p, r-s), chunks(p, r-s-1),
 			func(c schedule.Range) { b.Send(next, from.At(c)) },
 			func(c schedule.Range) { b.RecvReduce(prev, schedule.In.At(c), schedule.Out.At(c)) })
 	}
 	for s := range p.Size - 1 {
-		each(p, r+1-s, r-s,
+		each(chunks(p, r+1-s), chunks(p, r-s),
 			func(c schedule.Range) { b.Send(next, schedule.Out.At(c)) },
 			func(c schedule.Range) { b.Recv(prev, schedule.Out.At(c)) })
 	}
 }
 
-// each calls out with the chunks of one segment and in with those of another,
-// in turn.
-func each(p schedule.Params, segmentOut, segmentIn int, out, in func(schedule.Range)) {
-	outs, ins := chunks(p, segmentOut), chunks(p, segmentIn)
+// Order returns the ranges of the buffer in the order in which rank p.Rank's
+// contribution is wanted, and in which it has the results. The first two segments are
+// wanted in turn: while one is sent, the other is added to what arrives.
+func Order(p schedule.Params) (wants, has []schedule.Range) {
+	r := p.Relative()
+	add := func(c schedule.Range) { wants = append(wants, c) }
+	each(chunks(p, r), chunks(p, r-1), add, add)
+	for s := range p.Size {
+		if s > 1 {
+			add(segment(p, r-s))
+		}
+		has = append(has, segment(p, r+1-s))
+	}
+	return wants, has
+}
+
+// Allgather adds to b that everyone's part goes round: in step s rank r passes on the
+// part of rank r-s, and gets that of rank r-s-1.
+func Allgather(b *schedule.Builder, p schedule.Params) {
+	next, prev := (p.Rank+1)%p.Size, (p.Rank+p.Size-1)%p.Size
+	for s := range p.Size - 1 {
+		from := schedule.Out
+		if s == 0 {
+			from = schedule.In
+		}
+		each(p.PartChunks(p.Rank-s), p.PartChunks(p.Rank-s-1),
+			func(c schedule.Range) { b.Send(next, from.At(c)) },
+			func(c schedule.Range) { b.Recv(prev, schedule.Out.At(c)) })
+	}
+	b.CopyPart(p)
+}
+
+// each calls out and in with their chunks, in turn.
+func each(outs, ins []schedule.Range, out, in func(schedule.Range)) {
 	for i := range max(len(outs), len(ins)) {
 		if i < len(outs) {
 			out(outs[i])
@@ -52,9 +83,12 @@ func each(p schedule.Params, segmentOut, segmentIn int, out, in func(schedule.Ra
 	}
 }
 
-// chunks cuts segment k, counted modulo the ranks, into chunks.
-func chunks(p schedule.Params, k int) []schedule.Range {
+// segment returns segment k, counted modulo the ranks.
+func segment(p schedule.Params, k int) schedule.Range {
 	k = (k%p.Size + p.Size) % p.Size
 	from, to := p.Count*k/p.Size, p.Count*(k+1)/p.Size
-	return schedule.Range{Off: from, Len: to - from}.Chunks(p.Chunk)
+	return schedule.Range{Off: from, Len: to - from}
 }
+
+// chunks cuts segment k into chunks.
+func chunks(p schedule.Params, k int) []schedule.Range { return segment(p, k).Chunks(p.Chunk) }

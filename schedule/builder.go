@@ -90,6 +90,14 @@ func (b *Builder) CopyAll() {
 	}
 }
 
+// CopyPart adds that the rank's own part of an Allgather goes to Out, chunk by chunk.
+// Other ranks' parts are never copied: they arrive where they belong.
+func (b *Builder) CopyPart(p Params) {
+	for _, c := range p.PartChunks(p.Rank) {
+		b.Copy(In.At(c), Out.At(c))
+	}
+}
+
 // Schedule returns what was built. The builder must not be used afterwards.
 func (b *Builder) Schedule() *Schedule { return &b.plan.Schedule }
 

@@ -49,9 +49,14 @@ func (g *Graph) Waiting(i int32) []int32 { return g.next[g.first[i]:g.first[i+1]
 // completed. Package schedule/check proves schedules free of deadlock under the
 // strictest such order of receives, a window of one.
 func Compile(s *Schedule, w Windows) (*Graph, error) {
+	return CompileFor(s, func(int) Windows { return w })
+}
+
+// CompileFor is Compile with windows that may differ from peer to peer.
+func CompileFor(s *Schedule, windows func(peer int) Windows) (*Graph, error) {
 	n := len(s.Ops)
 	g := &Graph{waits: make([]int32, n), first: make([]int32, n+1)}
-	before, err := s.windowed(w)
+	before, err := s.windowed(windows)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +90,7 @@ func Compile(s *Schedule, w Windows) (*Graph, error) {
 
 // windowed returns for every op the one whose end lets it into its window, or -1.
 // On the way it looks at the dependencies.
-func (s *Schedule) windowed(w Windows) ([]int32, error) {
+func (s *Schedule) windowed(windows func(peer int) Windows) ([]int32, error) {
 	type stream struct {
 		peer     int
 		receives bool
@@ -100,8 +105,11 @@ func (s *Schedule) windowed(w Windows) ([]int32, error) {
 			}
 		}
 		before[i] = -1
-		room := w.of(op.Receives())
-		if op.Local() || room == 0 {
+		if op.Local() {
+			continue
+		}
+		room := windows(op.Peer).of(op.Receives())
+		if room == 0 {
 			continue
 		}
 		key := stream{op.Peer, op.Receives()}

@@ -17,7 +17,14 @@ func TestCompile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSchedule(t)
 		w := schedule.Windows{Send: rapid.IntRange(0, 3).Draw(t, "send"), Recv: rapid.IntRange(0, 3).Draw(t, "recv")}
-		g, err := schedule.Compile(s, w)
+		wide := rapid.IntRange(0, 3).Draw(t, "more to even peers")
+		to := func(peer int) schedule.Windows {
+			if peer%2 == 0 && w.Send > 0 {
+				return schedule.Windows{Send: w.Send + wide, Recv: w.Recv}
+			}
+			return w
+		}
+		g, err := schedule.CompileFor(s, to)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +32,7 @@ func TestCompile(t *testing.T) {
 		waits := make([]int32, len(s.Ops))
 		for i := range s.Ops {
 			before := slices.Clone(s.Ops[i].Deps)
-			room := w.Send
+			room := to(s.Ops[i].Peer).Send
 			if s.Ops[i].Receives() {
 				room = w.Recv
 			}

@@ -26,6 +26,20 @@ func TestRangeChunks(t *testing.T) {
 	}
 }
 
+// Chunks come in the order in which Params.Order touches them, each once; what it
+// leaves out comes last.
+func TestChunksInOrder(t *testing.T) {
+	p := schedule.Params{Size: 1, Count: 10, Chunk: 3, Order: []schedule.Range{{Off: 7, Len: 1}, {Off: 2, Len: 2}, {Off: 5}, {Off: 8, Len: 2}}}
+	want := []schedule.Range{{Off: 6, Len: 3}, {Off: 0, Len: 3}, {Off: 3, Len: 3}, {Off: 9, Len: 1}}
+	if got := p.Chunks(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	p.Chunk = 0
+	if got := p.Chunks(); !slices.Equal(got, []schedule.Range{{Len: 10}}) {
+		t.Errorf("in one chunk: %v", got)
+	}
+}
+
 // CopyAll copies what a view calls In, and nothing onto itself.
 func TestCopyAll(t *testing.T) {
 	for _, c := range []struct {

@@ -26,7 +26,8 @@ const (
 type Buffer uint8
 
 const (
-	// In is the rank's contribution. A schedule never writes it.
+	// In is the rank's contribution. A schedule never writes it. Of an Allgather it
+	// is the rank's part, at the place that it has in Out: the rest is not there.
 	In Buffer = iota
 	// Out is the result, Count elements. It may be the same memory as In
 	// (MPI_IN_PLACE): every schedule orders its ops as if it were.

@@ -2,34 +2,95 @@ package check
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/schedule"
 )
 
 // Prove proves that all, one schedule per rank in the order of ranks, are the
 // collective c: that they leave the sum of every rank's In in root's Out (Reduce) or
-// in every rank's Out (Allreduce, of which root says nothing), or in every rank's Out
-// what root's Out held at the start (Bcast).
-func Prove(c schedule.Collective, all []*schedule.Schedule, root int) error {
+// in every rank's Out (Allreduce), or in every rank's Out what root's Out held at the
+// start (Bcast) or everyone's part of In (Allgather). Where there is no root, root
+// says nothing. counts are those of an Allgather's parts; none: equal ones.
+func Prove(c schedule.Collective, all []*schedule.Schedule, root int, counts ...int) error {
 	if !c.Valid() {
 		return fmt.Errorf("check: unknown %v", c)
 	}
 	g := goal{Collective: c, root: root}
-	if c == schedule.Allreduce {
+	if !c.Rooted() {
 		g.root = 0
 	}
+	if c == schedule.Allgather && len(all) > 0 && all[0] != nil {
+		var err error
+		if g.parts, err = parts(all[0].Count, len(all), counts); err != nil {
+			return err
+		}
+	}
 	return prove(all, g)
+}
+
+// parts returns where every rank's part lies in a buffer.
+func parts(count, size int, counts []int) ([]schedule.Range, error) {
+	if counts == nil {
+		var equal []schedule.Range
+		for k := range size {
+			from, to := count*k/size, count*(k+1)/size
+			equal = append(equal, schedule.Range{Off: from, Len: to - from})
+		}
+		return equal, nil
+	}
+	split := schedule.Split(counts)
+	if len(counts) != size || split[size-1].End() != count || slices.Min(counts) < 0 {
+		return nil, fmt.Errorf("check: parts of %v elements are not those of %d ranks and of %d elements in all", counts, size, count)
+	}
+	return split, nil
 }
 
 // goal is what a collective starts from and has to arrive at.
 type goal struct {
 	schedule.Collective
-	root int
+	root  int
+	parts []schedule.Range // of an Allgather, by rank
 }
 
-// sums reports whether the result is the sum of everyone's In; otherwise it is what
-// the root's Out holds.
-func (g goal) sums() bool { return g.Collective != schedule.Bcast }
+// start is what a rank has at the start.
+func (g goal) start(rank, count int) schedule.Ref {
+	whole := schedule.Range{Len: count}
+	switch {
+	case g.parts != nil:
+		return schedule.In.At(g.parts[rank])
+	case g.Reduces():
+		return schedule.In.At(whole)
+	case rank == g.root:
+		return schedule.Out.At(whole)
+	}
+	return schedule.Out.At(schedule.Range{})
+}
+
+// end is what a result consists of, from front to back: ranges with whose
+// contributions they are to hold.
+func (g goal) end(size, count int) (want []cell[set]) {
+	one := func(rank int) set {
+		s := make(set, (size+63)/64)
+		s[rank/64] = 1 << (rank % 64)
+		return s
+	}
+	if g.parts != nil {
+		for rank, r := range g.parts {
+			if r.Len > 0 {
+				want = append(want, cell[set]{r.Off, r.End(), one(rank)})
+			}
+		}
+		return want
+	}
+	all := one(g.root)
+	if g.Reduces() {
+		for rank := range size {
+			all = all.or(one(rank))
+		}
+	}
+	return []cell[set]{{0, count, all}}
+}
 
 // has reports whether rank has a result, hence an Out.
 func (g goal) has(rank int) bool { return g.Collective != schedule.Reduce || rank == g.root }
@@ -52,8 +113,8 @@ func prove(all []*schedule.Schedule, g goal) error {
 		return err
 	}
 	for _, inPlace := range []bool{false, true} {
-		if inPlace && !g.sums() {
-			break // a broadcast has no In
+		if inPlace && g.Collective == schedule.Bcast {
+			break // which has no In
 		}
 		if err := j.sum(g, order, inPlace); err != nil {
 			return err

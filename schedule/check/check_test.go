@@ -48,7 +48,17 @@ func TestBrokenSchedulesAreRefused(t *testing.T) {
 		if err != nil {
 			d.Fatalf(t, "%v", err)
 		}
-		err = check.Prove(c, all, root)
+		var counts []int
+		for _, arg := range d.CmdArgs {
+			for i := range arg.Vals {
+				if arg.Key == "counts" {
+					var n int
+					arg.Scan(t, i, &n)
+					counts = append(counts, n)
+				}
+			}
+		}
+		err = check.Prove(c, all, root, counts...)
 		if err == nil {
 			steps, err := check.Steps(all)
 			if err != nil {

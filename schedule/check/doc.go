@@ -18,8 +18,8 @@
 //  5. The sum. Run on symbols instead of numbers, with In and Out apart and
 //     again with In and Out the same memory, the schedules read nothing that
 //     was not written, and add every rank's contribution exactly once, each to
-//     its own element. In a broadcast, everyone ends with the root's data. A
-//     reduction leaves the other ranks' Out alone: they may have none.
+//     its own element. In a broadcast, everyone ends with the root's data, in
+//     an allgather with everyone's part in its place. A reduction leaves the other ranks' Out alone: they may have none.
 //
 // Each step relies on those before it. Given 3 and 4, whatever order an
 // execution takes gives the same bits, so step 5 needs to run only one.

@@ -43,7 +43,7 @@ func newMachine(v schedule.Collective, all []*schedule.Schedule, root int, inPla
 			data = mem[schedule.Out]
 		}
 		for i := range data {
-			if v != schedule.Bcast || r == root {
+			if gives(v, r, len(all), root, s.Count, i) {
 				data[i] = input(r, i)
 			}
 		}
@@ -132,6 +132,17 @@ func (m *machine) do(rank, i int) {
 	}
 }
 
+// gives reports whether a rank contributes element i.
+func gives(v schedule.Collective, rank, size, root, count, i int) bool {
+	switch v {
+	case schedule.Bcast:
+		return rank == root
+	case schedule.Allgather:
+		return count*rank/size <= i && i < count*(rank+1)/size
+	}
+	return true
+}
+
 // wrong returns what is wrong with the result.
 func (m *machine) wrong(v schedule.Collective, root int) error {
 	for r, s := range m.all {
@@ -141,7 +152,7 @@ func (m *machine) wrong(v schedule.Collective, root int) error {
 		for i := range s.Count {
 			want := uint64(0)
 			for k := range m.all {
-				if v != schedule.Bcast || k == root {
+				if gives(v, k, len(m.all), root, s.Count, i) {
 					want += input(k, i)
 				}
 			}

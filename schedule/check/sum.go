@@ -68,13 +68,8 @@ func (j *joint) start(g goal, inPlace bool) *summing {
 		}
 		own := singles[rank*words : (rank+1)*words : (rank+1)*words]
 		own[rank/64] = 1 << (rank % 64)
-		data := []cell[term]{{off: 0, end: s.Count, is: term{ranks: own}}}
-		switch {
-		case s.Count == 0:
-		case g.sums():
-			m[schedule.In].cells = data
-		case rank == g.root:
-			m[schedule.Out].cells = data
+		if at := g.start(rank, s.Count); at.Len > 0 {
+			m[at.Buf].cells = []cell[term]{{off: at.Off, end: at.End(), is: term{ranks: own}}}
 		}
 	}
 	return r
@@ -201,23 +196,28 @@ func (p *piece) skip(n int) {
 
 // result compares a rank's Out with what the goal says.
 func (r *summing) result(s *schedule.Schedule, g goal) error {
-	want := make(set, (len(r.all)+63)/64)
-	for rank := range r.all {
-		if g.sums() || rank == g.root {
-			want[rank/64] |= 1 << (rank % 64)
+	for _, want := range g.end(len(r.all), s.Count) {
+		if err := r.holds(s, want); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// holds compares a range of a rank's Out with what is due.
+func (r *summing) holds(s *schedule.Schedule, want cell[set]) error {
 	m := r.mem[s.Rank][schedule.Out]
-	at := 0
-	for _, c := range append(m.cells[:len(m.cells):len(m.cells)], cell[term]{off: s.Count, end: s.Count, is: term{ranks: want}}) {
+	from, end := m.carve(want.off, want.end)
+	at := want.off
+	for _, c := range append(m.cells[from:end:end], cell[term]{off: want.end, end: want.end, is: term{ranks: want.is}}) {
 		out := schedule.Out.At(schedule.Range{Off: c.off, Len: c.end - c.off})
 		switch {
 		case c.off > at:
 			return fail(MissingContribution, s.Rank, "%s is never written", schedule.Out.At(schedule.Range{Off: at, Len: c.off - at}))
 		case c.is.shift != 0:
 			return fail(Misplaced, s.Rank, "%s ends with the contributions to element %d and on", out, c.off+c.is.shift)
-		case !slices.Equal(c.is.ranks, want):
-			return fail(MissingContribution, s.Rank, "%s lacks the contribution of rank %s", out, want.not(c.is.ranks))
+		case !slices.Equal(c.is.ranks, want.is):
+			return fail(MissingContribution, s.Rank, "%s lacks the contribution of rank %s", out, want.is.not(c.is.ranks))
 		}
 		at = c.end
 	}

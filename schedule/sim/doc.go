@@ -12,15 +12,18 @@
 // The usual α-β-γ, one α and β a level, and what the engine of package nbc adds:
 //
 //   - Each node has one network port, with Inter.Bandwidth in each direction at
-//     the same time; a message takes Inter.Latency more on its way.
+//     the same time; a message takes Inter.Latency more on its way. It consists of
+//     packets (Packets): one or two, or, where it waits for its receive, a question and an answer
+//     besides. Each costs either end Packet of CPU time, and the bytes theirs (Carry).
 //   - A rank has one progress thread, as in package nbc. Posting an op, and
-//     finishing one, costs it Op of CPU time. A node has Cores cores for its
-//     ranks' threads.
-//   - Messages between ranks of a node take Intra.Latency and no copy: the
-//     receiver reads the sender's memory. Reading and writing goes at
-//     Core.Bandwidth a thread and at Memory.Bandwidth a node. What lies in
-//     cache (a running sum of at most Cache bytes, small scratch memory) costs
-//     nothing beyond the pass that is made anyway.
+//     finishing one, costs it Op of CPU time. A machine has Cores cores for the threads of
+//     its ranks, those of one node or of several (Hosted); one that has served another rank needs Switch first. Where
+//     all messages are short and stay on a node, Short stands for Op and latency.
+//   - Messages between ranks of a node take Intra.Latency; one side reads or
+//     writes the other's memory (see Simulate's step). Reading and writing goes at
+//     the rates of Core a thread and of Memory a node, which depend on how much
+//     memory the schedules touch (Rates.At), and at Fresh where another core has just
+//     written.
 //   - A user's buffer that was not registered has to be copied through the
 //     kernel first (Staging bytes a second).
 //
@@ -28,10 +31,8 @@
 // So pipelining, full pipes, bubbles and stragglers come out of the schedule;
 // none is put in.
 //
-// What the model leaves out: contention within the network, the CPU time of a
-// network's own copies, and scheduling of threads by the operating system
-// other than first come, first served.
+// What the model leaves out: contention within the network, and scheduling of threads
+// by the operating system other than first come, first served.
 //
-// Package collectives/selection has closed forms over the same Model, which its selection
-// uses on the call path; its tests hold the two together.
+// Package collectives/selection predicts by it, from few chunks and few ranks.
 package sim

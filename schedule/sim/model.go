@@ -11,23 +11,77 @@ import (
 // second. See the package comment for what each stands for.
 type Model struct {
 	Inter struct{ Latency, Bandwidth float64 } // between nodes, a port's one direction
-	Intra struct{ Latency float64 }            // between ranks of a node
+	// Packet is the CPU time that either end of a message between nodes spends on each
+	// of its packets in the network's library and in the kernel, besides Op.
+	Packet float64
+	// Carry is how many bytes a second a thread carries to the network or from it, as
+	// through the kernel's sockets; 0: the network does that by itself.
+	Carry float64
+	Intra struct{ Latency float64 } // between ranks of a node
+	// Switch is the CPU time after which a core that has served one rank serves another.
+	Switch float64
 	// Eager is the size in bytes up to which a message between nodes leaves at
 	// once; a longer one waits until its receiver has posted.
 	Eager float64
 	// Op is the CPU time of posting or finishing an op.
 	Op float64
-	// Core is what one thread reads and writes, Memory what all of a node do.
-	Core, Memory struct{ Bandwidth float64 }
-	// Staging is how fast one thread copies memory that is not registered.
-	Staging struct{ Bandwidth float64 }
-	// Cache is the size in bytes up to which a running sum stays in cache.
+	// Short is what Intra.Latency, Op and Switch are in a collective of which every message
+	// has at most ShortBytes and stays on its node: its caller executes it alone.
+	Short struct{ Latency, Op, Switch float64 }
+	// Core is what one thread reads and writes, Memory what all of a node do at once.
+	Core, Memory Rates
+	// Staging is how fast one thread copies memory of another process that is not
+	// registered.
+	Staging Rates
+	// Fresh is how fast one thread reads what another core has just written, or
+	// writes over what another core has: through both caches.
+	Fresh float64
+	// Cache is the size in bytes of a core's own cache.
 	Cache float64
-	// Cores is the number of cores of a node; 0: as many as ranks.
+	// Cores is the number of cores of a machine; 0: as many as ranks.
 	Cores float64
-	// Library is what a message costs the MPI library on the CPU: less than Op,
-	// since it has no schedule to follow.
-	Library struct{ Op float64 }
+	// Hosted is how many nodes are on one machine and share its cores and its memory,
+	// as containers are; 0: one, as usual.
+	Hosted float64
+	// Library.Op is what an end of a message costs the MPI library, Library.Bandwidth
+	// at what rate its messages of some dozen kilobytes go between nodes; 0: at the
+	// network's.
+	Library struct{ Op, Bandwidth float64 }
+}
+
+// Rates are bytes a second, by how much memory is in use at a time: see At.
+type Rates struct {
+	Cached, Shared, Bandwidth float64
+}
+
+// The working sets for which rates stand, in bytes a core: that of Cached is a fourth of
+// the core's own cache.
+const (
+	CachedPart = 4        // of the cache
+	SharedSet  = 16 << 20 // of Shared
+	MemorySet  = 64 << 20 // of Bandwidth
+)
+
+// At returns the rate at which memory is read and written where every core goes
+// round in set bytes, and has a cache of the given size. Beyond a cache's size the
+// part of the set that it holds falls as 1/set, and with it the time that it saves;
+// so the time of a byte is linear in 1/set between the sets that were measured.
+func (r Rates) At(set, cache float64) float64 {
+	between := func(from, slow, to, fast float64) float64 {
+		part := (1/set - 1/from) / (1/to - 1/from) // of to
+		return 1 / (float64(part/fast) + float64((1-part)/slow))
+	}
+	first := cache / CachedPart
+	second := max(SharedSet, 2*cache)
+	switch {
+	case set <= first:
+		return r.Cached
+	case set <= second:
+		return between(second, r.Shared, first, r.Cached)
+	case set < max(MemorySet, 2*second):
+		return between(max(MemorySet, 2*second), r.Bandwidth, second, r.Shared)
+	}
+	return r.Bandwidth
 }
 
 // Default returns the model that serves where nothing was measured: a network
@@ -35,26 +89,22 @@ type Model struct {
 func Default() Model {
 	var m Model
 	m.Inter.Latency, m.Inter.Bandwidth = 30e-6, 1.25e9
-	m.Intra.Latency = 1e-6
-	m.Eager = 64 << 10
+	m.Intra.Latency, m.Switch, m.Packet = 1e-6, 3e-6, 2e-6
+	m.Eager = 64<<10 - 1 // of Open MPI over TCP, which counts its header too
 	m.Op = 0.5e-6
-	m.Core.Bandwidth, m.Memory.Bandwidth = 20e9, 40e9
-	m.Staging.Bandwidth = 5e9
-	m.Cache = 2 << 20
+	m.Short.Latency, m.Short.Op, m.Short.Switch = 0.3e-6, 0.1e-6, 1e-6
+	m.Core = Rates{50e9, 30e9, 15e9}
+	m.Memory = Rates{400e9, 80e9, 40e9}
+	m.Staging = Rates{10e9, 8e9, 5e9}
+	m.Fresh = 15e9
+	m.Cache = 1 << 20
 	m.Library.Op = 0.4e-6
 	return m
 }
 
-// On returns the model for nodes of ppn ranks on the given number of cores.
-// Where ranks outnumber cores, they sleep and have to be woken: every message
-// and every op takes several times as long.
-func (m Model) On(ppn, cores int) Model {
+// On returns the model for nodes of the given number of cores.
+func (m Model) On(cores int) Model {
 	m.Cores = float64(cores)
-	if ppn > cores {
-		m.Intra.Latency = 10 * m.Intra.Latency
-		m.Op *= 3
-		m.Library.Op *= 3
-	}
 	return m
 }
 
@@ -69,15 +119,30 @@ func (m *Model) fields() []field {
 	return []field{
 		{"inter.latency", &m.Inter.Latency, true},
 		{"inter.bandwidth", &m.Inter.Bandwidth, false},
+		{"packet", &m.Packet, true},
+		{"carry", &m.Carry, true},
 		{"intra.latency", &m.Intra.Latency, true},
+		{"switch", &m.Switch, true},
 		{"eager", &m.Eager, true},
 		{"op", &m.Op, true},
+		{"short.latency", &m.Short.Latency, true},
+		{"short.op", &m.Short.Op, true},
+		{"short.switch", &m.Short.Switch, true},
+		{"core.cached", &m.Core.Cached, false},
+		{"core.shared", &m.Core.Shared, false},
 		{"core.bandwidth", &m.Core.Bandwidth, false},
+		{"memory.cached", &m.Memory.Cached, false},
+		{"memory.shared", &m.Memory.Shared, false},
 		{"memory.bandwidth", &m.Memory.Bandwidth, false},
+		{"staging.cached", &m.Staging.Cached, false},
+		{"staging.shared", &m.Staging.Shared, false},
 		{"staging.bandwidth", &m.Staging.Bandwidth, false},
+		{"fresh", &m.Fresh, false},
 		{"cache", &m.Cache, true},
 		{"cores", &m.Cores, true},
+		{"hosted", &m.Hosted, true},
 		{"library.op", &m.Library.Op, true},
+		{"library.bandwidth", &m.Library.Bandwidth, true},
 	}
 }
 

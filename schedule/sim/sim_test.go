@@ -27,8 +27,9 @@ func all(size, count, chunk int, build func(*schedule.Builder, schedule.Params))
 // bare is a model in which only the network takes time.
 func bare() sim.Model {
 	m := sim.Default()
-	m.Op, m.Inter.Latency, m.Inter.Bandwidth, m.Eager = 0, 1, 1, 0
-	m.Core.Bandwidth, m.Memory.Bandwidth = math.Inf(1), math.Inf(1)
+	m.Op, m.Packet, m.Inter.Latency, m.Inter.Bandwidth, m.Eager = 0, 0, 1, 1, math.Inf(1)
+	m.Core = sim.Rates{Cached: math.Inf(1), Shared: math.Inf(1), Bandwidth: math.Inf(1)}
+	m.Memory = m.Core
 	return m
 }
 
@@ -70,11 +71,11 @@ func TestPortOfARoot(t *testing.T) {
 // Fewer cores than threads: what takes one thread's time takes longer.
 func TestCoresAreShared(t *testing.T) {
 	m := sim.Default()
-	m.Memory.Bandwidth = 1e15
+	m.Memory = sim.Rates{Cached: 1e15, Shared: 1e15, Bandwidth: 1e15}
 	var before float64
 	for _, cores := range []float64{0, 8, 4, 2, 1} {
 		m.Cores = cores
-		r, err := sim.Simulate(all(9, 1<<22, 1<<16, linear.Bcast), sim.Setup{Model: m, ElemSize: 4})
+		r, err := sim.Simulate(all(9, 1<<22, 1<<12, chain.Reduce), sim.Setup{Model: m, ElemSize: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +83,50 @@ func TestCoresAreShared(t *testing.T) {
 			t.Errorf("on %g cores it takes %g s, on twice as many %g s", cores, r.Max, before)
 		}
 		before = r.Max
+	}
+}
+
+// What carrying messages costs the threads does not show where each has a core that has
+// nothing else to do, and does where nodes share one machine's cores.
+func TestCarrying(t *testing.T) {
+	m := sim.Default()
+	m.Inter.Bandwidth, m.Carry = 125e6, 1e9
+	times := map[float64]float64{}
+	for _, hosted := range []float64{1, 6} {
+		m.Cores, m.Hosted = 1, hosted
+		r, err := sim.Simulate(all(6, 1<<22, 1<<15, chain.Bcast), sim.Setup{Model: m, Nodes: nodes(6), ElemSize: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[hosted] = r.Max
+	}
+	wire, cpu := float64(4<<22)/125e6, 10*float64(4<<22)/1e9 // of 5 messages' two ends
+	if times[1] < wire || times[1] > 1.1*wire {
+		t.Errorf("with a core each it takes %g s, %g on the wire", times[1], wire)
+	}
+	if times[6] < cpu || times[6] > 1.2*cpu {
+		t.Errorf("with one core for all it takes %g s, %g of them the core's", times[6], cpu)
+	}
+}
+
+// A message that waits for its receive takes a question, an answer and packets more.
+func TestRendezvous(t *testing.T) {
+	m := bare()
+	m.Packet, m.Inter.Bandwidth = 0.25, 1e4
+	took := func(eager float64) float64 {
+		m.Eager = eager
+		r, err := sim.Simulate(all(2, 10000, 10000, chain.Bcast), sim.Setup{Model: m, Nodes: nodes(2), ElemSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Max
+	}
+	// A latency and a second on the wire; and packets: two at either end, or two, three, two and one.
+	if got := took(10000); got != 2+4*0.25 {
+		t.Errorf("sent at once it takes %g s", got)
+	}
+	if got := took(9999); got != 4+8*0.25 {
+		t.Errorf("with a rendezvous it takes %g s", got)
 	}
 }
 

@@ -9,6 +9,7 @@ package checktest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,29 @@ var Cuts = []schedule.Params{
 	{Count: 17, Chunk: 3},
 }
 
-// Run proves an algorithm: 1 to 33 ranks, Roots, Cuts, all collectives.
+// Counts returns the parts of an Allgather that a suite should try, for a number of
+// ranks: equal ones, ones that grow, all but one rank's empty, and random ones, some of
+// them empty.
+func Counts(size int) [][]int {
+	grow, one, random := make([]int, size), make([]int, size), make([]int, size)
+	rng := rand.New(rand.NewPCG(uint64(size), 5))
+	for r := range size {
+		grow[r], random[r] = r, max(0, rng.IntN(9)-2)
+	}
+	one[size/2] = 7
+	return [][]int{nil, grow, one, random}
+}
+
+// Ranges returns where parts lie whose counts are given, as schedule.Params has them.
+func Ranges(counts []int) (parts [][]schedule.Range) {
+	for _, r := range schedule.Split(counts) {
+		parts = append(parts, []schedule.Range{r})
+	}
+	return parts
+}
+
+// Run proves an algorithm: 1 to 33 ranks, Roots, Cuts, all collectives, of an Allgather
+// all Counts.
 func Run(t *testing.T, a schedule.Algorithm) {
 	t.Helper()
 	for _, c := range a.Collectives() {
@@ -61,8 +84,27 @@ func Run(t *testing.T, a schedule.Algorithm) {
 						}
 					}
 				}
+				if c == schedule.Allgather {
+					unequal(t, a, size)
+				}
 			}
 		})
+	}
+}
+
+// unequal proves an algorithm's Allgather of parts that are not equal.
+func unequal(t *testing.T, a schedule.Algorithm, size int) {
+	t.Helper()
+	for _, counts := range Counts(size)[1:] {
+		for _, chunk := range []int{0, 1, 3} {
+			p := schedule.Params{Size: size, Chunk: chunk, Parts: Ranges(counts)}
+			for _, n := range counts {
+				p.Count += n
+			}
+			if err := check.Prove(schedule.Allgather, a.Build(schedule.Allgather, p), 0, counts...); err != nil {
+				t.Fatalf("%d ranks, counts %v, chunk %d: %v", size, counts, chunk, err)
+			}
+		}
 	}
 }
 
@@ -80,37 +122,49 @@ func Golden(t *testing.T, dir string, a schedule.Algorithm) {
 			if err != nil || !slices.Contains(a.Collectives(), c) {
 				d.Fatalf(t, "no collective %q of this family", d.Cmd)
 			}
-			p := Scan(t, d)
-			return Text(c, a.Build(c, p), p.Root)
+			p, counts := Scan(t, d)
+			return Text(c, a.Build(c, p), p.Root, counts...)
 		})
 	})
 }
 
 // Scan reads size, and root, count and chunk where present, from a command of
-// a golden file.
-func Scan(t *testing.T, d *datadriven.TestData) schedule.Params {
+// a golden file; or, of an allgather, counts=(3,0,2).
+func Scan(t *testing.T, d *datadriven.TestData) (p schedule.Params, counts []int) {
 	t.Helper()
-	var p schedule.Params
-	d.ScanArgs(t, "size", &p.Size)
+	d.MaybeScanArgs(t, "size", &p.Size)
+	for _, arg := range d.CmdArgs {
+		for i := range arg.Vals {
+			if arg.Key == "counts" {
+				var n int
+				arg.Scan(t, i, &n)
+				counts = append(counts, n)
+				p.Count += n
+			}
+		}
+	}
+	if counts != nil {
+		p.Size, p.Parts = len(counts), Ranges(counts)
+	}
 	d.MaybeScanArgs(t, "root", &p.Root)
 	d.MaybeScanArgs(t, "count", &p.Count)
 	d.MaybeScanArgs(t, "chunk", &p.Chunk)
 	if err := p.Validate(); err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	return p
+	return p, counts
 }
 
 // Text returns the text form of all ranks' schedules, the number of
 // steps, and what the proof says if it fails.
-func Text(c schedule.Collective, all []*schedule.Schedule, root int) string {
+func Text(c schedule.Collective, all []*schedule.Schedule, root int, counts ...int) string {
 	var text strings.Builder
 	for _, s := range all {
 		text.WriteString(s.String())
 	}
 	steps, err := check.Steps(all)
 	if err == nil {
-		err = check.Prove(c, all, root)
+		err = check.Prove(c, all, root, counts...)
 	}
 	if err != nil {
 		fmt.Fprintln(&text, err)

@@ -1,0 +1,15 @@
+package doubling_test
+
+import (
+	"testing"
+
+	"github.com/scaffe/scaffe/doubling"
+	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/check/checktest"
+)
+
+var family = schedule.Algorithm{Allreduce: doubling.Allreduce, Allgather: doubling.Allgather}
+
+func TestConformance(t *testing.T) { checktest.Run(t, family) }
+
+func TestGolden(t *testing.T) { checktest.Golden(t, "testdata", family) }

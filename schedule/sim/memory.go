@@ -1,0 +1,133 @@
+package sim
+
+import "github.com/scaffe/scaffe/schedule"
+
+// setRates finds the rates of memory. A machine's working set is what its ranks touch
+// in all, spread over the cores that they use.
+func (w *world) setRates() {
+	sets, ranks := make([]float64, len(w.hosts)), make([]float64, len(w.hosts))
+	for r := range w.ranks {
+		k := &w.ranks[r]
+		ranks[k.host]++
+		for i := range k.ops {
+			if op := &k.ops[i]; op.Local() || op.Receives() {
+				t := w.traffic(int32(r), int32(i))
+				sets[k.host] += t.all()
+			}
+		}
+	}
+	m := &w.Model
+	for i := range w.hosts {
+		w.hosts[i].roomy = m.Cores < 1 || ranks[i] <= m.Cores
+		if cores := ranks[i]; cores > 0 {
+			if m.Cores >= 1 {
+				cores = min(cores, m.Cores)
+			}
+			sets[i] /= cores
+		}
+		if w.Part > 0 {
+			sets[i] /= w.Part
+		}
+		w.hosts[i].rate = m.Memory.At(sets[i], m.Cache)
+	}
+	for r := range w.ranks {
+		k := &w.ranks[r]
+		k.core, k.staged = m.Core.At(sets[k.host], m.Cache), m.Staging.At(sets[k.host], m.Cache)
+	}
+}
+
+// traffic is what finishing an op moves, in bytes.
+type traffic struct {
+	memory float64 // read and written in memory, or in the caches that it passes
+	fresh  float64 // likewise, but in another core's cache
+	cached float64 // in the core's own cache
+	staged float64 // copied through the kernel
+}
+
+// all is what passes a node's memory.
+func (t traffic) all() float64 { return t.memory + t.fresh + 2*t.staged }
+
+// moved is the traffic of finishing an op on rank r, where the later of the two
+// sides of a message copies it.
+func (w *world) moved(r, i int32) traffic {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	switch {
+	case k.state[i]&halved != 0:
+		t := w.traffic(r, i)
+		if !op.Receives() {
+			t = w.traffic(int32(op.Peer), k.peer[i])
+		}
+		return traffic{t.memory / 2, t.fresh / 2, t.cached / 2, t.staged / 2}
+	case op.Local():
+	case w.far(r, i):
+		if !op.Receives() || !w.eager(op) && k.state[i]&answered == 0 {
+			return traffic{} // the network takes them; no data yet
+		}
+	case !op.Receives():
+		t := w.traffic(int32(op.Peer), k.peer[i])
+		if t.staged == 0 { // it writes into the other's memory, and reads its own
+			t.memory, t.fresh = t.all()/2, t.all()/2
+		}
+		return t
+	case k.state[i]&put != 0:
+		return traffic{}
+	}
+	return w.traffic(r, i)
+}
+
+// traffic returns what an op that is not a send moves where its own rank does it.
+func (w *world) traffic(r, i int32) (t traffic) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	bytes := float64(op.Len() * w.ElemSize)
+	var message *float64 // reading the message
+	if !op.Local() && w.ranks[op.Peer].node == k.node {
+		peer := &w.ranks[op.Peer]
+		message = &t.memory
+		switch src := peer.ops[k.peer[i]].Src.Buf; {
+		case w.Unregistered && src != schedule.Scratch:
+			message = &t.staged
+		case src == schedule.Scratch || src == schedule.Out && peer.writes:
+			message = &t.fresh
+		}
+	}
+	touch := func(ref schedule.Ref) {
+		if ref.Buf == schedule.Scratch && k.cached {
+			t.cached += bytes
+		} else {
+			t.memory += bytes
+		}
+	}
+	switch op.Kind {
+	case schedule.Copy, schedule.Scale:
+		t.memory += 2 * bytes
+	case schedule.Recv:
+		if message == nil { // the network writes it
+			break
+		}
+		if *message += bytes; message != &t.staged {
+			t.memory += bytes
+		}
+	case schedule.RecvReduce:
+		switch message {
+		case nil: // from a buffer of the network's
+			t.memory += bytes
+		case &t.staged: // through a buffer in cache
+			t.staged += bytes
+			t.cached += bytes
+		default:
+			*message += bytes
+		}
+		if op.Src != op.Dst || bytes > w.Model.Cache {
+			touch(op.Src)
+			touch(op.Dst)
+			if w.streams && op.Src != op.Dst { // unlike a copy, a sum is read into the cache before it is written
+				touch(op.Dst)
+			}
+		} else {
+			t.cached += 2 * bytes
+		}
+	}
+	return t
+}

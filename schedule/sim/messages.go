@@ -1,0 +1,275 @@
+package sim
+
+import "github.com/scaffe/scaffe/schedule"
+
+// step is what happens at an event. A message is one of three kinds. Between nodes,
+// one of at most Eager bytes leaves as soon as its send is posted, whether it is
+// awaited or not:
+//
+//	sender    post ═══ port ═══▶ sendDone
+//	               ╲
+//	                wire ──▶ sendReady ┐
+//	receiver  post ────────────────────┴▶ finish
+//
+// A longer one waits for its receive (rendezvous): the library asks, the receiver's
+// thread answers, and the sender's then lets the data go:
+//
+//	sender    post ─ latency ─▶           ┌─ latency ─▶ data ═══ port ═══▶ sendDone
+//	                         asked ┐      │                ╲
+//	receiver  post ────────────────┴▶ answer                wire ──▶ dataArrived ▶ finish
+//
+// Within a node nothing travels but the news. As a rule the receiver reads the sender's
+// memory, and then lets it go:
+//
+//	sender    post ─ latency ─▶                     ┌─ latency ─▶ sendDone
+//	                          sendReady ┐           │
+//	receiver  post ─────────────────────┴▶ finish ──┘
+//
+// Where a sender knows when it comes to it where the message is wanted, it writes it
+// there; not so a message to be added, which the receiver reads in any case:
+//
+//	sender              post ▶ finish ─ latency ─▶
+//	                  told ┘                       sendReady ▶ finish
+//	receiver  post ─ latency ─▶
+//
+// Where every rank has a core and the other side has nothing else to do, each copies
+// one half of a large message, and who ends last says so to the other.
+//
+// A message of at most ShortBytes travels with the news, and its sender is done.
+func (w *world) step(e event) {
+	k := &w.ranks[e.rank]
+	switch e.kind {
+	case dataArrived:
+		k.todo = append(k.todo, e.op)
+		w.wake(e.rank)
+	case sendReady:
+		if k.state[e.op] |= senderReady; k.state[e.op]&posted != 0 {
+			w.meet(e.rank, e.op)
+		}
+	case granted:
+		k.todo = append(k.todo, e.op)
+		w.wake(e.rank)
+	case sendDone:
+		w.complete(e.rank, e.op)
+	case wanted:
+		k.state[e.op] |= told
+	case taskDone:
+		if e.finish {
+			w.finished(e.rank, e.op)
+		} else {
+			w.post(e.rank, e.op)
+		}
+		if k.busy = len(k.first)+len(k.todo) > 0; k.busy {
+			w.work(e.rank, 0) // a thread keeps its core as long as it has work
+		} else {
+			w.release(e.rank)
+		}
+	}
+}
+
+// post notes that an op is posted, and starts its message as soon as that may go.
+func (w *world) post(r, i int32) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	k.state[i] |= posted
+	switch {
+	case w.near(r, i):
+		w.postNear(r, i)
+	case op.Receives():
+		if k.state[i]&senderReady != 0 {
+			k.todo = append(k.todo, i)
+			w.wake(r)
+		}
+	case w.eager(op):
+		w.send(r, i, sendReady)
+	default:
+		w.tell(r, i, sendReady)
+	}
+}
+
+// near reports whether op i of rank r is a message within a node.
+func (w *world) near(r, i int32) bool {
+	k := &w.ranks[r]
+	return !k.ops[i].Local() && w.ranks[k.ops[i].Peer].node == k.node
+}
+
+// far reports whether it is one between nodes.
+func (w *world) far(r, i int32) bool {
+	k := &w.ranks[r]
+	return !k.ops[i].Local() && w.ranks[k.ops[i].Peer].node != k.node
+}
+
+// eager reports whether a message between nodes leaves at once.
+func (w *world) eager(op *schedule.Op) bool { return float64(op.Len()*w.ElemSize) <= w.Model.Eager }
+
+// tell lets the other side of op i of rank r know something.
+func (w *world) tell(r, i int32, what kind) {
+	op := &w.ranks[r].ops[i]
+	latency := w.Model.Inter.Latency
+	if w.near(r, i) {
+		latency = w.Model.Intra.Latency
+	}
+	w.push(event{at: w.now + latency, kind: what, rank: int32(op.Peer), op: w.ranks[r].peer[i]})
+}
+
+// Packets returns of how many packets a message between nodes of the given bytes
+// consists: its envelope with the data in it, or the data besides, or a rendezvous in
+// their place, which is the library's question, the answer, and the data.
+func Packets(bytes float64, m Model) float64 {
+	switch {
+	case bytes <= InlineBytes:
+		return 1
+	case bytes <= m.Eager:
+		return 2
+	}
+	return 4
+}
+
+// packets is how many of them a task of op i has to do with.
+func (w *world) packets(r, i int32, finish bool) float64 {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	if !w.far(r, i) || !finish && op.Receives() {
+		return 0
+	}
+	switch all := Packets(float64(op.Len()*w.ElemSize), w.Model); {
+	case w.eager(op):
+		return all
+	case !finish:
+		return 2 // the envelope and the question
+	case op.Receives() && k.state[i]&answered == 0:
+		return all - 1 // these, and the answer
+	case op.Receives():
+		return 1 // the data
+	default:
+		return all - 2 // the answer and the data
+	}
+}
+
+// carries is for how long a task of op i carries its message to or from the network.
+func (w *world) carries(r, i int32, finish bool) float64 {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	eager := w.eager(op)
+	switch {
+	case w.Model.Carry == 0 || !w.far(r, i):
+		return 0
+	case op.Receives() && (!finish || !eager && k.state[i]&answered == 0):
+		return 0
+	case !op.Receives() && finish == eager:
+		return 0
+	}
+	return float64(op.Len()*w.ElemSize) / w.Model.Carry
+}
+
+// postNear is post for a message within a node.
+func (w *world) postNear(r, i int32) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	small := op.Len()*w.ElemSize <= ShortBytes
+	switch {
+	case op.Receives() && k.state[i]&senderReady != 0:
+		w.meet(r, i)
+	case op.Receives():
+		if op.Kind == schedule.Recv && !small {
+			w.tell(r, i, wanted)
+		}
+	case k.state[i]&told != 0:
+		w.ranks[op.Peer].state[k.peer[i]] |= put
+		w.meet(r, i)
+	default:
+		w.tell(r, i, sendReady)
+		if small {
+			w.push(event{at: w.now, kind: sendDone, rank: r, op: i})
+		}
+	}
+}
+
+// meet gives rank r a message of which the other side is ready: to copy it or, where
+// the other has nothing to do, half of it.
+func (w *world) meet(r, i int32) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	other, at := int32(op.Peer), k.peer[i]
+	peer := &w.ranks[other]
+	plain := op.Kind == schedule.Recv || peer.ops[at].Kind == schedule.Recv
+	if plain && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy {
+		k.state[i] |= halved
+		peer.state[at] |= halved
+		peer.todo = append(peer.todo, at)
+		w.wake(other)
+	}
+	k.todo = append(k.todo, i)
+	w.wake(r)
+}
+
+// send lets rank r's message go through the ports: since its thread began to carry it
+// there.
+func (w *world) send(r, i int32, how kind) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	a, b := &w.nodes[k.node], &w.nodes[w.ranks[op.Peer].node]
+	wire := float64(op.Len()*w.ElemSize) / w.Model.Inter.Bandwidth
+	start := w.now
+	if w.Model.Carry > 0 {
+		start -= float64(op.Len()*w.ElemSize) / w.Model.Carry
+	}
+	start = max(start, a.tx)
+	a.tx = max(w.now, start+wire)
+	b.rx = max(start+w.Model.Inter.Latency, b.rx) + wire
+	w.push(event{at: a.tx, kind: sendDone, rank: r, op: i})
+	w.push(event{at: max(w.now, b.rx), kind: how, rank: int32(op.Peer), op: k.peer[i]})
+}
+
+// finished ends an op, and tells the other side of a message within a node. Of a
+// message between nodes that waits for its receive it is one step.
+func (w *world) finished(r, i int32) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	switch {
+	case w.near(r, i):
+		if !w.finishedNear(r, i) {
+			return
+		}
+	case w.far(r, i) && !op.Receives():
+		w.send(r, i, dataArrived)
+		return
+	case w.far(r, i) && !w.eager(op) && k.state[i]&answered == 0:
+		k.state[i] |= answered
+		w.tell(r, i, granted)
+		return
+	}
+	w.complete(r, i)
+}
+
+// finishedNear is finished for a message within a node. It reports whether this side's
+// op has ended.
+func (w *world) finishedNear(r, i int32) bool {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	switch {
+	case k.state[i]&halved != 0:
+		k.state[i] |= copied
+		if w.ranks[op.Peer].state[k.peer[i]]&copied == 0 {
+			return false // the other one completes both
+		}
+		w.tell(r, i, sendDone)
+	case !op.Receives():
+		w.tell(r, i, sendReady)
+	case k.state[i]&put == 0 && op.Len()*w.ElemSize > ShortBytes:
+		w.tell(r, i, sendDone)
+	}
+	return true
+}
+
+// complete makes those ready that waited for an op.
+func (w *world) complete(r, i int32) {
+	k := &w.ranks[r]
+	k.left--
+	k.ended = w.now
+	for _, j := range k.graph.Waiting(i) {
+		if k.waits[j]--; k.waits[j] == 0 {
+			w.ready(r, j)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// world is a simulation under way.
+type world struct {
+	Setup
+	now     float64
+	seq     uint64
+	ranks   []rank
+	nodes   []node
+	hosts   []host
+	events  events
+	streams bool // the collective has at least StreamFrom bytes
+}
+
+// rank is one rank's schedule and its progress thread.
+type rank struct {
+	ops   []schedule.Op
+	graph *schedule.Graph
+	waits []int32 // per op: how many ops it still waits for
+	peer  []int32 // per op: the index of the op at the other end, -1 for none
+	state []uint8 // per op: posted, there
+	first []int32 // ops to post, and then
+	todo  []int32 // ops to finish: first come, first served
+	busy  bool    // it has a core, or waits for one
+	node  int32
+	host  int32
+	left  int
+	ended float64
+	// cached says that the schedule's scratch memory fits the cache.
+	cached bool
+	// writes says that the schedule writes Out, so that who reads it takes it from the
+	// cache of this rank's core.
+	writes bool
+	core   float64 // rates at which the rank's thread touches memory, and
+	staged float64 // copies what is not registered
+}
+
+// node is the port that the ranks of a node share.
+type node struct {
+	tx, rx float64 // until when it is busy
+}
+
+// host is what the ranks of a machine share: of a node, or of several nodes on it.
+type host struct {
+	idle     []int32 // of every idle core the rank that it served last, -1 for none
+	waiting  []int32 // ranks that have work and no core
+	memory   float64 // until when memory is busy
+	rate     float64 // of memory
+	infinite bool
+	roomy    bool // every rank has a core
+}
+
+// What an op's state says.
+const (
+	posted      uint8 = 1 << iota
+	senderReady       // of a receive: sendReady has happened
+	told              // of a send: it is known where the receiver wants the message
+	put               // of a receive: the sender copies or has copied the message
+	halved            // both sides copy the message, one half each,
+	copied            // of which this one has done its own
+	answered          // of a receive: the sender was told to let the data go
+)
+
+// newWorld links the ops with each other.
+func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
+	if s.ElemSize < 1 || s.Nodes != nil && len(s.Nodes) != len(all) {
+		return nil, fmt.Errorf("sim: elements of %d bytes, nodes of %d ranks for %d schedules", s.ElemSize, len(s.Nodes), len(all))
+	}
+	if s.Windows == (schedule.Windows{}) {
+		s.Windows = schedule.DefaultWindows
+	}
+	for r, sch := range all {
+		for i := range sch.Ops {
+			if o := &sch.Ops[i]; !o.Local() && (o.Peer < 0 || o.Peer >= len(all)) {
+				return nil, fmt.Errorf("sim: op %d of rank %d has the peer %d of %d ranks", i, r, o.Peer, len(all))
+			}
+		}
+	}
+	peers, err := schedule.Match(all)
+	if err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
+	w := &world{Setup: s, ranks: make([]rank, len(all))}
+	nodes := 1
+	for r, sch := range all {
+		k := &w.ranks[r]
+		if s.Nodes != nil {
+			if s.Nodes[r] < 0 {
+				return nil, fmt.Errorf("sim: rank %d is on node %d", r, s.Nodes[r])
+			}
+			k.node = int32(s.Nodes[r])
+		}
+		k.host = k.node / int32(max(1, s.Model.Hosted))
+		nodes = max(nodes, int(k.node)+1)
+		k.ops, k.left = sch.Ops, len(sch.Ops)
+		for i := range sch.Ops {
+			k.writes = k.writes || sch.Ops[i].Kind != schedule.Send && sch.Ops[i].Dst.Buf == schedule.Out
+		}
+		k.cached = float64(sch.Scratch*s.ElemSize) <= s.Model.Cache
+		if k.graph, err = schedule.Compile(sch, s.Windows); err != nil {
+			return nil, fmt.Errorf("sim: %w", err)
+		}
+		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), peers[r], make([]uint8, len(sch.Ops))
+	}
+	w.nodes = make([]node, nodes)
+	w.hosts = make([]host, nodes)
+	for i := range w.hosts {
+		w.hosts[i].infinite = s.Model.Cores < 1
+		w.hosts[i].idle = slices.Repeat([]int32{-1}, int(s.Model.Cores))
+	}
+	part := cmp.Or(s.Part, 1)
+	for _, sch := range all {
+		w.streams = w.streams || float64(sch.Count*s.ElemSize)/part >= StreamFrom
+	}
+	if w.short() {
+		short := s.Model.Short
+		w.Model.Op, w.Model.Intra.Latency, w.Model.Switch = short.Op, short.Latency, short.Switch
+	}
+	w.setRates()
+	return w, nil
+}
+
+// short reports whether the ranks' callers execute the schedules alone.
+func (w *world) short() bool {
+	for r := range w.ranks {
+		k := &w.ranks[r]
+		for i := range k.ops {
+			op := &k.ops[i]
+			if !op.Local() && (op.Len()*w.ElemSize > ShortBytes || w.ranks[op.Peer].node != k.node) {
+				return false
+			}
+		}
+	}
+	return true
+}
