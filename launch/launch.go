@@ -125,6 +125,7 @@ func start(o Options) ([]*nbc.Engine, error) {
 	if o.Local < 0 || o.Local > MaxLocal {
 		return nil, fmt.Errorf("--local must be at most %d (got %d): all ranks share the memory and threads of one machine", MaxLocal, o.Local)
 	}
+	provide()
 	n := max(1, o.Local)
 	open := func(int) func() (nbc.Transport, error) { return overMPI }
 	if o.Local > 0 {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -20,29 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/ranktest"
 	"github.com/scaffe/scaffe/launch"
 )
 
-// The tests of this file run this program under mpirun, where the tests were
-// started by scripts/with-mpi. A rank of such a test has its name and a folder
-// that the ranks share in these variables.
-const (
-	rankTest   = "SCAFFE_TEST_LAUNCH"
-	rankFolder = "SCAFFE_TEST_FOLDER"
-	// noPidfdVar has the program become its arguments, without pidfd_open.
-	noPidfdVar = "SCAFFE_TEST_NO_PIDFD"
-)
+// withoutPidfd, as the first argument, has the program become the others, without
+// pidfd_open.
+const withoutPidfd = "without-pidfd"
 
 func TestMain(m *testing.M) {
 	launch.Main()
-	switch {
-	case os.Getenv(noPidfdVar) != "":
-		fmt.Fprintln(os.Stderr, execWithoutPidfd(os.Args[1:]))
+	if len(os.Args) > 1 && os.Args[1] == withoutPidfd {
+		fmt.Fprintln(os.Stderr, execWithoutPidfd(os.Args[2:]))
 		os.Exit(1)
-	case os.Getenv(rankTest) != "":
-		runRank(os.Getenv(rankTest), os.Getenv(rankFolder))
 	}
-	os.Exit(m.Run())
+	ranktest.Main(m, runRank)
 }
 
 const (
@@ -51,10 +41,11 @@ const (
 )
 
 // runRank is a rank of a test.
-func runRank(test, folder string) {
+func runRank(p ranktest.Process) {
+	test, folder := p.Words[0], p.Folder
 	o := launch.Options{Log: logTo{folder}}
 	err := launch.Run(context.Background(), o, func(ctx context.Context, c *collectives.Comm) error {
-		write(folder, fmt.Sprint("rank", c.Rank()), strconv.Itoa(os.Getpid()))
+		write(folder, fmt.Sprint("process", c.Rank()), strconv.Itoa(os.Getpid()))
 		if err := c.Barrier(ctx); err != nil || test == "nothing" {
 			return err
 		}
@@ -121,7 +112,7 @@ func exists(folder, name string) bool {
 
 // kill kills the process of a rank, and returns when it has ended.
 func kill(folder string, rank int) {
-	b, err := os.ReadFile(filepath.Join(folder, fmt.Sprint("rank", rank)))
+	b, err := os.ReadFile(filepath.Join(folder, fmt.Sprint("process", rank)))
 	pid, e := strconv.Atoi(string(b))
 	if err = errors.Join(err, e); err == nil {
 		err = unix.Kill(pid, unix.SIGKILL)
@@ -136,34 +127,12 @@ func kill(folder string, rank int) {
 }
 
 // ranks runs a test on n ranks and returns what they and mpirun printed.
-func ranks(t *testing.T, n int, test string, env ...string) (said string, ended error) {
+func ranks(t *testing.T, n int, test string) (said string, ended error) {
 	t.Helper()
-	dir := os.Getenv("SCAFFE_MPI_DIR")
-	if dir == "" {
-		t.Skip("no MPI: run `make test-mpi`")
-	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
-	args := []string{filepath.Join(dir, "bin", "mpirun"), "-np", strconv.Itoa(n), program}
-	if len(env) > 0 {
-		args = append([]string{program}, args...)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(append(os.Environ(), rankTest+"="+test, rankFolder+"="+t.TempDir()), env...)
-	cmd.WaitDelay = time.Minute
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, io.Writer(&out)
 	begun := time.Now()
-	ended = cmd.Run()
-	if ctx.Err() != nil {
-		t.Fatalf("mpirun hung\n%s", &out)
-	}
-	t.Logf("%d ranks, %v\n%s", n, time.Since(begun).Round(time.Millisecond), &out)
-	return out.String(), ended
+	run := ranktest.Run(t, n, test)
+	t.Logf("%d ranks, %v\n%s", n, time.Since(begun).Round(time.Millisecond), run.Printed)
+	return run.Printed, run.Err
 }
 
 // TestMPIReasonWhereRank0Computes: a rank fails while rank 0 computes. The
@@ -214,8 +183,12 @@ func TestMPIReasonWhereRank0IsKilled(t *testing.T) {
 // TestMPIWithoutPidfd: where the kernel or a seccomp profile refuses pidfd_open,
 // ranks of one node start and run nevertheless.
 func TestMPIWithoutPidfd(t *testing.T) {
-	if said, err := ranks(t, 2, "nothing", noPidfdVar+"=1"); err != nil {
-		t.Errorf("mpirun: %v\n%s", err, said)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run := ranktest.Through(t, []string{program, withoutPidfd}, 2, "nothing"); run.Err != nil {
+		t.Errorf("mpirun: %v\n%s", run.Err, run.Printed)
 	}
 }
 
@@ -244,12 +217,5 @@ func execWithoutPidfd(args []string) error {
 	if _, err := unix.PidfdOpen(os.Getpid(), 0); !errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("pidfd_open still answers %w", err)
 	}
-	env := append(os.Environ()[:0:0], os.Environ()...)
-	for i, v := range env {
-		if strings.HasPrefix(v, noPidfdVar+"=") {
-			env = append(env[:i], env[i+1:]...)
-			break
-		}
-	}
-	return syscall.Exec(args[0], args, env)
+	return syscall.Exec(args[0], args, os.Environ())
 }

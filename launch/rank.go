@@ -32,6 +32,9 @@ type rank struct {
 // newRank prepares a rank of a process that has `here` ranks.
 func newRank(e *nbc.Engine, o Options, here int) *rank {
 	o.Collectives.Machine = Machine(o.Local)
+	if o.Collectives.Measure {
+		o.Collectives.Node = Node(o.Local)
+	}
 	r := &rank{engine: e, comm: collectives.World(e, o.Collectives), log: o.Log, watch: &watch{engine: e}}
 	if e.Size() > here {
 		r.report = newReport(e, o.Log, r.watch)

@@ -121,8 +121,6 @@ func onThread(op string) error {
 	return failure(C.SCAFFE_WRONG_THREAD, "%s", op)
 }
 
-func isThread() bool { return C.scaffe_on_thread() != 0 }
-
 func moveThread() (ok, other bool) {
 	moved := C.scaffe_move_thread()
 	return moved > 0, moved == 2

@@ -3,6 +3,7 @@ package mpi
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/scaffe/scaffe/mem"
 )
@@ -15,14 +16,16 @@ const (
 	bcast
 	allreduce
 	reduceLocal
+	barrier
+	allgather
 )
 
 // name returns the MPI name of v, of its non-blocking form where rs says so.
 func (v verb) name(nonblocking bool) string {
 	if nonblocking {
-		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce"}[v]
+		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "", "MPI_Ibarrier", "MPI_Iallgatherv"}[v]
 	}
-	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local"}[v]
+	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local", "MPI_Barrier", "MPI_Allgatherv"}[v]
 }
 
 // types are the numbers by which the C side knows package mem's datatypes; 0 is a
@@ -66,4 +69,93 @@ func (c *Comm) Supports(call string, count int, dt mem.Datatype, op mem.Op, root
 		return refuse("ROOT", "root must be at least 0 and less than the number of ranks (got %d of %d)", root, c.Size())
 	}
 	return nil
+}
+
+// Timer times the library's collectives as a benchmark in C does: in a loop in C,
+// with two readings of the monotonic clock around each execution. The fields may be
+// changed between calls.
+type Timer struct {
+	Comm        *Comm
+	Nonblocking bool // MPI_I… and MPI_Wait in place of the blocking form
+	Barrier     bool // MPI_Barrier before each execution, outside its time
+}
+
+// Time returns what times the collectives of c.
+func (c *Comm) Time() Timer { return Timer{Comm: c} }
+
+// Reduce executes Comm.Reduce len(took) times, with the same arguments, and stores
+// how long each took on this rank, in microseconds.
+func (t Timer) Reduce(took []float64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
+	return t.run(took, reduce, send, recv, count, dt, op, root, Parts{})
+}
+
+// Bcast times Comm.Bcast, as Reduce does Comm.Reduce.
+func (t Timer) Bcast(took []float64, p unsafe.Pointer, count int, dt mem.Datatype, root int) error {
+	return t.run(took, bcast, p, p, count, dt, mem.Sum, root, Parts{})
+}
+
+// Allreduce times Comm.Allreduce, as Reduce does Comm.Reduce.
+func (t Timer) Allreduce(took []float64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
+	return t.run(took, allreduce, send, recv, count, dt, op, 0, Parts{})
+}
+
+// Allgather times Comm.Allgather, as Reduce does Comm.Reduce.
+func (t Timer) Allgather(took []float64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype) error {
+	return t.run(took, allgather, send, recv, parts.all, dt, mem.Sum, 0, parts)
+}
+
+// Meet times Comm.Barrier, as Reduce does Comm.Reduce.
+func (t Timer) Meet(took []float64) error {
+	return t.run(took, barrier, nil, nil, 0, mem.Uint8, mem.Sum, 0, Parts{})
+}
+
+func (t Timer) run(took []float64, v verb, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, parts Parts) error {
+	if err := t.Comm.check(v, t.Nonblocking, count, dt, op, root); err != nil || len(took) == 0 {
+		return err
+	}
+	return t.loop(took, v, send, recv, count, dt, op, root, parts)
+}
+
+// Parts are how many elements every rank has in an allgather, and where they lie in the
+// buffer of all: one after the other.
+type Parts struct {
+	all  int
+	each int     // elements of every rank, where list is empty
+	list []int32 // otherwise the ranks' counts, and then their offsets
+}
+
+// PartsOf returns the parts of size ranks whose counts are given; nil: equal ones of all
+// elements. Their sum must be all, and at most what MPI's collectives take (Supports).
+// The memory of old is used again.
+func PartsOf(old Parts, all, size int, counts []int) Parts {
+	p := Parts{all: all, each: all / size, list: old.list[:0]}
+	if counts == nil {
+		return p
+	}
+	for _, n := range counts {
+		p.list = append(p.list, int32(n))
+	}
+	off := int32(0)
+	for _, n := range p.list[:size] {
+		p.list = append(p.list, off)
+		off += n
+	}
+	return p
+}
+
+// Memory returns what MPI reads until the allgather has ended, nil for nothing. In the Go
+// heap, where it lies, it must be pinned for as long.
+func (p Parts) Memory() unsafe.Pointer {
+	if len(p.list) == 0 {
+		return nil
+	}
+	return unsafe.Pointer(&p.list[0])
+}
+
+// of returns a rank's count and offset.
+func (p Parts) of(rank int) (count, off int) {
+	if len(p.list) == 0 {
+		return p.each, p.each * rank
+	}
+	return int(p.list[rank]), int(p.list[len(p.list)/2+rank])
 }

@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/scaffe/scaffe/mem"
@@ -14,17 +15,22 @@ func (c *Comm) Barrier() error { return nil }
 // Reduce combines count elements at send of every rank into recv at root: with
 // one rank it copies them, unless the two are the same memory.
 func (c *Comm) Reduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
-	return c.collective(reduce, nil, 0, send, recv, count, dt, op, root)
+	return c.collective(reduce, nil, 0, send, recv, count, dt, op, root, Parts{})
 }
 
 // Bcast copies count elements at p of root to p of every other rank.
 func (c *Comm) Bcast(p unsafe.Pointer, count int, dt mem.Datatype, root int) error {
-	return c.collective(bcast, nil, 0, p, p, count, dt, mem.Sum, root)
+	return c.collective(bcast, nil, 0, p, p, count, dt, mem.Sum, root, Parts{})
 }
 
 // Allreduce combines count elements at send of every rank into recv.
 func (c *Comm) Allreduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
-	return c.collective(allreduce, nil, 0, send, recv, count, dt, op, 0)
+	return c.collective(allreduce, nil, 0, send, recv, count, dt, op, 0, Parts{})
+}
+
+// Allgather copies the only part there is.
+func (c *Comm) Allgather(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype) error {
+	return c.collective(allgather, nil, 0, send, recv, parts.all, dt, mem.Sum, 0, parts)
 }
 
 // ReduceLocal would combine count elements at in into those at inout; without MPI
@@ -40,20 +46,25 @@ var errLone error = &Error{Op: "MPI_Reduce_local", Class: "UNSUPPORTED_OPERATION
 
 // Ireduce begins a Reduce.
 func (c *Comm) Ireduce(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
-	return c.collective(reduce, rs, id, send, recv, count, dt, op, root)
+	return c.collective(reduce, rs, id, send, recv, count, dt, op, root, Parts{})
 }
 
 // Ibcast begins a Bcast.
 func (c *Comm) Ibcast(rs *Requests, id uint64, p unsafe.Pointer, count int, dt mem.Datatype, root int) error {
-	return c.collective(bcast, rs, id, p, p, count, dt, mem.Sum, root)
+	return c.collective(bcast, rs, id, p, p, count, dt, mem.Sum, root, Parts{})
 }
 
 // Iallreduce begins an Allreduce.
 func (c *Comm) Iallreduce(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
-	return c.collective(allreduce, rs, id, send, recv, count, dt, op, 0)
+	return c.collective(allreduce, rs, id, send, recv, count, dt, op, 0, Parts{})
 }
 
-func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
+// Iallgather begins an Allgather.
+func (c *Comm) Iallgather(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype) error {
+	return c.collective(allgather, rs, id, send, recv, parts.all, dt, mem.Sum, 0, parts)
+}
+
+func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, _ Parts) error {
 	if err := c.check(v, rs != nil, count, dt, op, root); err != nil {
 		return err
 	}
@@ -64,6 +75,17 @@ func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Poi
 	if rs != nil {
 		rs.live++
 		rs.ended = append(rs.ended, Done{ID: id})
+	}
+	return nil
+}
+
+func (t Timer) loop(took []float64, v verb, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, parts Parts) error {
+	for i := range took {
+		start := time.Now()
+		if err := t.Comm.collective(v, nil, 0, send, recv, count, dt, op, root, parts); err != nil {
+			return err
+		}
+		took[i] = float64(time.Since(start)) / float64(time.Microsecond)
 	}
 	return nil
 }

@@ -26,19 +26,26 @@ func (c *Comm) Barrier() error {
 // Float16 and BFloat16, which MPI does not have, and more than 2³¹-1 elements are
 // refused.
 func (c *Comm) Reduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
-	return c.collective(reduce, nil, 0, send, recv, count, dt, op, root)
+	return c.collective(reduce, nil, 0, send, recv, count, dt, op, root, Parts{})
 }
 
 // Bcast copies count elements at p of root to p of every other rank,
 // otherwise like Reduce.
 func (c *Comm) Bcast(p unsafe.Pointer, count int, dt mem.Datatype, root int) error {
-	return c.collective(bcast, nil, 0, nil, p, count, dt, mem.Sum, root)
+	return c.collective(bcast, nil, 0, nil, p, count, dt, mem.Sum, root, Parts{})
 }
 
 // Allreduce combines count elements at send of every rank into recv at every
 // rank, otherwise like Reduce.
 func (c *Comm) Allreduce(send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
-	return c.collective(allreduce, nil, 0, send, recv, count, dt, op, 0)
+	return c.collective(allreduce, nil, 0, send, recv, count, dt, op, 0, Parts{})
+}
+
+// Allgather copies every rank's part, at send, to recv of every rank, one part after the
+// other; send may be this rank's part of recv (in place). Otherwise it is like Reduce.
+// Equal parts are left to MPI_Allgather, others to MPI_Allgatherv.
+func (c *Comm) Allgather(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype) error {
+	return c.collective(allgather, nil, 0, send, recv, parts.all, dt, mem.Sum, 0, parts)
 }
 
 // ReduceLocal combines count elements at in into those at inout, without any
@@ -53,20 +60,25 @@ func (c *Comm) ReduceLocal(in, inout unsafe.Pointer, count int, dt mem.Datatype,
 // Ireduce begins a Reduce. The memory must stay valid, and pinned where it
 // lies in the Go heap, until Testsome reports id.
 func (c *Comm) Ireduce(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
-	return c.collective(reduce, rs, id, send, recv, count, dt, op, root)
+	return c.collective(reduce, rs, id, send, recv, count, dt, op, root, Parts{})
 }
 
 // Ibcast begins a Bcast, like Ireduce.
 func (c *Comm) Ibcast(rs *Requests, id uint64, p unsafe.Pointer, count int, dt mem.Datatype, root int) error {
-	return c.collective(bcast, rs, id, nil, p, count, dt, mem.Sum, root)
+	return c.collective(bcast, rs, id, nil, p, count, dt, mem.Sum, root, Parts{})
 }
 
 // Iallreduce begins an Allreduce, like Ireduce.
 func (c *Comm) Iallreduce(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
-	return c.collective(allreduce, rs, id, send, recv, count, dt, op, 0)
+	return c.collective(allreduce, rs, id, send, recv, count, dt, op, 0, Parts{})
 }
 
-func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int) error {
+// Iallgather begins an Allgather, like Ireduce; so must parts' Memory.
+func (c *Comm) Iallgather(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype) error {
+	return c.collective(allgather, rs, id, send, recv, parts.all, dt, mem.Sum, 0, parts)
+}
+
+func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, parts Parts) error {
 	if err := c.check(v, rs != nil, count, dt, op, root); err != nil {
 		return err
 	}
@@ -74,13 +86,43 @@ func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Poi
 	if rs != nil {
 		set = rs.r
 	}
-	inPlace := C.int(0)
-	if v != bcast && send == recv && (v == allreduce || c.rank == root) {
-		inPlace = 1
-	}
-	rc := C.scaffe_collective(c.c, set, C.uint64_t(id), C.int(v), send, recv, inPlace, C.int(count), C.int(types[dt]), C.int(op), C.int(root))
+	rc := C.scaffe_collective(c.c, set, C.uint64_t(id), C.int(v), send, recv, c.inPlace(v, send, recv, dt, root, parts),
+		c.count(v, count, parts), C.int(types[dt]), C.int(op), C.int(root), (*C.int)(parts.Memory()))
 	if rc != C.SCAFFE_OK {
 		return failure(rc, "%s of %d elements of %s", v.name(rs != nil), count, dt)
+	}
+	return nil
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// inPlace is 1 where the result replaces this rank's contribution, or holds it already.
+func (c *Comm) inPlace(v verb, send, recv unsafe.Pointer, dt mem.Datatype, root int, parts Parts) C.int {
+	if v == allgather {
+		_, off := parts.of(c.rank)
+		return flag(recv != nil && send == unsafe.Add(recv, dt.Bytes(off)))
+	}
+	return flag(send == recv && (v == allreduce || v == reduce && c.rank == root))
+}
+
+// count returns how many elements this rank gives.
+func (c *Comm) count(v verb, all int, parts Parts) C.int {
+	if v == allgather {
+		all, _ = parts.of(c.rank)
+	}
+	return C.int(all)
+}
+
+func (t Timer) loop(took []float64, v verb, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, parts Parts) error {
+	rc := C.scaffe_time(t.Comm.c, flag(t.Nonblocking), flag(t.Barrier), C.int(v), send, recv, t.Comm.inPlace(v, send, recv, dt, root, parts),
+		t.Comm.count(v, count, parts), C.int(types[dt]), C.int(op), C.int(root), (*C.int)(parts.Memory()), C.int(len(took)), (*C.double)(&took[0]))
+	if rc != C.SCAFFE_OK {
+		return failure(rc, "%s of %d elements of %s", v.name(t.Nonblocking), count, dt)
 	}
 	return nil
 }

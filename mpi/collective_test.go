@@ -72,6 +72,7 @@ type ask struct {
 	root     int
 	inPlace  bool
 	blocking bool
+	timed    bool // by a Timer
 }
 
 func TestCollectives(t *testing.T) {
@@ -82,7 +83,10 @@ func TestCollectives(t *testing.T) {
 					for _, op := range mem.Ops {
 						for _, inPlace := range []bool{false, true} {
 							for root := range world.Size() {
-								on(t, func() error { return one(ask{v, dt, op, root, inPlace, blocking}) })
+								on(t, func() error { return one(ask{v, dt, op, root, inPlace, blocking, false}) })
+								if dt == mem.Float32 && op == mem.Sum {
+									on(t, func() error { return one(ask{v, dt, op, root, inPlace, blocking, true}) })
+								}
 							}
 						}
 					}
@@ -131,6 +135,9 @@ func one(a ask) error {
 // start1 runs the collective to its end.
 func start1(a ask, send, recv unsafe.Pointer, n int) error {
 	c := world.Comm()
+	if a.timed {
+		return timed(a, send, recv, n)
+	}
 	if a.blocking {
 		switch a.verb {
 		case reduce:
@@ -161,6 +168,32 @@ func start1(a ask, send, recv unsafe.Pointer, n int) error {
 	return err
 }
 
+// timed runs the collective as often as its result stays the same.
+func timed(a ask, send, recv unsafe.Pointer, n int) error {
+	took := []float64{-1, -1, -1}
+	if a.inPlace && a.verb != bcast {
+		took = took[:1]
+	}
+	timer := world.Comm().Time()
+	timer.Nonblocking, timer.Barrier = !a.blocking, true
+	var err error
+	switch a.verb {
+	case reduce:
+		err = timer.Reduce(took, send, recv, n, a.dt, a.op, a.root)
+	case bcast:
+		err = timer.Bcast(took, recv, n, a.dt, a.root)
+	default:
+		err = timer.Allreduce(took, send, recv, n, a.dt, a.op)
+	}
+	if err == nil {
+		err = timer.Meet(took)
+	}
+	if err == nil && slices.Min(took) < 0 {
+		err = fmt.Errorf("times %v", took)
+	}
+	return err
+}
+
 func TestCollectivesRefuseWhatMPICannot(t *testing.T) {
 	b := make([]byte, 64)
 	p := unsafe.Pointer(&b[0])
@@ -174,6 +207,7 @@ func TestCollectivesRefuseWhatMPICannot(t *testing.T) {
 		{"OP", "op(9)", func(*Requests) error { return c.Reduce(p, p, 4, mem.Uint8, mem.Op(9), 0) }},
 		{"COUNT", "2147483647", func(*Requests) error { return c.Bcast(p, math.MaxInt32+1, mem.Uint8, 0) }},
 		{"COUNT", "-1", func(*Requests) error { return c.Bcast(p, -1, mem.Uint8, 0) }},
+		{"TYPE", "MPI_Reduce of 4", func(*Requests) error { return c.Time().Reduce(make([]float64, 1), p, p, 4, mem.Float16, mem.Sum, 0) }},
 		{"ROOT", fmt.Sprint(world.Size()), func(*Requests) error { return c.Bcast(p, 4, mem.Uint8, world.Size()) }},
 	} {
 		on(t, func() error {
@@ -195,7 +229,7 @@ func TestCollectivesRefuseWhatMPICannot(t *testing.T) {
 func TestCollectivesOfNothing(t *testing.T) {
 	on(t, func() error {
 		c := world.Comm()
-		return errors.Join(c.Barrier(), c.Allreduce(nil, nil, 0, mem.Float32, mem.Sum), c.Bcast(nil, 0, mem.Float32, 0),
+		return errors.Join(c.Barrier(), c.Allgather(nil, nil, PartsOf(Parts{}, 0, c.Size(), nil), mem.Float32), c.Allreduce(nil, nil, 0, mem.Float32, mem.Sum), c.Bcast(nil, 0, mem.Float32, 0),
 			c.Reduce(nil, nil, 0, mem.Float32, mem.Sum, 0))
 	})
 }

@@ -3,6 +3,7 @@
 #include "handles.h"
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // type_of is in the order of the Go side's constants.
 static MPI_Datatype type_of(int type) {
@@ -59,35 +60,77 @@ static int own_copy(const void **from, const void *recv, int n, MPI_Datatype t) 
 }
 #endif
 
-static int blocking(MPI_Comm comm, int verb, const void *send, void *recv, int n, MPI_Datatype t, MPI_Op op, int root) {
+// offsets are those of an allgather's parts: they lie behind the counts of all ranks.
+static const int *offsets(MPI_Comm comm, const int *parts) {
+  int size = 0;
+  return MPI_Comm_size(comm, &size) == MPI_SUCCESS ? parts + size : parts;
+}
+
+static int blocking(MPI_Comm comm, int verb, const void *send, void *recv, int n, MPI_Datatype t, MPI_Op op, int root, const int *parts) {
   switch (verb) {
   case 0: return MPI_Reduce(send, recv, n, t, op, root, comm);
   case 1: return MPI_Bcast(recv, n, t, root, comm);
+  case 4: return MPI_Barrier(comm);
+  case 5:
+    if (!parts) return MPI_Allgather(send, n, t, recv, n, t, comm);
+    return MPI_Allgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm);
   }
   return MPI_Allreduce(send, recv, n, t, op, comm);
 }
 
-static int begin(MPI_Comm comm, int verb, const void *send, void *recv, int n, MPI_Datatype t, MPI_Op op, int root, MPI_Request *q) {
+static int begin(MPI_Comm comm, int verb, const void *send, void *recv, int n, MPI_Datatype t, MPI_Op op, int root, const int *parts, MPI_Request *q) {
   switch (verb) {
   case 0: return MPI_Ireduce(send, recv, n, t, op, root, comm, q);
   case 1: return MPI_Ibcast(recv, n, t, root, comm, q);
+  case 4: return MPI_Ibarrier(comm, q);
+  case 5:
+    if (!parts) return MPI_Iallgather(send, n, t, recv, n, t, comm, q);
+    return MPI_Iallgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm, q);
   }
   return MPI_Iallreduce(send, recv, n, t, op, comm, q);
 }
 
 int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, void *send, void *recv, int in_place,
-                      int count, int type, int op, int root) {
+                      int count, int type, int op, int root, const int *parts) {
   ON_THREAD;
   const void *from = in_place ? MPI_IN_PLACE : send;
   if (!r && verb == 0 && in_place) TRY(own_copy(&from, recv, count, type_of(type)));
-  if (!r) return blocking(c->comm, verb, from, recv, count, type_of(type), op_of(op), root);
+  if (!r) return blocking(c->comm, verb, from, recv, count, type_of(type), op_of(op), root, parts);
   MPI_Request *q;
   TRY(scaffe_room(r, &q));
-  TRY(begin(c->comm, verb, from, recv, count, type_of(type), op_of(op), root, q));
+  TRY(begin(c->comm, verb, from, recv, count, type_of(type), op_of(op), root, parts, q));
   return scaffe_added(r, id);
 }
 
 int scaffe_reduce_local(void *in, void *inout, int count, int type, int op) {
   ON_THREAD;
   return MPI_Reduce_local(in, inout, count, type_of(type), op_of(op));
+}
+
+static double microseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+int scaffe_time(scaffe_comm *c, int nonblocking, int meet, int verb, void *send, void *recv, int in_place, int count,
+                int type, int op, int root, const int *parts, int n, double *took) {
+  ON_THREAD;
+  const void *from = in_place ? MPI_IN_PLACE : send;
+  MPI_Datatype t = type_of(type);
+  MPI_Op o = op_of(op);
+  for (int i = 0; i < n; i++) {
+    if (!nonblocking && verb == 0 && in_place) TRY(own_copy(&from, recv, count, t));
+    if (meet) TRY(MPI_Barrier(c->comm));
+    double start = microseconds();
+    if (nonblocking) {
+      MPI_Request q;
+      TRY(begin(c->comm, verb, from, recv, count, t, o, root, parts, &q));
+      TRY(MPI_Wait(&q, MPI_STATUS_IGNORE));
+    } else {
+      TRY(blocking(c->comm, verb, from, recv, count, t, o, root, parts));
+    }
+    took[i] = microseconds() - start;
+  }
+  return SCAFFE_OK;
 }

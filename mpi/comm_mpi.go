@@ -86,6 +86,16 @@ func (c *Comm) Isend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) 
 	return nil
 }
 
+// IsendTest is Isend of a small message, and reports whether it has ended: then Testsome
+// does not report it.
+func (c *Comm) IsendTest(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) (ended bool, err error) {
+	rc := C.scaffe_isend_test(c.c, rs.r, C.uint64_t(id), p, C.int(n), C.int(to), C.int(tag), rs.n)
+	if rc != C.SCAFFE_OK {
+		return false, failure(rc, "MPI_Isend of %d bytes to rank %d, tag %d", n, to, tag)
+	}
+	return *rs.n != 0, nil
+}
+
 // Issend is Isend, but ends only when the receiver has begun to receive.
 func (c *Comm) Issend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) error {
 	if n > math.MaxInt32 {

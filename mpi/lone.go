@@ -38,8 +38,6 @@ var loneThread atomic.Int64
 
 func onThread(string) error { return nil }
 
-func isThread() bool { return loneThread.Load() == int64(unix.Gettid()) }
-
 func moveThread() (ok, other bool) {
 	me := int64(unix.Gettid())
 	return true, loneThread.Swap(me) != me
@@ -106,6 +104,12 @@ func (c *Comm) Isend(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) 
 	c.box.sends, c.box.recvs = meet(s, c.box.sends, c.box.recvs, deliver)
 	rs.live++
 	return nil
+}
+
+// IsendTest is Isend, and reports whether the message has left: not before it is
+// received here.
+func (c *Comm) IsendTest(rs *Requests, id uint64, p unsafe.Pointer, n, to, tag int) (ended bool, err error) {
+	return false, c.Isend(rs, id, p, n, to, tag)
 }
 
 // Issend is Isend, but ends only when the receiver has begun to receive. With one

@@ -80,6 +80,17 @@ int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n
   return added(r, rc, id, 0);
 }
 
+// scaffe_isend_test is scaffe_isend of at most scaffe_large bytes, and looks whether the
+// request has ended: then it is forgotten.
+int scaffe_isend_test(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, int to, int tag, int *ended) {
+  ON_THREAD;
+  TRY(reserve(r));
+  MPI_Request *q = (MPI_Request *)r->req + r->live;
+  TRY(MPI_Isend(p, n, MPI_BYTE, to, tag, c->comm, q));
+  TRY(MPI_Test(q, ended, MPI_STATUS_IGNORE));
+  return *ended ? MPI_SUCCESS : added(r, MPI_SUCCESS, id, 0);
+}
+
 int scaffe_issend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, int to, int tag) {
   ON_THREAD;
   TRY(reserve(r));

@@ -58,14 +58,20 @@ int scaffe_comm_rank(scaffe_comm *c, int *rank, int *size);
 scaffe_reqs *scaffe_reqs_new(void);
 int scaffe_reqs_free(scaffe_reqs *r);
 int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int to, int tag);
+int scaffe_isend_test(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, int to, int tag, int *ended);
 int scaffe_issend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, int to, int tag);
 int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int from, int tag);
 int scaffe_ibarrier(scaffe_comm *c, scaffe_reqs *r, uint64_t id);
 int scaffe_barrier(scaffe_comm *c);
 // scaffe_collective blocks where r is NULL. verb, type and op are numbered as
-// in the Go code.
+// in the Go code. Of an allgather count is what this rank gives, and parts, unless all
+// parts are equal, holds the counts of all ranks and then their offsets, until the end.
 int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, void *send, void *recv, int in_place,
-                      int count, int type, int op, int root);
+                      int count, int type, int op, int root, const int *parts);
+// scaffe_time executes a collective n times, after a barrier each where meet is
+// set, and stores how long each took, in microseconds.
+int scaffe_time(scaffe_comm *c, int nonblocking, int meet, int verb, void *send, void *recv, int in_place, int count,
+                int type, int op, int root, const int *parts, int n, double *took);
 int scaffe_reduce_local(void *in, void *inout, int count, int type, int op);
 int scaffe_testsome(scaffe_reqs *r, int *ended);
 int scaffe_cancel(scaffe_reqs *r, uint64_t id);

@@ -116,9 +116,6 @@ func Start() (*World, error) { return start() }
 // before. The caller makes sure that no two threads call at once.
 func (w *World) Move() (ok, other bool) { return moveThread() }
 
-// OnThread reports whether the calling thread is the one that makes the calls.
-func (w *World) OnThread() bool { return isThread() }
-
 // Rank returns this process's rank, 0 to Size-1.
 func (w *World) Rank() int { return w.rank }
 

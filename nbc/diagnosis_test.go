@@ -116,25 +116,35 @@ func TestTheChainLeadsToTheCulprit(t *testing.T) {
 }
 
 // TestWhereThePeerIsInstead: the peer waits in another collective, which is
-// said; and what that one waits for is found too.
+// said; and what that one waits for is found too. Where the peer's deadline is over
+// first, it has failed when it is asked last, and its reason says the same.
 func TestWhereThePeerIsInstead(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	errs := stuck(t, 3, strictly(2*time.Second), asIs, func(e *nbc.Engine) error {
-		switch e.Rank() {
-		case 0:
-			return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 2})
-		case 1: // in the first still, whose last rank never comes
-			return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 1})
-		}
-		return outside(e)
-	})
-	for _, want := range []string{
-		"rank 1 has not entered reduce#2 (rank 1 waits for chunk 0 of reduce#1 from rank 2)",
-		"rank 2 has not entered reduce#1",
+	const there = "rank 1 waits for chunk 0 of reduce#1 from rank 2"
+	for _, c := range []struct {
+		own, peer time.Duration
+		want      string
+	}{
+		{2 * time.Second, 4 * time.Second, "rank 1 has not entered reduce#2 (" + there + ")"},
+		{4 * time.Second, 2 * time.Second, there},
+		{2 * time.Second, 2 * time.Second, there},
 	} {
-		if !strings.Contains(fmt.Sprint(errs[0]), want) {
-			t.Errorf("rank 0 says %q, without %q", errs[0], want)
-		}
+		t.Run(fmt.Sprintf("%v, %v", c.own, c.peer), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			errs := stuck(t, 3, nbc.Options{}, asIs, func(e *nbc.Engine) error {
+				switch e.Rank() {
+				case 0:
+					return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 2, Deadline: c.own})
+				case 1: // in the first still, whose last rank never comes
+					return reduction(t, e, nbc.Binding{Name: "reduce", Instance: 1, Deadline: c.peer})
+				}
+				return outside(e)
+			})
+			for _, want := range []string{c.want, "rank 2 has not entered reduce#1"} {
+				if !strings.Contains(fmt.Sprint(errs[0]), want) {
+					t.Errorf("rank 0 says %q, without %q", errs[0], want)
+				}
+			}
+		})
 	}
 }
 

@@ -33,9 +33,18 @@
 // by an executor that knows no transport, device, thread or time; a turn's cost
 // does not depend on how many requests wait.
 //
+// A collective of few bytes would spend its time on the
+// loop itself. A blocking call of one is executed by its caller op after op, over a
+// transport that is Eager, without posting or waking; if a message does not
+// come soon, the loop takes over in the middle. A small collective that is started and
+// waited for later is begun by its caller too, which goes on with it in Test and Wait;
+// the engine's goroutine looks after it when its caller has not for a nap.
+//
 // A RecvReduce is a borrowed receive: the transport shows where the message
 // lies (staging memory, or the sender's own memory within a process), the
-// device adds it from there, and Release gives it back.
+// device adds it from there, and Release gives it back. Messages of a node's ranks
+// that are added to one range, one after the other, are received together, and added in
+// one pass where the device can (Folder), in the schedule's order.
 //
 // # Identity
 //
@@ -49,7 +58,7 @@
 // # Windows
 //
 // From one rank to another at most SendWindow messages of one request are being
-// sent and Window received. Package schedule/check proves schedules free of deadlock
+// sent (more to a rank of the same node, see CompileOn) and Window received. Package schedule/check proves schedules free of deadlock
 // under a window of one, the strictest.
 //
 // All requests together have at most SendWindow large sends under way to a rank of
@@ -107,6 +116,8 @@
 //   - The MPI library's own collectives have no fingerprint in their messages. A
 //     mismatch among them is found where it stalls; where it does not, the library
 //     mixes the data or reports an error itself.
+//   - In the library's blocking form (LibraryCall.Blocking) not even a stall ends in
+//     an error: a watchdog ends the rank's process.
 //   - Ranks that exchange no message in either call do not notice each other.
 //   - Without a Notifier, messages do not meet either, and the end is a
 //     *DeadlineError.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +32,10 @@ type Options struct {
 	// Warn, unless nil, is told on rank 0 when a collective is waited for
 	// beyond Deadline, on a separate goroutine.
 	Warn func(text string)
+	// Exit, unless nil, takes the place of printing err on stderr and ending the
+	// process, with status 1, where a rank does not come out of a blocking collective
+	// of the MPI library (LibraryCall.Blocking).
+	Exit func(err error)
 }
 
 // Engine executes requests: one goroutine, locked to its OS thread, that makes
@@ -50,6 +53,7 @@ type Engine struct {
 	device     Device
 	scratch    scratch
 	identities identities
+	watchdog   *watchdog
 	rank       int
 	size       int
 
@@ -66,29 +70,37 @@ type Engine struct {
 
 	// loopLock is held by the goroutine that runs the loop: the engine's or a
 	// caller.
-	loopLock sync.Mutex
-	migrator ThreadMigrator // nil where the engine's goroutine alone may turn it
-	binder   ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
-	migrated bool           // a caller has taken transport and device to its thread
-	wakeIdle chan struct{}  // ends the goroutine's sleep while nothing is under way
-	idle     *time.Timer    // of that sleep
+	loopLock  sync.Mutex
+	expecter  Expecter       // the transport, where it is one
+	expected  *Request       // of which it was told last
+	sums      Expecter       // the device, where it is one
+	folder    Folder         // the device, where it is one
+	operands  []mem.Buffer   // of one addition
+	eager     Eager          // nil where no request is executed alone
+	naps      bool           // the goroutine naps, and so looks after requests that linger, or are left to their callers
+	left      atomic.Int32   // whether what is under way is left to its caller; see startHere
+	migrator  ThreadMigrator // nil where the engine's goroutine alone may turn it
+	binder    ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
+	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
+	nextWaker int
+	migrated  bool          // a caller has taken transport and device to its thread
+	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way
+	idle      *time.Timer   // of that sleep
 
 	// What follows is guarded by loopLock.
-	exec   executor
-	links  linkQueue
-	stalls stallMonitor
-	taken  []*Request
-	done   [64]Completion
-	looked time.Time // when the loop last looked at the clock
-	failed error
-	told   chan struct{} // closed when the other ranks know of a failure of this one's own; nil: there is none
-	ending bool          // Close was called
-}
-
-// call is a function for the thread that turns the loop.
-type call struct {
-	f      func() error
-	result chan error
+	exec executor
+	// Requests that were begun alone and are not handed to the loop yet, in the order of
+	// their starts.
+	lingering []*Request
+	links     linkQueue
+	stalls    stallMonitor
+	held      []*Request // the library's blocking calls that wait until they are alone
+	taken     []*Request
+	done      [64]Completion
+	looked    time.Time // when the loop last looked at the clock
+	failed    error
+	told      chan struct{} // closed when the other ranks know of a failure of this one's own; nil: there is none
+	ending    bool          // Close was called
 }
 
 // blockedWait bounds how long Blocked waits for the thread that turns the loop.
@@ -121,13 +133,21 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
 		e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, warn: opts.Warn, note: e.note}
 		e.stalls.notifier, _ = t.(Notifier)
+		if _, ok := device.(Immediate); ok {
+			e.eager, _ = t.(Eager)
+		}
 		e.binder, _ = device.(ThreadMigrator)
+		e.expecter, _ = t.(Expecter)
+		e.sums, _ = device.(Expecter)
+		e.folder, _ = device.(Folder)
+		e.exec.folds = e.folder != nil
 		e.migrator, _ = t.(ThreadMigrator)
 		if e.migrator != nil && !e.migrate() {
 			e.migrator = nil
 		}
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
 		e.links = newLinkQueue(e.rank, e.Nodes())
+		e.watchdog = newWatchdog(e.rank, opts)
 		opened <- nil
 		e.loop()
 	}()
@@ -177,69 +197,6 @@ func (e *Engine) Free(b mem.Buffer) {
 		return
 	}
 	b.Free()
-}
-
-// Do runs f on the thread that the transport belongs to, between messages, and
-// returns what it returns. Set-up code that must talk to MPI itself uses it;
-// nothing progresses meanwhile. Like Request.Run it takes the engine over where
-// nothing else is under way: then that is the caller's thread.
-//
-// Where ctx ends before f has begun, f never runs, and Do returns the context's
-// error. An f that has begun is waited for.
-func (e *Engine) Do(ctx context.Context, f func() error) error {
-	if done, err := e.doHere(f); done {
-		return err
-	}
-	c, err := e.enqueue(f)
-	if err != nil {
-		return err
-	}
-	select {
-	case err := <-c.result:
-		return err
-	case <-ctx.Done():
-	}
-	if e.takeBack(c) {
-		return fmt.Errorf("nbc: the engine's thread did not come to a call: %w", context.Cause(ctx))
-	}
-	return <-c.result
-}
-
-// enqueue hands f to the loop.
-func (e *Engine) enqueue(f func() error) (*call, error) {
-	c := &call{f, make(chan error, 1)}
-	e.mu.Lock()
-	if e.closing {
-		e.mu.Unlock()
-		return nil, ErrClosed
-	}
-	e.calls = append(e.calls, c)
-	e.mu.Unlock()
-	e.wake()
-	return c, nil
-}
-
-// takeBack takes a call out of the queue, and reports whether it was there.
-func (e *Engine) takeBack(c *call) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	i := slices.Index(e.calls, c)
-	if i >= 0 {
-		e.calls = slices.Delete(e.calls, i, i+1)
-	}
-	return i >= 0
-}
-
-// nextCall takes the oldest call out of the queue, nil if there is none.
-func (e *Engine) nextCall() *call {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.calls) == 0 {
-		return nil
-	}
-	c := e.calls[0]
-	e.calls = slices.Delete(e.calls, 0, 1)
-	return c
 }
 
 // Err returns why the engine failed, nil while it works.
@@ -322,6 +279,7 @@ func (e *Engine) wakeLoop() {
 
 // submit hands a request to the loop.
 func (e *Engine) submit(r *Request) error {
+	r.number()
 	e.mu.Lock()
 	err := e.err
 	if e.closing {
@@ -332,7 +290,7 @@ func (e *Engine) submit(r *Request) error {
 	}
 	e.mu.Unlock()
 	if err != nil {
-		err = fmt.Errorf("%s cannot start: %w", r.bind.name(), err)
+		err = fmt.Errorf("%s cannot start: %w", r.name(), err)
 		r.end(err)
 		return err
 	}
@@ -349,7 +307,7 @@ func (e *Engine) takeNew() bool {
 	calls, closing := len(e.calls), e.closing
 	e.mu.Unlock()
 	for i, r := range e.taken {
-		e.admit(r)
+		e.admit(r, nil, nil)
 		e.taken[i] = nil
 	}
 	for ; calls > 0; calls-- {
@@ -360,8 +318,9 @@ func (e *Engine) takeNew() bool {
 	return !closing
 }
 
-// admit begins an execution of r.
-func (e *Engine) admit(r *Request) {
+// admit begins an execution of r, of which some ops are done, but for messages that
+// are lent.
+func (e *Engine) admit(r *Request, done []int32, lent []Token) {
 	if e.failed != nil {
 		r.end(e.failed)
 		return
@@ -369,7 +328,7 @@ func (e *Engine) admit(r *Request) {
 	r.round++
 	e.links.admit(r)
 	e.stalls.admit(r, time.Now())
-	e.exec.admit(r)
+	e.exec.admit(r, done, lent)
 }
 
 // progress does what can be done and takes what has ended; it reports whether
@@ -377,6 +336,7 @@ func (e *Engine) admit(r *Request) {
 func (e *Engine) progress() bool {
 	moved := e.perform()
 	moved = e.fill() || moved
+	moved = e.callHeld() || moved
 	if moved && e.exec.inUse == 0 {
 		return true // all has ended at once: a caller may be waiting for that
 	}
@@ -398,7 +358,10 @@ func (e *Engine) progress() bool {
 		e.combined(c)
 		e.perform()
 	}
-	return moved || n+m > 0
+	if moved || n+m > 0 {
+		return true
+	}
+	return e.exec.partly() && e.perform()
 }
 
 // perform does what the executor asks for, and reports whether that was
@@ -414,13 +377,13 @@ func (e *Engine) perform() (any bool) {
 		case stepBegin:
 			if l := e.links.to(a.r, a.op); l != nil {
 				e.links.hold(l, a.r, a.op)
+			} else if a.r.blocks() {
+				e.held = append(e.held, a.r)
 			} else {
 				e.start(a.r, a.op)
 			}
 		case stepCombine:
-			op := &a.r.plan.schedule.Ops[a.op]
-			done, err := e.device.Reduce(a.r.token(a.op), a.r.bind.Datatype, a.r.bind.Op, a.r.bytes(op.Dst), a.data, a.r.bytes(op.Src))
-			e.began(a.r, a.op, done, err)
+			e.combine(a.r, a.op, a.last)
 		case stepDivide:
 			done, err := e.device.Divide(a.r.token(a.op), a.r.bind.Datatype, a.r.bind.Out, a.r.bind.Out, a.r.bind.Divide)
 			e.began(a.r, a.op, done, err)
@@ -431,6 +394,32 @@ func (e *Engine) perform() (any bool) {
 			a.r.end(nil)
 		}
 	}
+}
+
+// combine begins the addition of what ops first to last of r have received, in this
+// order, to what first adds to.
+func (e *Engine) combine(r *Request, first, last int32) {
+	op := &r.plan.schedule.Ops[first]
+	final := e.sums != nil && op.Dst.Buf == schedule.Out && !r.plan.readsOut && r.plan.next[last] < 0
+	if final {
+		e.sums.Expect(r.size())
+	}
+	var done bool
+	var err error
+	if e.folder == nil {
+		done, err = e.device.Reduce(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(op.Dst), r.data[first], r.bytes(op.Src))
+	} else {
+		e.operands = append(e.operands[:0], r.bytes(op.Src), r.data[first])
+		for i := first; i != last; {
+			i = r.plan.next[i]
+			e.operands = append(e.operands, r.data[i])
+		}
+		done, err = e.folder.ReduceAll(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(op.Dst), e.operands)
+	}
+	if final {
+		e.sums.Expect(0)
+	}
+	e.began(r, last, done, err)
 }
 
 // fill starts sends that were held back, as far as there is room.
@@ -453,11 +442,15 @@ func (e *Engine) fill() (any bool) {
 func (e *Engine) start(r *Request, i int32) {
 	op := &r.plan.schedule.Ops[i]
 	tok := r.token(i)
-	tag := Tag{Comm: r.bind.Comm, Instance: r.bind.Instance, Message: uint32(op.Msg), Fingerprint: r.print}
+	if e.expected != r && e.expecter != nil {
+		e.expecter.Expect(r.size())
+		e.expected = r
+	}
+	tag := r.tag(uint32(op.Msg))
 	done, err := false, error(nil)
 	switch {
 	case r.library != nil:
-		err = e.transport.(Library).Begin(tok, *r.library)
+		err = e.callLibrary(r, tok)
 	case op.Kind == schedule.Copy:
 		done, err = e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
 	case op.Kind == schedule.Scale:
@@ -515,8 +508,10 @@ func (e *Engine) fail(err error) {
 	if e.failed != nil {
 		return
 	}
+	e.adopt(true)
 	e.failed = err
 	e.links.clear()
+	e.held = nil
 	e.device.Drain() // the buffers are about to be the callers' again
 	e.mu.Lock()
 	e.err = err

@@ -15,11 +15,14 @@ type executor struct {
 	free   []uint32   // slots
 	inUse  int
 	failed bool
+	folds  bool // messages for one range may be added together: see fold.go
 
 	ready   []*Request // with ops that may begin, in the order in which they became so
 	readyAt int        // ready[readyAt:] are left
 	acts    []action   // that come before ready's
 	actsAt  int
+
+	partials []partial
 }
 
 // step is what an executor asks for.
@@ -27,7 +30,7 @@ type step uint8
 
 const (
 	stepBegin   step = iota // begin op, then tell of its end
-	stepCombine             // add data to the op's range, then tell combined
+	stepCombine             // add the data of the ops from op to last to their range, then tell combined of last
 	stepDivide              // divide the sum, then tell combined
 	stepRelease             // give back the memory that the op has borrowed
 	stepEnd                 // the request has done all its ops
@@ -37,12 +40,13 @@ const (
 type action struct {
 	step step
 	op   int32
+	last int32 // of stepCombine
 	r    *Request
-	data mem.Buffer // of stepCombine
 }
 
-// admit gives r a slot and makes its first ops ready.
-func (x *executor) admit(r *Request) {
+// admit gives r a slot and makes its first ops ready. Some of its ops, with all
+// that they waited for, may be done already, or begun as those that are lent.
+func (x *executor) admit(r *Request, done []int32, lent []Token) {
 	r.reset()
 	if r.left == 0 { // no elements
 		x.acts = append(x.acts, action{step: stepEnd, r: r})
@@ -56,6 +60,11 @@ func (x *executor) admit(r *Request) {
 	x.free = x.free[:len(x.free)-1]
 	x.active[r.slot] = r
 	x.inUse++
+	r.skip(done, lent)
+	if r.left == 0 { // what was lent has been read by now
+		x.completed(r, done[len(done)-1])
+		return
+	}
 	x.enlist(r)
 }
 
@@ -86,6 +95,7 @@ func (x *executor) next() (action, bool) {
 	if r.head++; r.head == len(r.queue) {
 		x.delist()
 	}
+	x.follow(r, i)
 	return action{step: stepBegin, r: r, op: i}, true
 }
 
@@ -111,7 +121,8 @@ func (x *executor) lookup(tok Token) (*Request, int32) {
 // borrowing receive has got.
 func (x *executor) received(r *Request, i int32, data mem.Buffer) {
 	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce && r.library == nil {
-		x.acts = append(x.acts, action{step: stepCombine, r: r, op: i, data: data})
+		r.data[i] = data
+		x.arrived(r, i)
 		return
 	}
 	x.complete(r, i)
@@ -125,23 +136,29 @@ func (x *executor) combined(r *Request, i int32) {
 		return
 	}
 	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce {
-		x.acts = append(x.acts, action{step: stepRelease, r: r, op: i})
+		x.added(r, i)
+		return
 	}
 	x.complete(r, i)
 }
 
 // complete marks op i of r done, and r with its last op.
 func (x *executor) complete(r *Request, i int32) {
-	r.complete(i)
-	switch {
-	case r.left > 0:
+	if r.complete(i); r.left > 0 {
 		x.enlist(r)
-	case r.bind.Divide > 0:
+		return
+	}
+	x.completed(r, i)
+}
+
+// completed does what follows when all ops of r are done, op i as the last.
+func (x *executor) completed(r *Request, i int32) {
+	if r.bind.Divide > 0 {
 		r.divided = true
 		x.acts = append(x.acts, action{step: stepDivide, r: r, op: i})
-	default:
-		x.finish(r)
+		return
 	}
+	x.finish(r)
 }
 
 // finish ends r in success.

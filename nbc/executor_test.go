@@ -2,6 +2,7 @@ package nbc
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,9 +18,12 @@ var steps = map[step]string{stepBegin: "begin", stepCombine: "combine", stepDivi
 // TestExecutor drives executors by hand, as testdata/executor writes it down:
 //
 //	request NAME [divide]   the input is its schedule
+//	request NAME near       … of ranks of one node, with a device that folds
 //	admit NAME...           start executions
+//	begun NAME done=(OP...) lent=(OP...)   … one that its caller has begun alone
 //	received NAME OP...     the transport has ended these ops, in this order
 //	combined NAME OP...     the device has
+//	idle                    nothing else is to be done
 //	fail
 //
 // Each prints what is asked for then.
@@ -36,12 +40,16 @@ func TestExecutor(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			plan, err := Compile(s)
+			var nodes []int
+			if d.HasArg("near") {
+				nodes, x.folds = make([]int, s.Size), true
+			}
+			plan, err := CompileOn(s, nodes)
 			if err != nil {
 				return err.Error()
 			}
 			name := d.CmdArgs[0].Key
-			r := &Request{plan: plan}
+			r := &Request{plan: plan, bind: &Binding{}}
 			if d.HasArg("divide") {
 				r.bind.Divide = 2
 			}
@@ -49,8 +57,25 @@ func TestExecutor(t *testing.T) {
 			return ""
 		case "admit":
 			for _, a := range d.CmdArgs {
-				x.admit(requests[a.Key])
+				x.admit(requests[a.Key], nil, nil)
 			}
+		case "begun":
+			var done []int32
+			var lent []Token
+			for _, a := range d.CmdArgs[1:] {
+				for _, v := range a.Vals {
+					i, err := strconv.ParseInt(v, 10, 32)
+					if err != nil {
+						return err.Error()
+					}
+					if a.Key == "lent" {
+						lent = append(lent, Token(i))
+					} else {
+						done = append(done, int32(i))
+					}
+				}
+			}
+			x.admit(requests[d.CmdArgs[0].Key], done, lent)
 		case "received", "combined":
 			r := requests[d.CmdArgs[0].Key]
 			for _, a := range d.CmdArgs[1:] {
@@ -68,6 +93,10 @@ func TestExecutor(t *testing.T) {
 					x.combined(found, op)
 				}
 			}
+		case "idle":
+			if !x.partly() {
+				out.WriteString("nothing\n")
+			}
 		case "fail":
 			for _, r := range x.fail() {
 				fmt.Fprintf(&out, "fails %s\n", names[r])
@@ -83,6 +112,9 @@ func TestExecutor(t *testing.T) {
 			fmt.Fprintf(&out, "%s %s", steps[a.step], names[a.r])
 			if a.step != stepEnd && a.step != stepDivide {
 				fmt.Fprintf(&out, " %d: %s", a.op, &a.r.plan.schedule.Ops[a.op])
+			}
+			if a.step == stepCombine && a.last != a.op {
+				fmt.Fprintf(&out, ", to %d", a.last)
 			}
 			out.WriteString("\n")
 		}
@@ -105,7 +137,7 @@ func TestWaitingRequestsCostNothing(t *testing.T) {
 	const standing = 10_000
 	var x executor
 	for range standing {
-		x.admit(&Request{plan: plan})
+		x.admit(&Request{plan: plan, bind: &Binding{}}, nil, nil)
 	}
 	for n := 0; ; n++ {
 		if _, ok := x.next(); !ok {
@@ -115,9 +147,9 @@ func TestWaitingRequestsCostNothing(t *testing.T) {
 			break
 		}
 	}
-	busy := &Request{plan: plan}
+	busy := &Request{plan: plan, bind: &Binding{}}
 	for range 10 {
-		x.admit(busy)
+		x.admit(busy, nil, nil)
 		if len(x.ready)-x.readyAt != 1 {
 			t.Fatalf("%d requests are looked at to begin one op", len(x.ready)-x.readyAt)
 		}

@@ -34,7 +34,7 @@ type identity struct {
 	instance uint32
 }
 
-func (b *Binding) identity() identity { return identity{b.Comm, b.Instance} }
+func (r *Request) identity() identity { return identity{r.bind.Comm, r.instance} }
 
 // identities are those of the open requests of an engine. Their messages could
 // not be told apart, so a second request of one identity is refused when it is
@@ -58,18 +58,6 @@ func (s *identities) take(id identity) bool {
 	return true
 }
 
-// swap gives old back and takes id, unless id is taken, which it reports.
-func (s *identities) swap(old, id identity) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, taken := s.open[id]; taken {
-		return false
-	}
-	delete(s.open, old)
-	s.open[id] = struct{}{}
-	return true
-}
-
 func (s *identities) give(id identity) {
 	s.mu.Lock()
 	delete(s.open, id)
@@ -77,7 +65,7 @@ func (s *identities) give(id identity) {
 }
 
 // taken is why a request with the identity of another is refused.
-func (b *Binding) taken(instance uint32) error {
+func (r *Request) taken() error {
 	return fmt.Errorf("nbc: %s: another open request is collective %s of communicator %d: close it first, or give this one another number",
-		RequestName(b.Name, instance), instanceName(instance), b.Comm)
+		r.name(), instanceName(r.instance), r.bind.Comm)
 }

@@ -43,7 +43,8 @@ func TestOneIdentityOneRequest(t *testing.T) {
 			moved, err := prepare(1<<40, 8)
 			if err == nil {
 				defer moved.Close()
-				err = moved.Renumber(7)
+				moved.Detach()
+				err = moved.RunAs(context.Background(), 7, false)
 			}
 			return err
 		}())
@@ -57,10 +58,11 @@ func TestOneIdentityOneRequest(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := again.Renumber(9); err != nil {
+		again.Detach()
+		if err := again.RunAs(context.Background(), 9, true); err != nil {
 			return err
 		}
-		third, err := prepare(1<<40, 7) // which Renumber gave back
+		third, err := prepare(1<<40, 7) // which Detach gave back
 		if err != nil {
 			return err
 		}

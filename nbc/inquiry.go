@@ -96,7 +96,7 @@ type history struct {
 const historyLen = 128
 
 func (h *history) add(r *Request) {
-	b := &r.bind
+	b := r.bind
 	h.ended[h.next%historyLen] = past{r.execution(), r.print, b.Name, b.Call, b.Datatype, b.Op}
 	h.next++
 }

@@ -3,6 +3,7 @@ package nbc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,11 @@ type Binding struct {
 	// prints both.
 	Call string
 	// In and Out hold the schedule's Count elements each, and may be the same
-	// buffer. One that the schedule does not touch may be empty.
+	// buffer. One that the schedule does not touch may be empty. In begins with
+	// element InAt of the schedule's: of an allgather it holds this rank's part
+	// alone, and may be that part of Out.
 	In, Out  mem.Buffer
+	InAt     int
 	Datatype mem.Datatype
 	Op       mem.Op
 	// Scale is what the schedule's Scale ops divide by. Divide, unless 0, is what
@@ -50,67 +54,109 @@ type Binding struct {
 // Request is one collective on one rank, bound to its buffers: started any
 // number of times, one execution at a time.
 type Request struct {
-	engine  *Engine
-	plan    *Plan
-	bind    Binding
-	library *LibraryCall  // instead of a schedule
-	buffers [3]mem.Buffer // by schedule.Buffer
+	engine   *Engine
+	plan     *Plan
+	bind     *Binding // shared with those that Again returns: instance takes its Instance's place
+	instance uint32
+	library  *LibraryCall  // instead of a schedule
+	buffers  [3]mem.Buffer // by schedule.Buffer
+	lone     *lone         // nil where it is not executed alone
 
-	active atomic.Bool
-	closed atomic.Bool
-	given  atomic.Bool   // closed, and ended
-	done   chan struct{} // holds a token while the last execution has ended
-	err    error         // why it failed; read after taking the token
+	active  atomic.Bool
+	closed  atomic.Bool
+	given   atomic.Bool                   // closed, and ended
+	lingers atomic.Bool                   // see lone.go
+	holds   bool                          // its number is among the engine's identities
+	wakes   atomic.Pointer[chan struct{}] // see waking; nil: nobody has waited yet
+	failure atomic.Pointer[error]         // why the last execution that ended failed; nil where it did not
 
 	// What follows is guarded by the engine's loopLock.
 	slot        uint32
-	order       uint64  // of admission
-	state       []int32 // per op: how many ops it still waits for, or one of the states below
-	queue       []int32 // ops in the order in which they became ready
+	order       uint64       // of admission
+	state       []int32      // per op: how many ops it still waits for, or one of the states below
+	data        []mem.Buffer // by op: the message that is to be added
+	queue       []int32      // ops in the order in which they became ready
 	head        int
 	enlisted    bool // in executor.ready
 	left        int  // ops not completed
 	divided     bool
 	print       uint32
 	round       uint32        // executions begun
+	loneDone    int           // ops of one that lingers
+	loneSeen    bool          // it has lingered for a nap
 	maxDeadline time.Duration // see Options
-	watch       watch
+	watch       *watch        // nil where the loop has not had it yet
 }
 
 const (
-	opPosted int32 = -1 // handed to the transport or device
-	opDone   int32 = -2
+	opPosted    int32 = -1 // handed to the transport or device
+	opDone      int32 = -2
+	opArrived   int32 = -3 // a message that is to be added
+	opCombining int32 = -4 // it is being added
 )
 
 // Prepare binds plan to buffers. The request must be closed.
 func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
-	s := plan.schedule
-	need := b.Datatype.Bytes(s.Count)
+	if plan.uses[schedule.In].Len > 0 && plan.uses[schedule.In].Off < b.InAt {
+		return nil, fmt.Errorf("nbc: %s: buffer \"in\" begins with element %d, but element %d is read", b.name(), b.InAt, plan.uses[schedule.In].Off)
+	}
 	for buf, given := range [2]mem.Buffer{schedule.In: b.In, schedule.Out: b.Out} {
-		if plan.uses[buf] && given.Len() < need {
-			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.name(), schedule.Buffer(buf), given.Len(), s.Count, b.Datatype, need)
+		elements := plan.uses[buf].End()
+		if buf == int(schedule.In) {
+			elements = max(0, elements-b.InAt)
+		}
+		if need := b.Datatype.Bytes(elements); given.Len() < need {
+			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.name(), schedule.Buffer(buf), given.Len(), elements, b.Datatype, need)
 		}
 	}
-	if !e.identities.take(b.identity()) {
-		return nil, b.taken(b.Instance)
-	}
-	own, err := e.scratch.get(b.Datatype.Bytes(s.Scratch))
-	if err != nil {
-		e.identities.give(b.identity())
-		return nil, fmt.Errorf("nbc: %s: scratch memory: %w", b.name(), err)
-	}
-	r := &Request{
-		engine:  e,
-		plan:    plan,
-		bind:    b,
-		buffers: [3]mem.Buffer{b.In, b.Out, own},
-		done:    make(chan struct{}, 1),
-		print:   b.fingerprint(),
-	}
+	r := &Request{engine: e, plan: plan, bind: &b, instance: b.Instance, print: b.fingerprint()}
 	r.limit(e.opts)
-	r.done <- struct{}{}
+	if !r.number() {
+		return nil, r.taken()
+	}
+	if err := r.provide(nil); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
+
+// provide gives the request its scratch memory, and binds it for being executed alone:
+// as another one of the same plan and buffers is, unless that is nil.
+func (r *Request) provide(like *lone) error {
+	own, err := r.engine.scratch.get(r.bind.Datatype.Bytes(r.plan.schedule.Scratch))
+	if err != nil {
+		r.Detach()
+		return fmt.Errorf("nbc: %s: scratch memory: %w", r.name(), err)
+	}
+	r.buffers = [3]mem.Buffer{r.bind.In, r.bind.Out, own}
+	if r.lone = like; like == nil || like.scratch != own {
+		r.lone = r.engine.bindLone(r)
+	}
+	return nil
+}
+
+// Again returns another request of the same plan on the same buffers, as collective
+// number instance: what Prepare would, for less. fresh says that no request of the
+// communicator has ever had that number. r may be under way, or closed.
+func (r *Request) Again(instance uint32, fresh bool) (*Request, error) {
+	a := &Request{
+		engine: r.engine, plan: r.plan, bind: r.bind, instance: instance, library: r.library,
+		print: r.print, maxDeadline: r.maxDeadline,
+	}
+	if !fresh && !a.number() {
+		return nil, a.taken()
+	}
+	if r.library != nil {
+		return a, nil
+	}
+	if err := a.provide(r.lone); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// size returns the bytes of the collective's buffer.
+func (r *Request) size() int { return r.bind.Datatype.Bytes(r.plan.schedule.Count) }
 
 // limit sets the request's deadlines. An explicit one is never extended.
 func (r *Request) limit(o Options) {
@@ -132,12 +178,14 @@ func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 		return nil, fmt.Errorf("nbc: %s: %w", b.name(), err)
 	}
 	b.Datatype, b.Op = c.Datatype, c.Op
-	if !e.identities.take(b.identity()) {
-		return nil, b.taken(b.Instance)
+	if c.Blocking {
+		e.watchdog.begin()
 	}
-	r := &Request{engine: e, plan: libraryPlan, bind: b, library: &c, done: make(chan struct{}, 1), print: b.fingerprint()}
+	r := &Request{engine: e, plan: libraryPlan, bind: &b, instance: b.Instance, library: &c, print: b.fingerprint()}
 	r.limit(e.opts)
-	r.done <- struct{}{}
+	if !r.number() {
+		return nil, r.taken()
+	}
 	return r, nil
 }
 
@@ -155,29 +203,79 @@ func (r *Request) Start() error {
 	if ended, err := r.begin(); ended || err != nil {
 		return err
 	}
+	if r.engine.startLone(r) || r.engine.startHere(r) {
+		return nil
+	}
 	return r.engine.submit(r)
 }
 
-// Renumber makes the next execution one of another collective, of the same plan
-// on the same buffers. The last execution has ended.
-func (r *Request) Renumber(instance uint32) error {
-	if !r.engine.identities.swap(r.bind.identity(), identity{r.bind.Comm, instance}) {
-		return r.bind.taken(instance)
+// Detach gives the number of a request back that is not under way. After that RunAs
+// alone starts it, each time under another number.
+func (r *Request) Detach() {
+	if r.holds {
+		r.holds = false
+		r.engine.identities.give(r.identity())
 	}
-	r.bind.Instance, r.round = instance, 0
-	return nil
+}
+
+// RunAs is Run of a request that was detached, as collective number instance, of the
+// same plan on the same buffers. fresh says that no request of the communicator has
+// ever had that number: then it is not looked for among those of open requests,
+// unless the execution is to last.
+func (r *Request) RunAs(ctx context.Context, instance uint32, fresh bool) error {
+	r.instance, r.round = instance, 0
+	if !fresh && !r.number() {
+		return r.taken()
+	}
+	err := r.runDetached(ctx)
+	if r.holds && !r.active.Load() {
+		r.Detach()
+	}
+	return err
+}
+
+// runDetached is Run of a request that nobody else waits for: where it is executed
+// alone, its state need not say so.
+func (r *Request) runDetached(ctx context.Context) error {
+	e := r.engine
+	if r.lone == nil || r.closed.Load() || !e.enter() {
+		return r.Run(ctx)
+	}
+	done, ended, failed := e.runLone(r, 0, true)
+	if ended {
+		e.endLone(r)
+		e.leave()
+		return nil
+	}
+	_, err := r.begin()
+	if err == nil {
+		e.proceed(ctx, r, done, failed)
+	} else if r.lone.lends {
+		e.eager.Keep(noToken) // nobody waits for the rest
+	}
+	e.leave()
+	if err != nil {
+		return err
+	}
+	return r.Wait(ctx)
+}
+
+// number takes the request's number, and reports whether it was free.
+func (r *Request) number() bool {
+	if !r.holds {
+		r.holds = r.engine.identities.take(r.identity())
+	}
+	return r.holds
 }
 
 // begin makes r active, and reports whether it has ended already.
 func (r *Request) begin() (ended bool, err error) {
 	if r.closed.Load() {
-		return false, fmt.Errorf("nbc: %s is started after it was closed", r.bind.name())
+		return false, fmt.Errorf("nbc: %s is started after it was closed", r.name())
 	}
 	if !r.active.CompareAndSwap(false, true) {
-		return false, fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.bind.name())
+		return false, fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.name())
 	}
-	<-r.done
-	r.err = nil
 	if len(r.plan.schedule.Ops) == 0 && r.engine.size == 1 {
 		r.end(nil)
 		return true, nil
@@ -201,30 +299,60 @@ func (r *Request) Run(ctx context.Context) error {
 
 // Test reports whether the execution has ended, and how.
 func (r *Request) Test() (bool, error) {
-	select {
-	case <-r.done:
-		err := r.err
-		r.done <- struct{}{}
-		return true, err
-	default:
+	r.engine.resume(context.Background(), r, false)
+	return r.ended()
+}
+
+func (r *Request) ended() (bool, error) {
+	if r.active.Load() {
 		return false, nil
 	}
+	return true, r.err()
+}
+
+// err returns why the last execution that ended failed.
+func (r *Request) err() error {
+	if failure := r.failure.Load(); failure != nil {
+		return *failure
+	}
+	return nil
 }
 
 // Wait waits until the execution has ended, and says how. It ends without
 // that when ctx does; the execution then continues, within its deadline,
 // and its buffers are still in use.
 func (r *Request) Wait(ctx context.Context) error {
-	if ended, err := r.Test(); ended {
+	r.engine.resume(ctx, r, true)
+	if ended, err := r.ended(); ended {
 		return err
 	}
+	woken := r.waking()
+	for {
+		if ended, err := r.ended(); ended { // since we looked: its end may have found nobody who waits
+			wakeOne(woken) // there may be others
+			return err
+		}
+		select {
+		case <-woken: // perhaps by an execution before
+		case <-ctx.Done():
+			return fmt.Errorf("nbc: gave up waiting for %s: %w", r.name(), context.Cause(ctx))
+		}
+	}
+}
+
+// waking returns what the end of an execution wakes one who waits by.
+func (r *Request) waking() chan struct{} {
+	if r.wakes.Load() == nil {
+		c := make(chan struct{}, 1)
+		r.wakes.CompareAndSwap(nil, &c)
+	}
+	return *r.wakes.Load()
+}
+
+func wakeOne(c chan struct{}) {
 	select {
-	case <-r.done:
-		err := r.err
-		r.done <- struct{}{}
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("nbc: gave up waiting for %s: %w", r.bind.name(), context.Cause(ctx))
+	case c <- struct{}{}:
+	default: // whoever comes next is woken at once
 	}
 }
 
@@ -243,9 +371,9 @@ func (r *Request) giveBack() {
 	if !r.given.CompareAndSwap(false, true) {
 		return
 	}
-	r.engine.identities.give(r.bind.identity())
+	r.Detach()
 	if r.buffers[schedule.Scratch].Len() > 0 {
-		if r.err == nil { // otherwise messages may still arrive
+		if r.err() == nil { // otherwise messages may still arrive
 			r.engine.scratch.put(r.buffers[schedule.Scratch])
 		}
 		r.buffers[schedule.Scratch] = mem.Buffer{}
@@ -254,12 +382,19 @@ func (r *Request) giveBack() {
 
 // end finishes the execution.
 func (r *Request) end(err error) {
-	r.err = err
+	if err != nil {
+		failure := err // on the heap where there is one
+		r.failure.Store(&failure)
+	} else if r.failure.Load() != nil {
+		r.failure.Store(nil)
+	}
 	r.active.Store(false)
 	if r.closed.Load() {
 		r.giveBack()
 	}
-	r.done <- struct{}{}
+	if c := r.wakes.Load(); c != nil {
+		wakeOne(*c)
+	}
 }
 
 // reset prepares the op states for an execution.
@@ -267,6 +402,9 @@ func (r *Request) reset() {
 	if r.state == nil {
 		n := len(r.plan.schedule.Ops)
 		r.state, r.queue = make([]int32, n), make([]int32, 0, n)
+		if r.plan.adds {
+			r.data = make([]mem.Buffer, n)
+		}
 	}
 	copy(r.state, r.plan.graph.Waits())
 	r.queue, r.head = r.queue[:0], 0
@@ -279,11 +417,34 @@ func (r *Request) reset() {
 	}
 }
 
+// skip marks ops done that need not begin, but for those among them that have begun.
+func (r *Request) skip(done []int32, begun []Token) {
+	if len(done) == 0 {
+		return
+	}
+	for _, i := range done {
+		if slices.Contains(begun, Token(i)) {
+			r.state[i] = opPosted
+		} else {
+			r.complete(i)
+		}
+	}
+	r.queue = r.queue[:0]
+	for i, waits := range r.state {
+		if waits == 0 {
+			r.queue = append(r.queue, int32(i))
+		}
+	}
+}
+
 // complete marks op i done and queues what waited for it alone.
 func (r *Request) complete(i int32) {
 	r.state[i] = opDone
 	r.left--
 	for _, j := range r.plan.graph.Waiting(i) {
+		if r.state[j] < 0 {
+			continue // its receive has begun: see fold.go
+		}
 		if r.state[j]--; r.state[j] == 0 {
 			r.queue = append(r.queue, j)
 		}
@@ -293,17 +454,37 @@ func (r *Request) complete(i int32) {
 // bytes returns the memory that ref names.
 func (r *Request) bytes(ref schedule.Ref) mem.Buffer {
 	dt := r.bind.Datatype
+	if ref.Buf == schedule.In {
+		ref.Off -= r.bind.InAt
+	}
 	return r.buffers[ref.Buf].Slice(dt.Bytes(ref.Off), dt.Bytes(ref.Len))
 }
 
-func (r *Request) execution() Execution { return Execution{r.bind.Comm, r.bind.Instance, r.round} }
+// tag returns the identity of a message of the request.
+func (r *Request) tag(message uint32) Tag {
+	return Tag{Comm: r.bind.Comm, Instance: r.instance, Message: message, Fingerprint: r.print}
+}
+
+// called is what the request is: put together as text where it is read.
+func (r *Request) called() called { return called{r.bind.Name, r.instance} }
+
+func (r *Request) name() string { return r.called().String() }
+
+// describe returns the call in full, for a person.
+func (r *Request) describe() string {
+	b := *r.bind
+	b.Instance = r.instance
+	return b.describe()
+}
+
+func (r *Request) execution() Execution { return Execution{r.bind.Comm, r.instance, r.round} }
 
 // opError says which op of which request an error came up in.
 func (r *Request) opError(i int32, err error) error {
 	if r.divided {
-		return fmt.Errorf("%s: dividing the sum: %w", r.bind.name(), err)
+		return fmt.Errorf("%s: dividing the sum: %w", r.name(), err)
 	}
-	return fmt.Errorf("%s, op %d (%s): %w", r.bind.name(), i, &r.plan.schedule.Ops[i], err)
+	return fmt.Errorf("%s, op %d (%s): %w", r.name(), i, &r.plan.schedule.Ops[i], err)
 }
 
 // token names op i of this request to the transport and the device.
@@ -326,7 +507,7 @@ func (r *Request) edges(me int) []Edge {
 	seen := map[key]bool{}
 	var edges []Edge
 	if r.library != nil {
-		return []Edge{{Rank: me, Request: r.bind.name(), Op: "the MPI library's own collective", Peer: -1, Execution: r.execution()}}
+		return []Edge{{Rank: me, Request: r.name(), Op: "the MPI library's own collective", Peer: -1, Execution: r.execution()}}
 	}
 	for i, st := range r.state {
 		op := &r.plan.schedule.Ops[i]
@@ -336,7 +517,7 @@ func (r *Request) edges(me int) []Edge {
 		}
 		seen[k] = true
 		edges = append(edges, Edge{
-			Rank: me, Request: r.bind.name(), Op: fmt.Sprintf("chunk %d", op.Msg),
+			Rank: me, Request: r.name(), Op: fmt.Sprintf("chunk %d", op.Msg),
 			Peer: r.peer(op.Peer), Sending: k.sending, Execution: r.execution(),
 		})
 	}

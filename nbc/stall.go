@@ -60,8 +60,11 @@ type watch struct {
 
 // admit begins to watch an execution of r.
 func (m *stallMonitor) admit(r *Request, now time.Time) {
-	r.watch = watch{started: now, due: now.Add(r.bind.Deadline), max: now.Add(r.maxDeadline), left: -1}
-	m.history.last = called{r.bind.Name, r.bind.Instance}
+	if r.watch == nil {
+		r.watch = &watch{}
+	}
+	*r.watch = watch{started: now, due: now.Add(r.bind.Deadline), max: now.Add(r.maxDeadline), left: -1}
+	m.history.last = r.called()
 }
 
 // look looks at every request under way, now and then.
@@ -83,7 +86,7 @@ func (m *stallMonitor) look(now time.Time) error {
 }
 
 func (m *stallMonitor) lookAt(r *Request, now time.Time) error {
-	w := &r.watch
+	w := r.watch
 	moves := r.left != w.left
 	if moves {
 		w.left, w.moved = r.left, now
@@ -118,7 +121,7 @@ func earlier(a, b time.Time) time.Time {
 // of questions: its error must name the rank that holds it up, not one that is
 // merely slow to answer.
 func (m *stallMonitor) overdue(r *Request, now time.Time) error {
-	w := &r.watch
+	w := r.watch
 	if m.notifier != nil && (w.inquiry == nil || !w.inquiry.last) {
 		m.inquire(r, now, true)
 		w.inquiry.last, w.askAt = true, now.Add(askAgain)
@@ -141,7 +144,7 @@ func (m *stallMonitor) overdue(r *Request, now time.Time) error {
 	if !now.Before(w.max) {
 		limit = r.maxDeadline
 	}
-	return &DeadlineError{Request: r.bind.name(), Deadline: limit, Edges: r.edges(m.rank), Peers: peers}
+	return &DeadlineError{Request: r.name(), Deadline: limit, Edges: r.edges(m.rank), Peers: peers}
 }
 
 // lateRanks returns the ranks that have not come to a collective and do not wait
@@ -162,7 +165,7 @@ func lateRanks(peers []PeerState) (late []PeerState, answer bool) {
 // extend waits for late ranks beyond the deadline. Where they have come
 // meanwhile, late is empty: then the collective has its whole time once more.
 func (m *stallMonitor) extend(r *Request, now time.Time, late []PeerState) {
-	w := &r.watch
+	w := r.watch
 	w.late = len(late) > 0
 	next := min(max(r.bind.Deadline/4, askAgain), aliveWait)
 	if !w.late {
@@ -237,7 +240,7 @@ func (m *stallMonitor) send(r *Request, k *question) {
 	q := r.watch.inquiry
 	n := notice{ID: q.id, About: k.about, Deep: q.deep}
 	if k.about == r.execution() {
-		n.Print, n.Call = r.print, r.bind.describe()
+		n.Print, n.Call = r.print, r.describe()
 	}
 	_ = m.notifier.Notify(k.rank, n.encode())
 }
@@ -282,7 +285,7 @@ func (m *stallMonitor) read(failed error, now time.Time) error {
 // find returns the request under way that is, or was, or will be x.
 func (m *stallMonitor) find(x Execution) *Request {
 	for _, r := range m.exec.active {
-		if r != nil && r.bind.Comm == x.Comm && r.bind.Instance == x.Instance {
+		if r != nil && r.bind.Comm == x.Comm && r.instance == x.Instance {
 			return r
 		}
 	}
@@ -309,7 +312,7 @@ func (m *stallMonitor) statusOf(x Execution, failed error) notice {
 	case failed != nil:
 		a.Status, a.Reason = Failed, failed.Error()
 	case r != nil && r.round == x.Round:
-		a.Status, a.Print, a.Call, a.Edges = InCollective, r.print, r.bind.describe(), r.edges(m.rank)
+		a.Status, a.Print, a.Call, a.Edges = InCollective, r.print, r.describe(), r.edges(m.rank)
 	case p != nil:
 		b := Binding{Name: p.name, Call: p.call, Datatype: p.dt, Op: p.op}
 		a.Status, a.Print, a.Call = Completed, p.print, b.describe()
@@ -341,7 +344,7 @@ func (m *stallMonitor) hear(from int, n *notice, now time.Time) error {
 	if r == nil {
 		return nil
 	}
-	w := &r.watch
+	w := r.watch
 	k := w.inquiry.find(from, n.About)
 	if k == nil {
 		return nil
@@ -376,14 +379,14 @@ func (m *stallMonitor) asking(id uint64) *Request {
 }
 
 func (m *stallMonitor) mismatch(r *Request, peer int, call string) error {
-	return &MismatchError{Request: r.bind.name(), Rank: m.rank, Call: r.bind.describe(), Peer: peer, PeerCall: call}
+	return &MismatchError{Request: r.name(), Rank: m.rank, Call: r.describe(), Peer: peer, PeerCall: call}
 }
 
 // suspect takes the error of an op. Where a message had another length than
 // r expects, the likely reason is that its sender called something else: it is
 // asked before the engine fails, and the result is nil.
 func (m *stallMonitor) suspect(r *Request, peer int, err error, now time.Time) error {
-	w := &r.watch
+	w := r.watch
 	if w.suspect != nil {
 		return nil
 	}
@@ -392,7 +395,7 @@ func (m *stallMonitor) suspect(r *Request, peer int, err error, now time.Time) e
 	}
 	w.suspect, w.suspected, w.suspectUntil = err, peer, now.Add(lengthWait)
 	m.newRound(r)
-	m.ask(r, peer, Edge{Request: r.bind.name(), Execution: r.execution()}, now)
+	m.ask(r, peer, Edge{Request: r.name(), Execution: r.execution()}, now)
 	return nil
 }
 
@@ -412,9 +415,9 @@ func (m *stallMonitor) edges() []Edge {
 func (m *stallMonitor) failure(r *Request, cause error, now time.Time) error {
 	var abort *AbortError
 	if edges := r.edges(m.rank); errors.As(cause, &abort) && abort.Rank != m.rank && len(edges) > 0 {
-		return fmt.Errorf("%s failed: %w (here %s)", r.bind.name(), cause, diagnosis(edges, r.watch.inquiry.peers(now, r.bind.Deadline)))
+		return fmt.Errorf("%s failed: %w (here %s)", r.name(), cause, diagnosis(edges, r.watch.inquiry.peers(now, r.bind.Deadline)))
 	}
-	return fmt.Errorf("%s failed: %w", r.bind.name(), cause)
+	return fmt.Errorf("%s failed: %w", r.name(), cause)
 }
 
 // warning is what rank 0 has warned of last.
@@ -427,7 +430,7 @@ type warning struct {
 func (m *stallMonitor) tellLate(r *Request, age time.Duration, late []PeerState) {
 	n := notice{About: r.execution(), Age: age.Round(time.Second), Warning: fmt.Sprintf(
 		"%s has not ended after %v, on rank %d: %s; waiting on, since the ranks answer, for %v at most",
-		r.bind.name(), age.Round(time.Second), m.rank, some(late, peersShown), r.maxDeadline)}
+		r.name(), age.Round(time.Second), m.rank, some(late, peersShown), r.maxDeadline)}
 	if m.rank != 0 {
 		_ = m.notifier.Notify(0, n.encode())
 		return

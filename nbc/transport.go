@@ -12,6 +12,9 @@ import (
 // and does not look into it.
 type Token uint64
 
+// noToken + an op's index names no operation.
+const noToken = Token(1<<32-1) << 32
+
 // Completion reports that an operation ended.
 type Completion struct {
 	Token Token
@@ -70,6 +73,46 @@ type Transport interface {
 	Close() error
 }
 
+// Eager is implemented by a Transport that hands over messages at once, as through
+// memory that two ranks share: the receiver finds the message without a receive that
+// was begun. The sender of a small one is finished with its memory when the call
+// returns; a larger one may be lent, where its receiver reads it in place. They are
+// messages like those of Send and Recv, and meet them: one rank may send with Send
+// what another gets with Take. Its methods are called as a Transport's are, but
+// without regard to a ThreadMigrator's thread where Bound does not ask for it.
+type Eager interface {
+	// EagerRoom returns how many bytes such a message to or from a rank may have, 0
+	// where there are none; and how many one that is not lent. Any goroutine may call it.
+	EagerRoom(rank int) (room, kept int)
+	// Bound reports whether Put and Take of messages to and from a rank are called on a
+	// ThreadMigrator's thread alone. Any goroutine may call it.
+	Bound(rank int) bool
+	// Put sends src to rank to, and reports whether it has: a false is for lack of
+	// room, and leaves the message to Send. A message that is lent has the token
+	// given; src must stay as it is while Lent returns that.
+	Put(tok Token, to int, tag Tag, src mem.Buffer) bool
+	// Lent returns the tokens of the messages that are lent, until the next call.
+	Lent() []Token
+	// Keep has Poll report when these have ended, each by base + its token.
+	Keep(base Token)
+	// Take returns the message of n bytes with the tag given, if it has come from
+	// rank from and no receive was begun for it. It is the caller's until Taken,
+	// before which no other method is called. One that has to be copied is so into
+	// dst, unless that is empty.
+	Take(from int, tag Tag, n int, dst mem.Buffer) (mem.Buffer, bool)
+	Taken(from int)
+	// Unsent reports whether messages of Put are left for which Poll must be called.
+	Unsent() bool
+	// Linger is called after every look in vain for a message from a rank, or, where
+	// that is -1, for the end of one that is lent, with the number of looks, from 1 on.
+	// It may let other threads run, and reports whether to look again soon; if not, the
+	// message is left to Recv and Park.
+	Linger(from, looks int) bool
+	// Nap lets the calling thread sleep for d at most, or until Wake is called, while
+	// another thread may call the other methods.
+	Nap(d time.Duration)
+}
+
 // Allocator is implemented by a Transport with memory that it moves
 // better than other memory: ranks of one node read and write it without a copy.
 // Any goroutine may call it.
@@ -87,6 +130,15 @@ type Allocator interface {
 type ThreadMigrator interface {
 	// Migrate reports whether that is possible; if not, all stays as it is.
 	Migrate() bool
+}
+
+// Expecter is implemented by a Transport or a Device that copies or adds otherwise where
+// there is more than a cache holds: it cannot know that of a chunk.
+type Expecter interface {
+	// Expect says how many bytes the collective has to which the operations belong
+	// that begin next. Of sums a Device is told so where nothing reads them
+	// before the collective ends, otherwise 0.
+	Expect(bytes int)
 }
 
 // Topology is implemented by a Transport that knows where its ranks are.
@@ -116,16 +168,21 @@ type Notifier interface {
 	NextNotice(buf []byte) (from, n int)
 }
 
-// LibraryCall is a collective of the MPI library's own, over all ranks, in its
-// non-blocking form: a thread inside a blocking one would hear of no deadline,
-// no other rank's failure and no question.
+// LibraryCall is a collective of the MPI library's own, over all ranks.
 type LibraryCall struct {
 	Collective schedule.Collective
-	Send, Recv mem.Buffer // as in package collectives; Send is Recv in place
-	Count      int
+	Send, Recv mem.Buffer // as in package collectives; Send is Recv in place, or its part of it
+	Count      int        // of the whole buffer
+	Counts     []int      // of the parts of an Allgather; nil: equal
 	Datatype   mem.Datatype
 	Op         mem.Op
 	Root       int
+	// Blocking asks for the library's blocking form. A thread inside of it hears of no
+	// deadline, no other rank's failure and no question, and moves nothing else: the
+	// engine makes the call when nothing else is under way on the rank, and ends the
+	// process of a rank that does not come out within the deadline (Options.Exit).
+	// All ranks ask for the same form.
+	Blocking bool
 }
 
 // Library is implemented by a Transport over a library that has collectives
@@ -136,8 +193,24 @@ type Library interface {
 	// lacks, too many elements, device memory. Any goroutine may call it.
 	Supports(c LibraryCall) error
 	// Begin begins a collective that Supports has nothing against; Poll reports
-	// tok.
+	// tok. A blocking one has ended when Begin returns.
 	Begin(tok Token, c LibraryCall) error
+}
+
+// Immediate is implemented by a Device whose operations are done when the calls
+// return, on any thread.
+type Immediate interface {
+	// Immediate does nothing.
+	Immediate()
+}
+
+// Folder is implemented by a Device that combines several buffers in one pass. To
+// others messages are given one after the other.
+type Folder interface {
+	// ReduceAll begins dst = ((from[0] ⊕ from[1]) ⊕ from[2]) … as Reduce does, with
+	// the bits of one after the other. There are two or more; dst may be one of the first
+	// two. from is the caller's again when it returns.
+	ReduceAll(tok Token, dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) (done bool, err error)
 }
 
 // Device combines buffers. All methods are called by the goroutine that runs the

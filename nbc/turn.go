@@ -8,22 +8,36 @@ import (
 
 // loop is the progress loop.
 func (e *Engine) loop() {
+	naps := 0 // to come
 	for n, on := 0, true; on; n++ {
 		if !e.loopLock.TryLock() { // a caller turns the loop, and wakes this goroutine after it
-			e.sleep()
+			e.sleep(naps > 0)
 			continue
 		}
 		if e.migrated {
 			e.migrated = !e.migrate()
 		}
-		on = e.turn(n)
-		idle := on && e.migrator != nil && e.exec.inUse == 0 && e.failed == nil
+		spare := e.spare()
+		if spare || len(e.lingering) > 0 {
+			naps = lingerNaps
+		}
+		if len(e.lingering) > 0 {
+			e.adopt(e.exec.inUse > 0 || e.pending.Load() || e.failed != nil)
+		}
+		if !spare {
+			on = e.turn(n)
+		}
+		idle := on && e.migrator != nil && (spare || !e.busy())
+		if naps > 0 {
+			naps--
+		}
+		e.naps = idle && naps > 0
 		if !on {
 			e.end()
 		}
 		e.loopLock.Unlock()
 		if idle && !e.pending.Load() {
-			e.sleep()
+			e.sleep(naps > 0)
 		}
 	}
 }
@@ -32,9 +46,18 @@ func (e *Engine) loop() {
 // way, in case nothing wakes it.
 const idleLook = 5 * time.Millisecond
 
-// sleep rests without holding loopLock, so that a caller may take over at once.
-func (e *Engine) sleep() {
-	e.idle.Reset(idleLook)
+// sleep rests without holding loopLock, so that a caller may take over at once: for
+// a nap, or until woken.
+func (e *Engine) sleep(nap bool) {
+	rest := idleLook
+	if nap {
+		if e.eager != nil {
+			e.eager.Nap(lingerNap)
+			return
+		}
+		rest = lingerNap
+	}
+	e.idle.Reset(rest)
 	select {
 	case <-e.wakeIdle:
 	case <-e.idle.C:
@@ -54,7 +77,7 @@ func (e *Engine) turn(n int) bool {
 	if !moved || n%256 == 0 {
 		e.look()
 	}
-	if !moved && !e.pending.Load() && (e.migrator == nil || e.exec.inUse > 0 || e.failed != nil) {
+	if !moved && !e.pending.Load() && (e.migrator == nil || e.busy()) {
 		e.transport.Park(e.rest())
 	}
 	return true
@@ -63,6 +86,8 @@ func (e *Engine) turn(n int) bool {
 // end gives everything back.
 func (e *Engine) end() {
 	e.idle.Stop()
+	e.forgetWakers()
+	e.watchdog.end()
 	e.fail(ErrClosed)
 	e.scratch.close()
 	_ = e.transport.Close()
@@ -75,22 +100,36 @@ func (e *Engine) migrate() bool {
 	return e.migrator.Migrate() && (e.binder == nil || e.binder.Migrate())
 }
 
-// takeOver runs f, which may turn the loop, on the calling goroutine, where
-// nothing is under way. It reports whether it has.
-func (e *Engine) takeOver(f func()) bool {
+// busy reports whether the loop has something to look after.
+func (e *Engine) busy() bool {
+	return e.exec.inUse > 0 || e.failed != nil || e.eager != nil && e.eager.Unsent()
+}
+
+// enter makes the calling goroutine the one that holds loopLock, where nothing is
+// under way, and reports whether it has.
+func (e *Engine) enter() bool {
 	if e.migrator == nil || !e.loopLock.TryLock() {
 		return false
 	}
-	busy := false
-	defer func() {
-		e.loopLock.Unlock()
-		if busy {
-			e.wakeLoop()
-		}
-	}()
 	if e.exec.inUse > 0 || e.failed != nil || e.pending.Load() {
+		e.loopLock.Unlock()
 		return false
 	}
+	return true
+}
+
+// leave ends what enter began.
+func (e *Engine) leave() {
+	busy := e.busy() || e.pending.Load()
+	e.loopLock.Unlock()
+	if busy {
+		e.wakeLoop()
+	}
+}
+
+// onThread runs f, which may turn the loop, on the thread of the calling goroutine,
+// which has entered. It reports false where transport and device do not allow it.
+func (e *Engine) onThread(f func()) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	e.migrated = true // perhaps in part
@@ -98,24 +137,49 @@ func (e *Engine) takeOver(f func()) bool {
 		return false
 	}
 	f()
-	busy = e.exec.inUse > 0 || e.failed != nil || e.pending.Load()
 	return true
 }
 
-// unwatched is how long drive looks at its context by itself; a call that takes
+// unwatched is how long turnFor looks at its context by itself; a call that takes
 // longer has the context wake it. To ask for that costs more than a small call.
 const unwatched = 50 * time.Microsecond
 
 // drive executes r on the calling goroutine, if nothing else is under way, and
 // reports whether it has taken r on: r may still be under way after it if ctx ended.
 func (e *Engine) drive(ctx context.Context, r *Request) bool {
-	return e.takeOver(func() {
-		e.admit(r)
-		watched := false
+	if !e.enter() {
+		return false
+	}
+	defer e.leave()
+	done, failed := 0, error(nil)
+	if r.lone != nil {
+		ended := false
+		if done, ended, failed = e.runLone(r, 0, true); ended {
+			e.endLone(r)
+			r.end(nil)
+			return true
+		}
+	}
+	e.proceed(ctx, r, done, failed)
+	return true
+}
+
+// proceed turns the loop on the calling goroutine, which has entered, until r has
+// ended or ctx. The first ops of those that r executes alone are done; failed is what
+// the one after them came to.
+func (e *Engine) proceed(ctx context.Context, r *Request, done int, failed error) {
+	e.adopt(true) // the others that linger must not wait for this one
+	e.handOver(r, done, failed)
+	e.turnFor(ctx, r)
+}
+
+// turnFor turns the loop on the calling goroutine, which holds loopLock, until r, which
+// is under way, has ended or ctx.
+func (e *Engine) turnFor(ctx context.Context, r *Request) {
+	e.onThread(func() { // where that is not allowed, the engine's goroutine continues
 		for n := 1; r.active.Load() && ctx.Err() == nil; n++ {
-			if !watched && e.looked.Sub(r.watch.started) > unwatched {
-				watched = true
-				defer context.AfterFunc(ctx, e.wake)()
+			if r.watch != nil && e.looked.Sub(r.watch.started) > unwatched {
+				e.wakeAtEnd(ctx)
 			}
 			if !e.turn(n) {
 				e.pending.Store(true) // the engine is closing, which its goroutine does
@@ -125,9 +189,114 @@ func (e *Engine) drive(ctx context.Context, r *Request) bool {
 	})
 }
 
-// doHere runs f on the calling goroutine, if nothing is under way, and reports
-// whether it has.
-func (e *Engine) doHere(f func() error) (done bool, err error) {
-	done = e.takeOver(func() { err = f() })
-	return done, err
+// waker wakes whoever turns the loop at the end of a context, known by its Done.
+type waker struct {
+	done <-chan struct{}
+	stop func() bool
+}
+
+// wakeAtEnd has the end of ctx wake whoever turns the loop. The calls of a program have
+// few contexts, so each is asked once as long as it is among the last.
+func (e *Engine) wakeAtEnd(ctx context.Context) {
+	done := ctx.Done()
+	if done == nil {
+		return
+	}
+	for i := range e.wakers {
+		if e.wakers[i].done == done {
+			return
+		}
+	}
+	w := &e.wakers[e.nextWaker]
+	e.nextWaker = (e.nextWaker + 1) % len(e.wakers)
+	if w.stop != nil {
+		w.stop()
+	}
+	*w = waker{done, context.AfterFunc(ctx, e.wake)}
+}
+
+// forgetWakers has no context wake the loop any more.
+func (e *Engine) forgetWakers() {
+	for _, w := range e.wakers {
+		if w.stop != nil {
+			w.stop()
+		}
+	}
+}
+
+// A collective of a few kilobytes between nodes, or one that for another reason is not
+// executed alone, is begun by its caller too, and left to it for a nap: in Wait it turns
+// the loop, so that no thread has to wake for the collective, neither at its beginning
+// nor at its end. A caller that computes for longer finds that the engine's goroutine
+// has taken it over.
+
+// leftBytes is how large such a collective is at most.
+const leftBytes = LinkBytes
+
+// startHere begins r in the loop on the calling goroutine, and reports false where it
+// cannot.
+func (e *Engine) startHere(r *Request) bool {
+	if r.size() > leftBytes || r.blocks() || !e.enter() {
+		return false
+	}
+	begun := e.onThread(func() {
+		e.adopt(true)
+		r.number()
+		e.admit(r, nil, nil)
+		e.progress()
+	})
+	e.leaveToCaller()
+	return begun
+}
+
+// leaveToCaller is leave where the goroutine is to take over only after a nap.
+func (e *Engine) leaveToCaller() {
+	busy := e.failed != nil || e.pending.Load() || e.exec.inUse == 0 && e.busy()
+	if e.exec.inUse > 0 && !busy {
+		e.left.Store(leftNow)
+		busy = !e.naps // it is to nap
+	}
+	e.loopLock.Unlock()
+	if busy {
+		e.wakeLoop()
+	}
+}
+
+// Values of Engine.left.
+const (
+	leftNone int32 = iota // what is under way is the goroutine's, or whose who turns the loop
+	leftNow               // it is left to its caller
+	leftSeen              // and has been for a part of a nap
+)
+
+// spare reports whether what is under way is to be left to its caller.
+func (e *Engine) spare() bool {
+	left := e.left.Load()
+	if left == leftNow && !e.pending.Load() && e.failed == nil {
+		e.left.Store(leftSeen)
+		return true
+	}
+	if left != leftNone {
+		e.left.Store(leftNone)
+	}
+	return false
+}
+
+// help turns the loop where nobody else does: until r has ended or ctx, where it is
+// waited for and nothing else is under way, otherwise once.
+func (e *Engine) help(ctx context.Context, r *Request, waits bool) {
+	if e.migrator == nil || !r.active.Load() || !waits && e.left.Load() == leftNone || !e.loopLock.TryLock() {
+		return
+	}
+	if !waits {
+		e.onThread(func() { e.progress() })
+		e.leaveToCaller()
+		return
+	}
+	defer e.leave()
+	if e.failed == nil && e.exec.inUse <= 1 {
+		e.left.Store(leftNone)
+		e.adopt(true)
+		e.turnFor(ctx, r)
+	}
 }

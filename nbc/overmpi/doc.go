@@ -41,6 +41,10 @@
 // sent while an older one finds no receive; with a bound of 32767 memory for
 // it is hardly ever needed, and with any bound no rank waits for another's answer.
 //
+// A caller that executes a collective of few bytes by itself (nbc.Eager) sends and finds
+// the same envelopes. MPI has mostly taken one when MPI_Isend returns, which
+// MPI_Test tells at once; so its memory serves the next.
+//
 // A send completes when MPI has taken the envelope, and the data where they travel
 // by themselves, as MPI_Isend means it.
 //
@@ -49,7 +53,10 @@
 // MPI cannot notify, so with operations under way Park backs off: it returns
 // at once a number of times where the machine has cores to spare, then yields,
 // then sleeps 20 µs and longer, up to 50 µs; with none it sleeps up to 5 ms,
-// only to hear of another rank's giving up. Wake ends a sleep at once.
+// only to hear of another rank's giving up. With none but large messages under way, and
+// other threads that want the core (a yield tells), it sleeps at once, up to 200 µs:
+// some libraries need dozens of looks for a message, all of which would be taken from the
+// ranks that have something to do. Wake ends a sleep at once.
 //
 // # Ending
 //

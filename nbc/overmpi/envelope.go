@@ -188,23 +188,34 @@ func (t *Transport) open(from int, b []byte) {
 	}
 }
 
+// packed returns an envelope with the message in it.
+func (t *Transport) packed(tag nbc.Tag, message mem.Buffer) mem.Buffer {
+	e := t.staging.get(headerLen + message.Len())
+	b := mem.Bytes(e)
+	header{tag, 0, message.Len()}.put(b)
+	if message.Len() > 0 {
+		copy(b[headerLen:], mem.Bytes(message))
+	}
+	return e
+}
+
 // sendEnvelope begins to send operation o's envelope, with the message in it
 // where wire is 0.
 func (t *Transport) sendEnvelope(o *op, wire int) error {
-	n := headerLen
 	if wire == 0 {
-		n += o.n
+		o.envelope = t.packed(o.tag, o.buf)
+	} else {
+		o.envelope = t.staging.get(headerLen)
+		header{o.tag, wire, o.n}.put(mem.Bytes(o.envelope))
 	}
-	o.envelope = t.staging.get(n)
-	b := mem.Bytes(o.envelope)
-	header{o.tag, wire, o.n}.put(b)
-	if wire == 0 && o.n > 0 {
-		copy(b[headerLen:], mem.Bytes(o.buf))
-	}
-	if err := t.data.Isend(t.reqs, forEnvelope|o.index, o.envelope.Pointer(), n, o.peer, envelopeTag); err != nil {
+	ended, err := t.data.IsendTest(t.reqs, forEnvelope|o.index, o.envelope.Pointer(), o.envelope.Len(), o.peer, envelopeTag)
+	if err != nil || ended {
 		t.staging.put(o.envelope)
-		return err
+	} else {
+		o.parts++
 	}
-	o.parts++
-	return nil
+	if ended && o.parts == 0 {
+		t.end(o, nil)
+	}
+	return err
 }

@@ -20,6 +20,8 @@ type libraryCall struct {
 	tok nbc.Token
 	pin runtime.Pinner
 	c   nbc.LibraryCall
+
+	parts mpi.Parts // of an allgather
 }
 
 var _ nbc.Library = (*Transport)(nil)
@@ -34,12 +36,36 @@ func (t *Transport) Begin(tok nbc.Token, c nbc.LibraryCall) error {
 		return ErrClosed
 	}
 	i := t.addLibrary(tok, c)
-	if err := t.beginLibrary(forLibrary|i, c); err != nil {
+	if c.Blocking {
+		err := t.callLibrary(c, t.library.calls[i].parts)
+		t.dropLibrary(i)
+		if err == nil {
+			t.ended = append(t.ended, nbc.Completion{Token: tok})
+		}
+		return wrapLibrary(err)
+	}
+	if err := t.beginLibrary(forLibrary|i, c, t.library.calls[i].parts); err != nil {
 		t.dropLibrary(i)
 		return wrapLibrary(err)
 	}
 	t.rest.stir()
 	return nil
+}
+
+// callLibrary makes a blocking call of the library.
+func (t *Transport) callLibrary(c nbc.LibraryCall, parts mpi.Parts) error {
+	send, recv := c.Send.Pointer(), c.Recv.Pointer()
+	switch c.Collective {
+	case schedule.Reduce:
+		return t.data.Reduce(send, recv, c.Count, c.Datatype, c.Op, c.Root)
+	case schedule.Bcast:
+		return t.data.Bcast(recv, c.Count, c.Datatype, c.Root)
+	case schedule.Allreduce:
+		return t.data.Allreduce(send, recv, c.Count, c.Datatype, c.Op)
+	case schedule.Allgather:
+		return t.data.Allgather(send, recv, parts, c.Datatype)
+	}
+	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }
 
 func wrapLibrary(err error) error {
@@ -52,33 +78,44 @@ func wrapLibrary(err error) error {
 // Supports returns what the library cannot do with c. Device memory it never
 // gets: reductions of it crash or crawl, whatever the library says of itself.
 func (t *Transport) Supports(c nbc.LibraryCall) error {
-	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce"}
+	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce", schedule.Allgather: "MPI_Iallgatherv"}
+	if c.Blocking {
+		names = [...]string{schedule.Reduce: "MPI_Reduce", schedule.Bcast: "MPI_Bcast", schedule.Allreduce: "MPI_Allreduce", schedule.Allgather: "MPI_Allgatherv"}
+	}
 	if int(c.Collective) >= len(names) {
 		return fmt.Errorf("overmpi: unknown collective %d of the library", c.Collective)
 	}
 	if err := t.data.Supports(names[c.Collective], c.Count, c.Datatype, c.Op, c.Root); err != nil {
 		return wrapLibrary(err)
 	}
-	need := c.Datatype.Bytes(c.Count)
+	gives := c.Count
+	switch {
+	case c.Collective == schedule.Allgather && c.Counts != nil:
+		gives = c.Counts[t.Rank()]
+	case c.Collective == schedule.Allgather:
+		gives /= t.Size()
+	}
 	for _, b := range []struct {
 		mem.Buffer
-		name string
-		used bool
+		name  string
+		used  bool
+		count int
 	}{
-		{c.Send, "send", c.Collective != schedule.Bcast},
-		{c.Recv, "receive", c.Collective != schedule.Reduce || c.Root == t.Rank()},
+		{c.Send, "send", c.Collective != schedule.Bcast, gives},
+		{c.Recv, "receive", c.Collective != schedule.Reduce || c.Root == t.Rank(), c.Count},
 	} {
+		need := c.Datatype.Bytes(b.count)
 		switch {
 		case b.used && b.Space() != mem.Host:
 			return fmt.Errorf("overmpi: %s's own collectives are not used on %s memory: use an algorithm of scaffe's own", t.world.Library(), b.Space())
 		case b.used && b.Len() < need:
-			return fmt.Errorf("overmpi: the %s buffer has %d bytes, %d %s need %d", b.name, b.Len(), c.Count, c.Datatype, need)
+			return fmt.Errorf("overmpi: the %s buffer has %d bytes, %d %s need %d", b.name, b.Len(), b.count, c.Datatype, need)
 		}
 	}
 	return nil
 }
 
-func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall) error {
+func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall, parts mpi.Parts) error {
 	send, recv := c.Send.Pointer(), c.Recv.Pointer()
 	switch c.Collective {
 	case schedule.Reduce:
@@ -87,6 +124,8 @@ func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall) error {
 		return t.data.Ibcast(t.reqs, id, recv, c.Count, c.Datatype, c.Root)
 	case schedule.Allreduce:
 		return t.data.Iallreduce(t.reqs, id, send, recv, c.Count, c.Datatype, c.Op)
+	case schedule.Allgather:
+		return t.data.Iallgather(t.reqs, id, send, recv, parts, c.Datatype)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }
@@ -107,7 +146,14 @@ func (t *Transport) addLibrary(tok nbc.Token, c nbc.LibraryCall) uint64 {
 			p.pin.Pin(b.Pointer())
 		}
 	}
+	if c.Collective == schedule.Allgather {
+		p.parts = mpi.PartsOf(p.parts, c.Count, t.Size(), c.Counts)
+		if at := p.parts.Memory(); at != nil {
+			p.pin.Pin(at)
+		}
+	}
 	t.active++
+	t.small++
 	return i
 }
 
@@ -118,6 +164,7 @@ func (t *Transport) dropLibrary(i uint64) {
 	p.c = nbc.LibraryCall{}
 	t.library.unused = append(t.library.unused, i)
 	t.active--
+	t.small--
 }
 
 // settleLibrary takes a finished call.

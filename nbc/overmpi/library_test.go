@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi/mpitest"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
 )
@@ -37,12 +38,17 @@ func libraryCalls(me, size int) (calls []nbc.LibraryCall, want []float32) {
 	return calls, []float32{sum, sum, sum, float32(size)}
 }
 
-func TestLibraryCollectives(t *testing.T) { on(t, with(runLibrary)) }
+func TestLibraryCollectives(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		mpitest.On(t, with(func(t *Transport) error { return runLibrary(t, blocking) }))
+	}
+}
 
 // runLibrary begins all calls before it waits for any.
-func runLibrary(t *Transport) error {
+func runLibrary(t *Transport, blocking bool) error {
 	calls, want := libraryCalls(t.Rank(), t.Size())
 	for i, c := range calls {
+		c.Blocking = blocking
 		if err := errors.Join(t.Supports(c), t.Begin(nbc.Token(i), c)); err != nil {
 			return err
 		}
@@ -82,7 +88,7 @@ func runLibrary(t *Transport) error {
 }
 
 func TestLibraryRefusals(t *testing.T) {
-	on(t, with(func(t *Transport) error {
+	mpitest.On(t, with(func(t *Transport) error {
 		room := mem.Of(make([]float32, 4))
 		device := mem.At(room.Pointer(), room.Len(), mem.CUDA)
 		for says, c := range map[string]nbc.LibraryCall{
@@ -98,4 +104,71 @@ func TestLibraryRefusals(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// TestLibraryAllgather: equal and unequal parts on the Go heap, in place and not, all under
+// way at once.
+func TestLibraryAllgather(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		mpitest.On(t, with(func(t *Transport) error { return runAllgathers(t, blocking) }))
+	}
+}
+
+func runAllgathers(t *Transport, blocking bool) error {
+	me, size := t.Rank(), t.Size()
+	counts, at, all := make([]int, size), 0, 0
+	for r := range counts {
+		counts[r] = 2 * r // rank 0 has none
+		if r < me {
+			at += counts[r]
+		}
+		all += counts[r]
+	}
+	var calls []nbc.LibraryCall
+	for how := range 4 {
+		c := nbc.LibraryCall{Collective: schedule.Allgather, Count: 3 * size, Datatype: mem.Float32, Blocking: blocking}
+		own, off := 3, 3*me
+		if how < 2 {
+			c.Count, c.Counts, own, off = all, counts, counts[me], at
+		}
+		c.Recv, c.Send = mem.Of(make([]float32, c.Count)), mem.Of(make([]float32, own))
+		if how%2 == 0 {
+			c.Send = c.Recv.Slice(4*off, 4*own)
+		}
+		for i := range own {
+			mem.Float32s(c.Send)[i] = float32(1 + me)
+		}
+		calls = append(calls, c)
+		if err := errors.Join(t.Supports(c), t.Begin(nbc.Token(how), c)); err != nil {
+			return err
+		}
+	}
+	runtime.GC()
+	ended := 0
+	for until := time.Now().Add(within); ended < len(calls); {
+		var done [2]nbc.Completion
+		n, err := t.Poll(done[:])
+		if err = errors.Join(err, done[0].Err, done[1].Err); err != nil {
+			return err
+		}
+		if ended += n; time.Now().After(until) {
+			return fmt.Errorf("%d of %d calls ended in %v", ended, len(calls), within)
+		}
+	}
+	for how, c := range calls {
+		at := 0
+		for r := range size {
+			n := 3
+			if c.Counts != nil {
+				n = c.Counts[r]
+			}
+			for range n {
+				if got := mem.Float32s(c.Recv)[at]; got != float32(1+r) {
+					return fmt.Errorf("call %d: element %d is %v, want %v", how, at, got, 1+r)
+				}
+				at++
+			}
+		}
+	}
+	return nil
 }

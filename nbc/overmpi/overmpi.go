@@ -40,6 +40,7 @@ type Transport struct {
 	ops      []*op
 	unused   []*op
 	active   int // operations begun and not yet settled
+	small    int // of them, those that are no large messages
 	lent     map[nbc.Token]mem.Buffer
 	wires    wires
 	peers    []peer // by rank
@@ -48,6 +49,7 @@ type Transport struct {
 	arrivals arrivals
 	asked    bool // data were asked for since MPI was
 	library  library
+	eager    eager
 
 	batch [64]mpi.Done
 	ended []nbc.Completion // settled, not yet reported
@@ -92,6 +94,7 @@ const (
 	forEnvelope                     // the envelope of a send: likewise
 	forStanding                     // a receive for envelopes: its place in the ring
 	forAhead                        // data received ahead: their arrival's index
+	forEager                        // a message of Put: its index in eager.sent
 	forLibrary                      // a collective of the library: its index in library.calls
 	forAbort                        // the receive for the notice that a rank gives up
 	forTell                         // such a notice to a rank
@@ -308,6 +311,9 @@ func (t *Transport) begin(what op) (*op, error) {
 	what.index, what.live, what.pin = o.index, true, o.pin
 	*o = what
 	t.active++
+	if o.n < backoff.BulkSize {
+		t.small++
+	}
 	t.rest.stir()
 	return o, nil
 }
@@ -339,6 +345,9 @@ func (t *Transport) end(o *op, err error) {
 func (t *Transport) finish(o *op) {
 	if o.pinned {
 		o.pin.Unpin()
+	}
+	if o.n < backoff.BulkSize {
+		t.small--
 	}
 	*o = op{index: o.index, pin: o.pin}
 	t.unused = append(t.unused, o)
@@ -408,6 +417,8 @@ func (t *Transport) settle(d mpi.Done) {
 		t.envelopeEnded(i, d)
 	case forAhead:
 		t.aheadEnded(i, d)
+	case forEager:
+		t.eagerEnded(i, d)
 	case forLibrary:
 		t.settleLibrary(i, d)
 	case forAbort:
@@ -467,8 +478,11 @@ func (t *Transport) Park(d time.Duration) {
 	if t.next < len(t.ended) || t.over.Load() {
 		return
 	}
-	t.rest.park(d, t.active > 0 || t.abort.under())
+	t.rest.park(d, t.active > 0 || t.abort.under(), t.Bulk())
 }
+
+// Bulk reports whether all that is under way are large messages.
+func (t *Transport) Bulk() bool { return t.active > 0 && t.small == 0 && !t.abort.under() }
 
 // Wake ends a Park under way, or the next one.
 func (t *Transport) Wake() { t.rest.wake() }

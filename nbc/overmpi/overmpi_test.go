@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,65 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/mpi/mpitest"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/transporttest"
 )
 
-// Like those of package mpi, these tests run on one rank under `go test` and
-// on several under mpirun (`make test-mpi`), every rank all of them in one
-// order, on one locked thread.
-
-var (
-	world *mpi.World
-	calls = make(chan func())
-)
-
 const within = 30 * time.Second
 
-func TestMain(m *testing.M) {
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		var err error
-		world, err = mpi.Start()
-		failed <- err
-		for f := range calls {
-			f()
-		}
-	}()
-	if err := <-failed; err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(3)
-	}
-	code := m.Run()
-	end := make(chan error)
-	calls <- func() {
-		ctx, cancel := context.WithTimeout(context.Background(), within)
-		defer cancel()
-		end <- world.Finalize(ctx)
-	}
-	if err := <-end; err != nil {
-		fmt.Fprintf(os.Stderr, "rank %d: %v\n", world.Rank(), err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// on runs f on MPI's thread.
-func on(t *testing.T, f func() error) {
-	t.Helper()
-	done := make(chan error)
-	calls <- func() { done <- f() }
-	if err := <-done; err != nil {
-		t.Errorf("rank %d of %d: %v", world.Rank(), world.Size(), err)
-	}
-}
+func TestMain(m *testing.M) { mpitest.Main(m) }
 
 // with runs f with a transport of its own.
 func with(f func(*Transport) error) func() error {
 	return func() error {
-		t, err := New(world, Options{CloseWait: within})
+		t, err := New(mpitest.World(), Options{CloseWait: within})
 		if err != nil {
 			return err
 		}
@@ -87,25 +40,25 @@ var bounds = []int{0, 32767, 3, 1}
 func TestConformance(t *testing.T) {
 	for _, bound := range bounds {
 		var tr *Transport
-		on(t, func() (err error) {
-			tr, err = New(world, Options{CloseWait: within, TagBound: bound})
+		mpitest.On(t, func() (err error) {
+			tr, err = New(mpitest.World(), Options{CloseWait: within, TagBound: bound})
 			return err
 		})
 		for _, c := range transporttest.Cases() {
 			t.Run(fmt.Sprintf("tags to %d/%s", bound, c.Name), func(t *testing.T) {
-				on(t, func() error { return c.Run(tr) })
+				mpitest.On(t, func() error { return c.Run(tr) })
 			})
 		}
-		on(t, func() error { return tr.Close() })
+		mpitest.On(t, func() error { return tr.Close() })
 	}
 }
 
 func TestAbortReachesEveryRankAndCloseStillMeets(t *testing.T) {
-	on(t, with(func(t *Transport) error { return transporttest.Abort(t) }))
+	mpitest.On(t, with(func(t *Transport) error { return transporttest.Abort(t) }))
 }
 
 func TestAbortTellsOnce(t *testing.T) {
-	on(t, with(func(t *Transport) error {
+	mpitest.On(t, with(func(t *Transport) error {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		last := t.Size() - 1
@@ -138,10 +91,10 @@ func TestAbortTellsOnce(t *testing.T) {
 // the library, also by the thread that was there last. So it must not poll:
 // without anybody who does, nobody is told.
 func TestAbortLeavesTheLibraryAlone(t *testing.T) {
-	if world.Size() == 1 {
+	if mpitest.World().Size() == 1 {
 		t.Skip("needs someone to tell: run under mpirun")
 	}
-	on(t, with(func(t *Transport) error {
+	mpitest.On(t, with(func(t *Transport) error {
 		if t.Rank() == 0 {
 			ended, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -168,28 +121,28 @@ func TestAbortLeavesTheLibraryAlone(t *testing.T) {
 
 // TestARankThatCannotOpenTakesTheOthersAlong: none waits for it.
 func TestARankThatCannotOpenTakesTheOthersAlong(t *testing.T) {
-	on(t, func() error {
-		odd := world.Size() - 1
-		if world.Rank() == odd {
+	mpitest.On(t, func() error {
+		odd := mpitest.World().Size() - 1
+		if mpitest.World().Rank() == odd {
 			defer func(f func(uint, int) (int, error)) { eventfd = f }(eventfd)
 			eventfd = func(uint, int) (int, error) { return -1, unix.EMFILE }
 		}
-		_, err := New(world, Options{})
+		_, err := New(mpitest.World(), Options{})
 		switch {
-		case world.Rank() == odd && !errors.Is(err, unix.EMFILE):
+		case mpitest.World().Rank() == odd && !errors.Is(err, unix.EMFILE):
 			return fmt.Errorf("the failing rank returned %v", err)
-		case world.Rank() != odd && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("rank %d could not open", odd))):
+		case mpitest.World().Rank() != odd && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("rank %d could not open", odd))):
 			return fmt.Errorf("another rank returned %v", err)
 		}
 		return nil
 	})
-	on(t, with(func(*Transport) error { return nil })) // the world is as it was
+	mpitest.On(t, with(func(*Transport) error { return nil })) // the world is as it was
 }
 
 func TestTagBounds(t *testing.T) {
-	on(t, func() error {
-		for _, bound := range []int{-1, world.TagUB() + 1} {
-			if _, err := New(world, Options{TagBound: bound}); err == nil || !strings.Contains(err.Error(), fmt.Sprint("invalid tag bound ", bound)) {
+	mpitest.On(t, func() error {
+		for _, bound := range []int{-1, mpitest.World().TagUB() + 1} {
+			if _, err := New(mpitest.World(), Options{TagBound: bound}); err == nil || !strings.Contains(err.Error(), fmt.Sprint("invalid tag bound ", bound)) {
 				return fmt.Errorf("a tag bound of %d: %v", bound, err)
 			}
 		}
@@ -198,7 +151,7 @@ func TestTagBounds(t *testing.T) {
 }
 
 func TestReceivesUnderWayAreDropped(t *testing.T) {
-	on(t, with(func(t *Transport) error {
+	mpitest.On(t, with(func(t *Transport) error {
 		from := (t.Rank() + 1) % t.Size()
 		b := make([]byte, 100)
 		return errors.Join(
@@ -208,8 +161,8 @@ func TestReceivesUnderWayAreDropped(t *testing.T) {
 }
 
 func TestAClosedTransportSaysSo(t *testing.T) {
-	on(t, func() error {
-		t, err := New(world, Options{})
+	mpitest.On(t, func() error {
+		t, err := New(mpitest.World(), Options{})
 		if err != nil {
 			return err
 		}
@@ -232,7 +185,7 @@ func TestAClosedTransportSaysSo(t *testing.T) {
 }
 
 func TestRanksBeyondTheWorldAreRefused(t *testing.T) {
-	on(t, with(func(t *Transport) error {
+	mpitest.On(t, with(func(t *Transport) error {
 		for _, r := range []int{-1, t.Size()} {
 			if t.Send(1, r, nbc.Tag{}, mem.Buffer{}) == nil || t.Recv(1, r, nbc.Tag{}, mem.Buffer{}) == nil {
 				return fmt.Errorf("rank %d was accepted", r)
@@ -246,7 +199,7 @@ func TestRanksBeyondTheWorldAreRefused(t *testing.T) {
 }
 
 func TestEmptyMessages(t *testing.T) {
-	on(t, with(func(t *Transport) error {
+	mpitest.On(t, with(func(t *Transport) error {
 		to, from := (t.Rank()+1)%t.Size(), (t.Rank()+t.Size()-1)%t.Size()
 		if err := errors.Join(t.RecvBorrow(1, from, nbc.Tag{}, 0), t.Send(2, to, nbc.Tag{}, mem.Buffer{})); err != nil {
 			return err
@@ -280,13 +233,13 @@ func drain(t *Transport, n int) error {
 }
 
 func TestMessagesAllocateNothing(t *testing.T) {
-	if world.Size() == 1 {
+	if mpitest.World().Size() == 1 {
 		t.Skip("needs a peer: run under mpirun")
 	}
 	for _, bound := range bounds {
 		for _, n := range []int{8, inlineRoom, inlineRoom + 1, 100_000} {
 			for _, unexpected := range []bool{false, true} {
-				on(t, func() error { return allocations(n, bound, unexpected) })
+				mpitest.On(t, func() error { return allocations(n, bound, unexpected) })
 			}
 		}
 	}
@@ -295,7 +248,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 // allocations sends messages of n bytes in a ring. An unexpected one has arrived
 // before its receive is posted.
 func allocations(n, bound int, unexpected bool) error {
-	t, err := New(world, Options{CloseWait: within, TagBound: bound})
+	t, err := New(mpitest.World(), Options{CloseWait: within, TagBound: bound})
 	if err != nil {
 		return err
 	}
@@ -335,8 +288,8 @@ func allocations(n, bound int, unexpected bool) error {
 // them than there are tags. They are received at last, the last one first.
 func TestTagsInUse(t *testing.T) {
 	for _, bound := range bounds {
-		on(t, func() error {
-			t, err := New(world, Options{CloseWait: within, TagBound: bound})
+		mpitest.On(t, func() error {
+			t, err := New(mpitest.World(), Options{CloseWait: within, TagBound: bound})
 			if err != nil {
 				return err
 			}
@@ -403,15 +356,15 @@ func TestAPeerThatDiedHoldsNothingUp(t *testing.T) {
 	if dir == "" {
 		t.Skip("kills a rank: run by scripts/test-mpi")
 	}
-	if world.Size() < 2 {
+	if mpitest.World().Size() < 2 {
 		t.Fatal("needs two ranks")
 	}
-	on(t, func() error {
-		tr, err := New(world, Options{CloseWait: within})
+	mpitest.On(t, func() error {
+		tr, err := New(mpitest.World(), Options{CloseWait: within})
 		if err != nil {
 			return err
 		}
-		if err := world.Barrier(); err != nil {
+		if err := mpitest.World().Barrier(); err != nil {
 			return err
 		}
 		if tr.Rank() == tr.Size()-1 {

@@ -26,10 +26,11 @@ type rest struct {
 
 // What a thread does after looking in vain.
 const (
-	yields      = 30                    // looks with the core offered to others
-	firstNap    = 20 * time.Microsecond // then sleeps, each a quarter longer
-	longestBusy = 50 * time.Microsecond // with operations under way: large messages move only while looked at
-	longestIdle = 5 * time.Millisecond  // with none: for notices only
+	yields      = 30                     // looks with the core offered to others
+	firstNap    = 20 * time.Microsecond  // then sleeps, each a quarter longer
+	longestBusy = 50 * time.Microsecond  // with operations under way: large messages move only while looked at
+	longestBulk = 200 * time.Microsecond // with none but large ones under way, which take longer
+	longestIdle = 5 * time.Millisecond   // with none: for notices only
 )
 
 // eventfd is a variable so that a test can let it fail.
@@ -64,10 +65,17 @@ func (r *rest) stir() {
 	r.nap = firstNap
 }
 
-// park rests once, at most d. busy says that operations are under way.
-func (r *rest) park(d time.Duration, busy bool) {
+// park rests once, at most d. busy says that operations are under way, bulk that they
+// are large messages.
+func (r *rest) park(d time.Duration, busy, bulk bool) {
 	if r.woken.Swap(false) {
 		r.stir()
+		return
+	}
+	if bulk {
+		if r.PauseBulk() {
+			r.sleep(min(d, r.Nap(longestBulk)))
+		}
 		return
 	}
 	if !r.Pause() {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -29,7 +31,8 @@ type arena struct {
 	mu      sync.Mutex
 	mapping []byte // the whole mapping, control area included
 	fd      int
-	at      int // where the arena begins in it
+	at      int  // where the arena begins in it
+	huge    bool // it gets huge pages
 
 	free   []span // by offset
 	used   map[int]int
@@ -57,20 +60,60 @@ func openArena(l layout, opts Options) (*arena, error) {
 		return nil, err
 	}
 	return &arena{
-		mapping: b, fd: fd, at: l.arena,
+		mapping: b, fd: fd, at: l.arena, huge: wantsHuge(),
 		free: []span{{0, l.size - l.arena}}, used: map[int]int{},
 	}, nil
 }
 
+// mapFile maps a memfd of the layout given at the start of a huge page, without which
+// its huge pages would be mapped as small ones.
 func mapFile(fd int, l layout) ([]byte, error) {
-	b, err := unix.Mmap(fd, 0, l.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	room, err := unix.MmapPtr(-1, 0, nil, uintptr(l.size+hugePage), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
+		return nil, fmt.Errorf("shm: address space for %d bytes: %w", l.size, err)
+	}
+	before := uintptr(-uintptr(room) & (hugePage - 1))
+	at, err := unix.MmapPtr(fd, 0, unsafe.Add(room, before), uintptr(l.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	if err != nil {
+		_ = unix.MunmapPtr(room, uintptr(l.size+hugePage))
 		return nil, fmt.Errorf("shm: mapping %d bytes: %w", l.size, err)
 	}
+	if before > 0 {
+		_ = unix.MunmapPtr(room, before)
+	}
+	_ = unix.MunmapPtr(unsafe.Add(at, l.size), hugePage-before)
+	b := unsafe.Slice((*byte)(at), l.size)
 	// Optimisations; refusal is harmless.
 	_ = unix.Madvise(b, unix.MADV_DONTDUMP)
 	_ = unix.Madvise(b[l.arena:], unix.MADV_HUGEPAGE)
 	return b, nil
+}
+
+func unmapFile(b []byte) {
+	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
+}
+
+// wantsHuge reports whether the system uses huge pages for who asks for them.
+func wantsHuge() bool {
+	setting, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
+	return err == nil && !strings.Contains(string(setting), "[never]")
+}
+
+// makeHuge makes the whole huge pages of b, which is new, out of one piece of memory each,
+// and present. Where the system's setting for shared memory says never, as it often does,
+// they would else be small ones, each of which is a fault, and copies from one to the next
+// wait for the page tables. Refusal is harmless. Linux 6.18 refuses it where nothing of a
+// huge page is there yet: so each is touched before.
+func (a *arena) makeHuge(b mem.Buffer) {
+	n := b.Len() &^ (hugePage - 1)
+	if !a.huge || n == 0 {
+		return
+	}
+	whole := mem.Bytes(b.Slice(0, n))
+	for i := 0; i < n; i += hugePage {
+		whole[i] = 0
+	}
+	_ = unix.Madvise(whole, unix.MADV_COLLAPSE)
 }
 
 func (a *arena) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(a.mapping)) }
@@ -78,6 +121,15 @@ func (a *arena) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(a
 // alloc returns n > 0 zeroed bytes, at a page's start, or at a huge page's
 // where that can matter.
 func (a *arena) alloc(n int) (mem.Buffer, error) {
+	b, err := a.take(n)
+	if err == nil {
+		a.makeHuge(b)
+	}
+	return b, err
+}
+
+// take finds the range for alloc.
+func (a *arena) take(n int) (mem.Buffer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -154,7 +206,7 @@ func (a *arena) unmap() {
 	if !a.closed || len(a.used) > 0 || a.mapping == nil {
 		return
 	}
-	_ = unix.Munmap(a.mapping)
+	unmapFile(a.mapping)
 	_ = unix.Close(a.fd)
 	a.mapping = nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -17,33 +18,42 @@ import (
 const copyChunk = 1 << 20
 
 // enqueue lets Poll copy the message of o, which has met the other side.
-func (t *Transport) enqueue(o *op) {
-	if o.borrows {
-		b, err := t.arena.stage(o.n)
-		if err != nil {
-			t.copied(o, err)
-			return
-		}
-		o.buf, o.staged = b, true
-	}
-	t.work = append(t.work, o)
-}
+func (t *Transport) enqueue(o *op) { t.work = append(t.work, o) }
 
 // labor copies one chunk's worth of what there is to copy.
 func (t *Transport) labor() {
 	for budget := copyChunk; budget > 0 && t.worked < len(t.work); {
 		o := t.work[t.worked]
-		n := min(budget, o.n-o.copied)
-		err := t.copy(o, n)
-		o.copied += n
+		n, ended, err := t.piece(o, budget)
 		budget -= n
-		if err != nil || o.copied == o.n {
+		if ended || n == 0 {
 			t.worked++
+		}
+		if ended {
 			t.copied(o, err)
 		}
 	}
 	if t.worked == len(t.work) || t.worked > 64 {
 		t.work, t.worked = t.work[:copy(t.work, t.work[t.worked:])], 0
+	}
+}
+
+// piece copies the next part of o, of some most bytes. It returns how many, and
+// whether the message has been copied or cannot be.
+func (t *Transport) piece(o *op, most int) (n int, ended bool, err error) {
+	if o.claim != nil {
+		return t.copyPiece(o)
+	}
+	n = min(most, o.n-o.copied)
+	err = t.copy(o, o.copied, n)
+	o.copied += n
+	return n, err != nil || o.copied == o.n, err
+}
+
+// unlist takes o, which has ended, out of what there is to copy.
+func (t *Transport) unlist(o *op) {
+	if i := slices.Index(t.work[t.worked:], o); i >= 0 {
+		t.work = slices.Delete(t.work, t.worked+i, t.worked+i+1)
 	}
 }
 
@@ -68,39 +78,37 @@ func (t *Transport) putting(p *peer, id uint64) bool {
 	})
 }
 
-// copy copies the next n bytes of o between the two ranks.
-func (t *Transport) copy(o *op, n int) error {
-	mine := o.buf.Slice(o.copied, n)
+// copy copies n bytes of o between the two ranks.
+func (t *Transport) copy(o *op, at, n int) error {
+	mine := o.buf.Slice(at, n)
 	if o.other.place == private {
-		return t.vm(o, mine)
+		return t.vm(o.peer, uintptr(o.other.addr)+uintptr(at), mine, o.sending)
 	}
 	all, ok := o.peer.at(&o.other)
 	if !ok {
 		return fmt.Errorf("shm: rank %d tells of memory beyond its own", o.peer.rank)
 	}
-	theirs := all.Slice(o.copied, n)
+	theirs := all.Slice(at, n)
 	if o.sending {
-		copy(mem.Bytes(theirs), mem.Bytes(mine))
-	} else {
-		copy(mem.Bytes(mine), mem.Bytes(theirs))
+		mine, theirs = theirs, mine
 	}
+	kernels.Move(mine, theirs, o.total >= kernels.StreamFrom)
 	return nil
 }
 
-// vm copies between mine and the peer's private memory.
-func (t *Transport) vm(o *op, mine mem.Buffer) error {
-	at := uintptr(o.other.addr) + uintptr(o.copied)
+// vm copies between mine and the peer's private memory at the address given.
+func (t *Transport) vm(p *peer, at uintptr, mine mem.Buffer, write bool) error {
 	for mine.Len() > 0 {
-		n, err := t.iov.transfer(o.peer.pid, mine, at, o.sending)
+		n, err := t.iov.transfer(p.pid, mine, at, write)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
 			verb := "reading from"
-			if o.sending {
+			if write {
 				verb = "writing to"
 			}
-			return fmt.Errorf("shm: %s the memory of rank %d: %w", verb, o.peer.rank, err)
+			return fmt.Errorf("shm: %s the memory of rank %d: %w", verb, p.rank, err)
 		}
 		mine = mine.Slice(n, mine.Len()-n)
 		at += uintptr(n)

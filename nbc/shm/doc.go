@@ -21,12 +21,23 @@
 // collective over the node, as is its end, and every allocation of every
 // buffer would wait for the slowest rank. A memfd counts against the memory of
 // its process, not against the size of /dev/shm, and nothing is left behind by
-// a process that is killed.
+// a process that is killed. Allocations of 2 MiB and more are huge pages where
+// the system has them for who asks (MADV_COLLAPSE, Linux 6.1), present at once: with small
+// ones copies around the caches take up to 1.4 times as long, and each is a fault
+// when it is first touched.
 //
-// Memory in the arena is called registered. Any other memory works too:
-// the rank that copies reads or writes it in the other process (process_vm_readv,
-// process_vm_writev), at about half the speed. Where the system forbids that
-// (Yama, seccomp, other users), the sender copies it into its arena first.
+// Memory in the arena is called registered. Messages in any other memory come on
+// one of two ways:
+//
+//   - Sender and receiver copy it together, each with the system's help
+//     (process_vm_writev, process_vm_readv), which moves about half of what a plain copy
+//     does. So large receives are served where each rank has a core and the
+//     system allows it (Yama, seccomp, other users may be in the way).
+//   - Everywhere else, and for borrowing receives, the sender copies it into its
+//     arena, from where the receiver takes it: a message of up to 64 KiB at once,
+//     others when the receiver asks, or before it does if it always asks. A receiver asks
+//     for half of its core's cache at most, so that the second copy is one within caches.
+//     Several receivers of the same bytes share one copy.
 //
 // # Security
 //
@@ -36,7 +47,7 @@
 // (kernel.yama.ptrace_scope=1), a rank lets every process of its user attach to
 // it and read its memory (PR_SET_PTRACER_ANY), from set-up until the last
 // transport of its process is closed: the system takes one process or all. To
-// avoid that, set ptrace_scope to 2, and buffers that are not registered are
+// avoid that, set ptrace_scope to 2, and all buffers that are not registered are
 // copied twice; or do without this package (SCAFFE_SHM=off).
 //
 // # Messages
@@ -45,10 +56,26 @@
 // memory lies, unless it has heard of the other side's before. The later of
 // the two copies: a receiver that finds the sender's descriptor gets the bytes,
 // a sender that finds the receiver's puts them; then it says "done". Where both
-// were told (they cross), the receiver gets. The copying is therefore spread
-// over ranks: it falls to those that come last. A borrowing receive never
+// were told (they cross), the receiver gets, unless it cannot. The copying is therefore spread
+// over ranks: it falls to those that come last.
+//
+// Messages of 128 KiB and more are copied by both of their ranks where each has a
+// core, since one core moves less than memory could: the later one tells the other,
+// and each takes the next piece of 64 KiB that is left, the receiver from the
+// beginning, the sender from the end. Pieces are copied through the caches, but around
+// them where the collective is larger than they are (nbc.Expecter, kernels.StreamFrom).
+//
+// A borrowing receive never
 // tells; it hands out the sender's registered memory itself, and its Release
-// says "done". Messages of up to 256 bytes lie in the descriptor.
+// says "done". Messages of up to 4 KiB travel with the descriptor: behind it or, beyond
+// 256 bytes, in one of the ring's blocks. They ask for no answer.
+//
+// A caller that executes its collective alone (nbc.Eager) writes and reads the rings itself, in
+// the same words: Put tells where a message of less than 128 KiB lies, Take hands that memory out,
+// or a copy made with the system's help, and Taken says "done". Where the receiver can read
+// neither (or where ranks share cores), Put makes a copy in registered memory, and the sender
+// need not wait for "done". A copy's memory is used again as soon as its receiver is finished
+// with it, and so stays in the caches.
 //
 // A receive is told of only where the sender cannot mistake for which of
 // several messages with one tag it is: not while an earlier one with that tag,

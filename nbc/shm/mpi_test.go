@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/mpi/mpitest"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/overmpi"
 	"github.com/scaffe/scaffe/nbc/transporttest"
@@ -24,59 +23,23 @@ import (
 // all of them in one order, on one locked thread. Under `go test` the others
 // do, within one process.
 
-var (
-	mpiWorld *mpi.World
-	calls    = make(chan func())
-)
+func processes() int { return mpitest.World().Size() }
 
-func processes() int { return mpiWorld.Size() }
+func TestMain(m *testing.M) { mpitest.Main(m) }
 
-func TestMain(m *testing.M) {
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		var err error
-		mpiWorld, err = mpi.Start()
-		failed <- err
-		for f := range calls {
-			f()
-		}
-	}()
-	if err := <-failed; err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(3)
-	}
-	code := m.Run()
-	end := make(chan error)
-	calls <- func() {
-		ctx, cancel := context.WithTimeout(context.Background(), within)
-		defer cancel()
-		end <- mpiWorld.Finalize(ctx)
-	}
-	if err := <-end; err != nil {
-		fmt.Fprintf(os.Stderr, "rank %d: %v\n", mpiWorld.Rank(), err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// on runs f on MPI's thread.
+// on runs f on MPI's thread, where there are several ranks.
 func on(t *testing.T, f func() error) {
 	t.Helper()
 	if processes() == 1 {
 		t.Skip("needs several ranks: run under mpirun by scripts/test-mpi")
 	}
-	done := make(chan error)
-	calls <- func() { done <- f() }
-	if err := <-done; err != nil {
-		t.Errorf("rank %d of %d: %v", mpiWorld.Rank(), mpiWorld.Size(), err)
-	}
+	mpitest.On(t, f)
 }
 
 // overMPI opens a transport over all ranks.
 func overMPI(opts Options) (nbc.Transport, error) {
 	return Over(func() (nbc.Transport, error) {
-		return overmpi.New(mpiWorld, overmpi.Options{CloseWait: within})
+		return overmpi.New(mpitest.World(), overmpi.Options{CloseWait: within})
 	}, opts)()
 }
 
@@ -124,7 +87,7 @@ func TestRanksOfANodeShareMemory(t *testing.T) {
 
 func TestAbortOverMPI(t *testing.T) {
 	on(t, with(Options{}, func(t nbc.Transport) error {
-		if err := mpiWorld.Barrier(); err != nil { // all have set up
+		if err := mpitest.World().Barrier(); err != nil { // all have set up
 			return err
 		}
 		return transporttest.Abort(t)
@@ -143,7 +106,7 @@ func TestAPeerThatDiedHoldsNothingUp(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := mpiWorld.Barrier(); err != nil {
+		if err := mpitest.World().Barrier(); err != nil {
 			return err
 		}
 		last := tr.Size() - 1

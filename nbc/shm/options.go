@@ -22,6 +22,8 @@ type Options struct {
 	// For tests: as if the system forbade process_vm_readv, to map another
 	// rank's memory, to have some to share.
 	forbidVM, forbidMap, forbidArena bool
+	// For tests: large messages have one copier; or two, however many cores there are.
+	forbidShare, forceShare bool
 }
 
 // ErrClosed is what calls after Close return.

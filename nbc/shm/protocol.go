@@ -18,7 +18,7 @@ func (t *Transport) begin(tok nbc.Token, p *peer, tag nbc.Tag, b mem.Buffer, n i
 	}
 	o := t.ops[t.unused[len(t.unused)-1]]
 	t.unused = t.unused[:len(t.unused)-1]
-	*o = op{id: o.id + 1<<32, tok: tok, peer: p, buf: b, n: n, e: t.table.get(p, tag)}
+	*o = op{id: o.id + 1<<32, tok: tok, peer: p, buf: b, n: n, total: max(n, t.expected), e: t.table.get(p, tag)}
 	o.e.uses++
 	t.active++
 	return o
@@ -36,7 +36,16 @@ func (t *Transport) lookup(p *peer, id uint64) *op {
 // end reports o and forgets it, but for the memory a borrowing receive has
 // lent.
 func (t *Transport) end(o *op, err error) {
+	if o.eager {
+		t.endEager(o)
+		return
+	}
 	c := nbc.Completion{Token: o.tok, Err: err}
+	if o.asked { // a borrower may keep what it has; only others' reading is bounded
+		o.asked = false
+		t.asked -= o.n
+		t.askMore()
+	}
 	if o.borrows && err == nil {
 		c.Data = o.buf
 		t.ended = append(t.ended, c)
@@ -55,6 +64,9 @@ func (t *Transport) end(o *op, err error) {
 func (t *Transport) forget(o *op) {
 	if o.staged {
 		t.arena.unstage(o.buf)
+	}
+	if o.copy != nil {
+		t.unstage(o.copy)
 	}
 	t.settle(o)
 	*o = op{id: o.id}
@@ -87,6 +99,7 @@ func (t *Transport) settle(o *op) {
 func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) error {
 	o := t.begin(tok, p, tag, src, src.Len())
 	o.sending = true
+	t.decide(o)
 	if w := t.table.pop(&o.e.wanted); w != nil {
 		if int(w.length) != o.n {
 			t.answer(p, w.id, o.n, well)
@@ -94,11 +107,18 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 			return nil
 		}
 		o.other = w.descriptor
+		if _, ok := t.arena.find(src); !ok {
+			p.asks = false
+		}
+		if o.shared {
+			t.share(o)
+			t.offer(o)
+		}
 		t.enqueue(o)
 		return nil
 	}
 	d := descriptor{kind: sends, tag: tag, id: o.id, length: uint64(o.n)}
-	if o.n <= inlineRoom {
+	if o.n <= blockRoom {
 		if t.post(p, d, src, o) {
 			t.end(o, nil)
 		}
@@ -109,28 +129,30 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 		t.forget(o)
 		return err
 	}
+	if o.shared {
+		d.place |= bothCopy
+	}
 	o.queued = true
 	o.e.sends.push(o)
 	t.post(p, d, mem.Buffer{}, nil)
 	return nil
 }
 
-// locate says in d where o's memory is. What the peer could not reach, it
-// first copies to where it can.
+// locate says in d where o's memory is. Of a small message that the peer does not
+// share it makes a copy at once; of others the peer may ask for one.
 func (t *Transport) locate(o *op, d *descriptor) error {
 	off, ok := t.arena.find(o.buf)
-	if !ok && o.peer.vm {
-		d.place, d.addr = private, uint64(uintptr(o.buf.Pointer()))
-		return nil
-	}
 	if !ok {
-		b, err := t.arena.stage(o.n)
-		if err != nil {
+		d.place, d.addr = private, uint64(uintptr(o.buf.Pointer()))
+		o.copy = t.staging(o.buf, o.eager)
+		if !t.copiesAtOnce(o) {
+			return nil
+		}
+		if err := t.fill(o.copy); err != nil {
 			return err
 		}
-		copy(mem.Bytes(b), mem.Bytes(o.buf))
-		o.buf, o.staged = b, true
-		off, _ = t.arena.find(b)
+		o.buf = o.copy.to
+		off, _ = t.arena.find(o.buf)
 	}
 	d.place, d.addr = registered, uint64(off)
 	return nil
@@ -143,13 +165,13 @@ func (t *Transport) receive(tok nbc.Token, p *peer, tag nbc.Tag, dst mem.Buffer,
 	e := o.e
 	e.untold++
 	if a := t.table.pop(&e.arrived); a != nil {
-		t.meet(o, &a.descriptor, &a.inline)
+		t.meet(o, &a.descriptor, a.message)
 		return
 	}
 	o.queued = true
 	e.recvs.push(o)
 	off, ok := t.arena.find(dst)
-	if borrows || n <= inlineRoom || e.untold > 1 || !ok && !p.vm {
+	if borrows || n <= blockRoom || e.untold > 1 || !ok && (n <= eagerCopy || !t.reaches(p)) {
 		return
 	}
 	d := descriptor{kind: wants, place: private, tag: tag, id: o.id, addr: uint64(uintptr(dst.Pointer())), length: uint64(n)}
@@ -175,22 +197,33 @@ func (t *Transport) take(p *peer, s *slot) {
 		if o := e.recvs.head; o != nil {
 			e.recvs.remove(o)
 			o.queued = false
-			t.meet(o, d, &s.inline)
+			t.meet(o, d, p.inlineOf(s))
 			return
 		}
-		var message []byte
-		if d.place == inlined {
-			message = s.inline[:min(d.length, inlineRoom)]
-		}
-		t.table.keep(&e.arrived, d, message)
+		t.table.keep(&e.arrived, d, p.inlineOf(s))
 	case wants:
 		e := t.table.get(p, d.tag)
-		if o := e.sends.head; o != nil { // they cross: the receiver gets
+		if o := e.sends.head; o != nil { // they cross: the receiver gets, or both do
 			e.sends.remove(o)
 			o.queued = false
+			p.asks = p.asks && o.copy == nil
+			if o.copy != nil && o.buf.Same(o.copy.of) && !t.reaches(p) && int(d.length) == o.n {
+				o.other = *d
+				t.enqueue(o) // the receiver cannot get it: see meet
+			} else {
+				t.join(o, d)
+			}
 			return
 		}
 		t.table.keep(&e.wanted, d, nil)
+	case helps:
+		if o := t.lookup(p, d.id); o != nil { // otherwise the writer has copied all by itself
+			t.helped(o, d)
+		}
+	case asks:
+		t.answerAsk(p, d)
+	case copied:
+		t.hasCopy(p, d)
 	case done:
 		t.done(p, d)
 	case retracts:
@@ -208,6 +241,9 @@ func (t *Transport) take(p *peer, s *slot) {
 // done ends the operation of which the peer says so.
 func (t *Transport) done(p *peer, d *descriptor) {
 	o := t.lookup(p, d.id)
+	if o != nil && o.shared {
+		t.unlist(o)
+	}
 	switch {
 	case o == nil && d.place == withdrawn: // it had ended meanwhile
 	case o == nil:
@@ -225,13 +261,16 @@ func (t *Transport) done(p *peer, d *descriptor) {
 	}
 }
 
-// meet brings a receive together with the message's descriptor.
-func (t *Transport) meet(o *op, d *descriptor, inline *[inlineRoom]byte) {
-	p := o.peer
+// meet brings a receive together with the message's descriptor, and with the
+// message where that came with it.
+func (t *Transport) meet(o *op, d *descriptor, message []byte) {
+	p, place := o.peer, d.place&^bothCopy
 	switch {
 	case int(d.length) != o.n:
 		t.refuse(o, d)
-	case d.place == inlined:
+	case place == inlined && len(message) != o.n:
+		t.broken(p, fmt.Sprintf("a message of %d bytes in its ring", d.length))
+	case place == inlined:
 		if o.borrows && o.n > 0 {
 			var err error
 			if o.buf, err = t.arena.stage(o.n); err != nil {
@@ -240,18 +279,31 @@ func (t *Transport) meet(o *op, d *descriptor, inline *[inlineRoom]byte) {
 			}
 			o.staged = true
 		}
-		copy(mem.Bytes(o.buf), inline[:o.n])
+		copy(mem.Bytes(o.buf), message)
 		t.end(o, nil)
-	case d.place == registered && o.borrows:
+	case place == registered && o.borrows:
 		src, ok := p.at(d)
 		if !ok {
 			t.broken(p, "a message beyond its memory")
 			return
 		}
 		o.buf, o.other = src, *d
+		o.other.place = place
 		t.end(o, nil)
+	case place == private && o.told && !t.reaches(p): // they cross, and the sender puts
+		o.other = *d
+	case place == private && (o.borrows || !t.reaches(p)):
+		o.other = *d
+		t.ask(o)
 	default:
 		o.other = *d
+		o.other.place = place
+		if o.shared = d.place&bothCopy != 0 && !o.borrows; o.shared {
+			t.share(o)
+			if !o.told { // otherwise the sender joins by itself
+				t.offer(o)
+			}
+		}
 		t.enqueue(o)
 	}
 }

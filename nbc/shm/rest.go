@@ -16,7 +16,9 @@ import (
 // rest decides how the progress thread waits.
 type rest struct {
 	backoff.Backoff
+	looks         int // of Linger without a pause
 	woken, asleep atomic.Bool
+	naps          uint32 // atomically: the futex of Nap, 1 during one
 }
 
 // What a thread does after looking in vain.
@@ -24,17 +26,20 @@ const (
 	yieldsAlone  = 200                    // looks with the core offered to others: each rank has one
 	yieldsShared = 30                     // the same where ranks share cores
 	longestBusy  = 50 * time.Microsecond  // with operations of inner under way, or full rings
+	longestBulk  = 200 * time.Microsecond // with none of inner's but large messages under way, which take longer
 	longestTold  = time.Millisecond       // after a failure
 	longestIdle  = 5 * time.Millisecond   // otherwise: a rank that has something wakes it
+	looksAlone   = 2000                   // for a small message, some 20 µs, with a core for each rank
+	looksShared  = 10                     // the same where ranks share cores
 	aliveEvery   = 100 * time.Millisecond // between looks after the peers' processes
 )
 
 // open is told how many ranks the node has, on how many cores this one may run,
 // and on how many all of them together.
 func (r *rest) open(ranks, own, all int) {
-	r.Spins, r.Yields = backoff.Spins(own, ranks), yieldsShared
+	r.Spins, r.Yields, r.looks = backoff.Spins(own, ranks), yieldsShared, looksShared
 	if all >= ranks {
-		r.Yields = yieldsAlone
+		r.Yields, r.looks = yieldsAlone, looksAlone
 	}
 	backoff.QuickSleeps()
 }
@@ -49,6 +54,12 @@ func (t *Transport) Park(d time.Duration) {
 		t.rest.Reset()
 		return
 	}
+	if t.fault == nil && t.innerBusy() && t.bulk != nil && t.bulk.Bulk() {
+		if t.rest.PauseBulk() {
+			t.sleep(min(d, t.rest.Nap(longestBulk)))
+		}
+		return
+	}
 	if !t.rest.Pause() {
 		return
 	}
@@ -56,7 +67,7 @@ func (t *Transport) Park(d time.Duration) {
 	switch {
 	case t.fault != nil:
 		longest = longestTold
-	case t.innerActive > 0 || t.backlogs > 0 || t.telling.Load() > 0:
+	case t.innerBusy() || t.backlogs > 0 || t.telling.Load() > 0:
 		longest = longestBusy
 	}
 	t.sleep(min(d, longest))
@@ -90,6 +101,9 @@ func (t *Transport) sleep(d time.Duration) {
 // Wake ends a Park under way, or the next one.
 func (t *Transport) Wake() {
 	t.rest.woken.Store(true)
+	if atomic.LoadUint32(&t.rest.naps) == 1 && atomic.CompareAndSwapUint32(&t.rest.naps, 1, 0) {
+		futexWake(&t.rest.naps)
+	}
 	if !t.rest.asleep.Load() {
 		return
 	}

@@ -11,10 +11,19 @@ import (
 )
 
 const (
-	inlineRoom   = 256 // bytes of a message that lie in its descriptor
+	shortRoom    = 16  // bytes of a message that lie in its descriptor, in place of id and addr
+	inlineRoom   = 256 // of one that lie behind it
 	slotsPerRing = 128
-	reasonRoom   = 1024 // bytes
-	cacheLine    = 64
+
+	// A message of up to blockRoom bytes that is longer than that lies in a block.
+	// Larger ones are read where they are: to copy them costs more than to tell
+	// the sender that they have been read.
+	blockRoom     = 4096
+	blocksPerRing = 16
+
+	publishEach = slotsPerRing / 4 // descriptors that the reader takes before it says so
+	reasonRoom  = 1024             // bytes
+	cacheLine   = 64
 )
 
 // header begins a rank's control area. Only what a comment says so is written
@@ -37,9 +46,10 @@ type header struct {
 // ring carries descriptors from one rank to another. It lies in the reader's
 // control area and begins as zeroes.
 type ring struct {
-	taken uint64 // atomically: how many descriptors the reader has taken
-	_     [cacheLine - 8]byte
-	slots [slotsPerRing]slot
+	taken  uint64 // atomically: how many descriptors the reader has said to have taken
+	_      [cacheLine - 8]byte
+	slots  [slotsPerRing]slot
+	blocks [blocksPerRing][blockRoom]byte
 }
 
 // slot is a place for a descriptor.
@@ -60,6 +70,9 @@ const (
 	wants                    // a receive waits: put the message there
 	done                     // the addressee's operation id has ended
 	retracts                 // the receive id is not waiting any more; answer with done
+	asks                     // the addressee's send id is to be copied to where the peer reaches it; length is the writer's receive
+	copied                   // that has been done for the receive id
+	helps                    // the addressee's operation id may copy too; length is the writer's operation
 )
 
 // place is where the bytes of a message are. In done it is how the operation
@@ -67,9 +80,11 @@ const (
 type place uint32
 
 const (
-	inlined    place = iota // behind the descriptor
+	inlined    place = iota // in the descriptor, behind it, or in block addr of the ring
 	registered              // at offset addr of the writer's arena
 	private                 // at address addr of the writer's process
+
+	bothCopy place = 1 << 8 // in sends, besides: the two ranks may copy it together
 
 	well      place = 0
 	failed    place = 3 // the other side could not copy
@@ -83,8 +98,16 @@ type descriptor struct {
 	tag    nbc.Tag
 	id     uint64 // the operation: the writer's own; in done the reader's
 	addr   uint64
-	length uint64 // of the writer's side
+	length uint64 // of the writer's side, in bytes
 }
+
+// short returns the room for a message in the descriptor of one that is sent inline,
+// which needs neither id nor addr: then a few bytes travel in one cache line.
+func (d *descriptor) short() *[shortRoom]byte {
+	return (*[shortRoom]byte)(unsafe.Pointer(&d.id))
+}
+
+var _ [shortRoom]byte = [unsafe.Offsetof(descriptor{}.length) - unsafe.Offsetof(descriptor{}.id)]byte{}
 
 // slot returns the place of position i.
 func (r *ring) slot(i uint64) *slot { return &r.slots[i%slotsPerRing] }
@@ -113,20 +136,72 @@ func (t *Transport) post(p *peer, d descriptor, payload mem.Buffer, o *op) bool 
 
 // write writes into the ring unless it is full.
 func (p *peer) write(d descriptor, payload mem.Buffer) bool {
-	if p.written-p.taken == slotsPerRing {
-		p.taken = atomic.LoadUint64(&p.out.taken)
-		if p.written-p.taken == slotsPerRing {
-			return false
-		}
+	if p.full() {
+		return false
 	}
 	s := p.out.slot(p.written)
-	s.descriptor = d
-	if payload.Len() > 0 {
+	switch n := payload.Len(); {
+	case n > inlineRoom:
+		k := p.boxed % blocksPerRing
+		if p.taken < p.boxes[k] && !p.refresh(p.boxes[k]) {
+			return false
+		}
+		copy(p.out.blocks[k][:], mem.Bytes(payload))
+		p.boxed++
+		p.boxes[k] = p.written + 1
+		d.addr = k
+	case n > shortRoom:
 		copy(s.inline[:], mem.Bytes(payload))
+	case n > 0:
+		copy(d.short()[:], mem.Bytes(payload))
 	}
+	s.descriptor = d
 	p.written++
 	atomic.StoreUint64(&s.full, p.written)
 	return true
+}
+
+// full reports whether there is no room for a descriptor in the ring.
+func (p *peer) full() bool {
+	return p.written-p.taken == slotsPerRing && !p.refresh(1+p.written-slotsPerRing)
+}
+
+// refresh looks how many descriptors the peer has taken, and reports whether
+// that is at least n.
+func (p *peer) refresh(n uint64) bool {
+	p.taken = atomic.LoadUint64(&p.out.taken)
+	return p.taken >= n
+}
+
+// inlineOf returns the message that came with the descriptor in s, nil for one
+// that lies elsewhere.
+func (p *peer) inlineOf(s *slot) []byte {
+	switch n := s.length; {
+	case s.place != inlined || s.kind != sends:
+		return nil
+	case n <= shortRoom:
+		return s.short()[:n]
+	case n <= inlineRoom:
+		return s.inline[:n]
+	case n <= blockRoom:
+		return p.in.blocks[s.addr%blocksPerRing][:n]
+	}
+	return nil
+}
+
+// next goes on to the next descriptor of the peer. Whoever writes the ring is
+// told of a few at a time, and of blocks, of which there are fewer, at once.
+func (p *peer) next() {
+	block := p.in.slot(p.read).length > inlineRoom
+	p.read++
+	if block || p.read-p.published >= publishEach {
+		p.publish()
+	}
+}
+
+func (p *peer) publish() {
+	p.published = p.read
+	atomic.StoreUint64(&p.in.taken, p.read)
 }
 
 // flush posts what waits for room in rings.
@@ -159,19 +234,21 @@ func (t *Transport) flush() {
 // drain takes what the peers have written.
 func (t *Transport) drain() {
 	for _, p := range t.peers {
-		before := p.read
-		for range slotsPerRing {
-			if !p.in.ready(p.read) {
-				break
-			}
-			t.take(p, p.in.slot(p.read))
-			p.read++
-		}
-		if p.read != before {
-			atomic.StoreUint64(&p.in.taken, p.read)
-			t.moved = true
-		}
+		t.drainOf(p)
 	}
+}
+
+// drainOf takes what one peer has written.
+func (t *Transport) drainOf(p *peer) {
+	before := p.read
+	for range slotsPerRing {
+		if !p.in.ready(p.read) {
+			break
+		}
+		t.take(p, p.in.slot(p.read))
+		p.next()
+	}
+	t.moved = t.moved || p.read != before
 }
 
 // anything reports whether a peer has written something.
@@ -184,19 +261,25 @@ func (t *Transport) anything() bool {
 	return atomic.LoadUint32(&t.own.heard) != 0
 }
 
-// layout is where things lie in a rank's memfd: the header, a ring from every
-// other rank of the node, the arena.
-type layout struct{ rings, arena, size int }
+// layout is where things lie in a rank's memfd: the header, the claims of its sends,
+// a ring from every other rank of the node, the arena.
+type layout struct{ claims, rings, arena, size int }
 
 func newLayout(localSize, room int) layout {
 	var a layout
-	a.rings = int(unsafe.Sizeof(header{}))
+	a.claims = int(unsafe.Sizeof(header{}))
+	a.rings = a.claims + int(unsafe.Sizeof([claimsPerRank]claim{}))
 	a.arena = roundUp(a.rings+localSize*int(unsafe.Sizeof(ring{})), hugePage)
 	a.size = a.arena + roundUp(room, hugePage)
 	return a
 }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// claimsAt returns the claims in the area at base.
+func (a layout) claimsAt(base unsafe.Pointer) *[claimsPerRank]claim {
+	return (*[claimsPerRank]claim)(unsafe.Add(base, a.claims))
+}
 
 func headerAt(base unsafe.Pointer) *header { return (*header)(base) }
 

@@ -15,12 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 )
 
 // magic names the layout of control areas; every change of it changes this.
-const magic = 0x5caffe0000000001
+const magic = 0x5caffe0000000005
 
 // New lays the transport over inner. All ranks call it together, on the
 // goroutine and thread that make all later calls. Where this rank is alone on
@@ -34,8 +35,11 @@ func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
 	}
 	t := &Transport{
 		inner: inner, opts: opts, nodes: placed.Nodes(),
-		byRank: make([]*peer, inner.Size()), lent: map[nbc.Token]*op{},
+		byRank: make([]*peer, inner.Size()), lent: map[nbc.Token]*op{}, copies: map[mem.Buffer]*staging{},
+		askRoom: kernels.PrivateCache() / 2,
 	}
+	t.eager, _ = inner.(nbc.Eager)
+	t.bulk, _ = inner.(interface{ Bulk() bool })
 	for r, node := range t.nodes {
 		if node == t.nodes[inner.Rank()] {
 			t.local = append(t.local, r)
@@ -107,6 +111,7 @@ func (t *Transport) setUp() error {
 	if t.arena, t.why = openArena(t.layout, t.opts); t.arena != nil { // otherwise it says hello all the same, for the others to know
 		t.own = headerAt(t.arena.base())
 		t.own.magic, t.own.nonce = magic, rand.Uint64()
+		t.claims = t.layout.claimsAt(t.arena.base())
 	}
 	if err := t.exchangePeers(); err != nil {
 		t.teardown()
@@ -162,7 +167,9 @@ func (t *Transport) exchangePeers() error {
 		return err
 	}
 	peers, all := t.openPeers(me, hellos)
-	t.rest.open(len(t.local), mine.cores.count(), all.or(mine.cores).count())
+	everywhere := all.or(mine.cores).count()
+	t.rest.open(len(t.local), mine.cores.count(), everywhere)
+	t.shares = everywhere >= len(t.local) && !t.opts.forbidShare || t.opts.forceShare
 	return t.agreeOnReach(me, peers)
 }
 
@@ -265,6 +272,7 @@ func (t *Transport) open(rank, local, me int, h hello) *peer {
 		rank: rank, local: local, pid: int(h.pid), pidfd: -1,
 		mapping: b, arena: int(h.arena), header: headerAt(unsafe.Pointer(unsafe.SliceData(b))),
 	}
+	p.claims = t.layout.claimsAt(unsafe.Pointer(p.header))
 	p.in = t.layout.ringAt(t.arena.base(), local)
 	p.out = t.layout.ringAt(unsafe.Pointer(p.header), me)
 	p.vm = !t.opts.forbidVM && t.iov.canRead(p.pid, uintptr(h.address)+unsafe.Offsetof(t.own.nonce), h.nonce)
@@ -298,7 +306,7 @@ func (t *Transport) mapPeer(h hello) ([]byte, error) {
 		return nil, err
 	}
 	if g := headerAt(unsafe.Pointer(unsafe.SliceData(b))); g.magic != magic || g.nonce != h.nonce {
-		_ = unix.Munmap(b)
+		unmapFile(b)
 		return nil, errors.New("is another rank's file")
 	}
 	return b, nil
@@ -363,6 +371,6 @@ func (p *peer) close() {
 		_ = unix.Close(p.pidfd)
 		p.pidfd = -1
 	}
-	_ = unix.Munmap(p.mapping)
+	unmapFile(p.mapping)
 	p.mapping = nil
 }

@@ -16,17 +16,25 @@ type op struct {
 	e       *entry
 	buf     mem.Buffer // the message's memory; of a borrowing receive what it hands out
 	n       int        // bytes
+	total   int        // of the collective that it is part of
 	sending bool
 	borrows bool
-	told    bool // the peer has this operation's descriptor
-	staged  bool // buf is staging memory
-	queued  bool // in e.recvs or e.sends
+	told    bool     // the peer has this operation's descriptor
+	staged  bool     // buf is staging memory
+	copy    *staging // of a send from memory that the peer does not share
+	asked   bool     // of a receive: for such a copy
+	queued  bool     // in e.recvs or e.sends
+	eager   bool     // begun by Put: its end is not reported
+	lends   bool     // besides: its receiver reads the caller's memory
 
 	// Once it has met the other side's descriptor:
 	other      descriptor
-	copied     int   // bytes so far
-	err        error // what to end with after the peer has answered
-	next, prev *op   // in a queue
+	copied     int    // bytes so far
+	shared     bool   // both sides copy it
+	claim      *claim // once they do
+	send       uint64 // then: the sender's id
+	err        error  // what to end with after the peer has answered
+	next, prev *op    // in a queue
 }
 
 // ops is a queue of operations, oldest first.
@@ -60,8 +68,8 @@ func (q *ops) remove(o *op) {
 // operation.
 type note struct {
 	descriptor
-	next   *note
-	inline [inlineRoom]byte
+	next    *note
+	message []byte // what came with it
 }
 
 type notes struct{ head, tail *note }
@@ -106,17 +114,28 @@ func bucket(p *peer, tag nbc.Tag, n int) int {
 	return int((x ^ x>>29) * 0xbf58476d1ce4e5b9 >> 33 & uint64(n-1))
 }
 
-// get returns the entry of a peer and tag, a new one where there is none.
-func (t *table) get(p *peer, tag nbc.Tag) *entry {
-	if t.count >= len(t.buckets) {
-		t.grow()
+// find returns the entry of a peer and tag, nil where there is none.
+func (t *table) find(p *peer, tag nbc.Tag) *entry {
+	if t.count == 0 {
+		return nil
 	}
-	b := &t.buckets[bucket(p, tag, len(t.buckets))]
-	for e := *b; e != nil; e = e.next {
+	for e := t.buckets[bucket(p, tag, len(t.buckets))]; e != nil; e = e.next {
 		if e.tag == tag && e.peer == p {
 			return e
 		}
 	}
+	return nil
+}
+
+// get returns the entry of a peer and tag, a new one where there is none.
+func (t *table) get(p *peer, tag nbc.Tag) *entry {
+	if e := t.find(p, tag); e != nil {
+		return e
+	}
+	if t.count >= len(t.buckets) {
+		t.grow()
+	}
+	b := &t.buckets[bucket(p, tag, len(t.buckets))]
 	e := t.unused
 	if e == nil {
 		e = &entry{}
@@ -159,7 +178,7 @@ func (t *table) tidy(e *entry) {
 }
 
 // keep appends a descriptor, with the message that lies behind it, to q.
-func (t *table) keep(q *notes, d *descriptor, inline []byte) {
+func (t *table) keep(q *notes, d *descriptor, message []byte) {
 	n := t.unusedNotes
 	if n == nil {
 		n = &note{}
@@ -167,7 +186,7 @@ func (t *table) keep(q *notes, d *descriptor, inline []byte) {
 		t.unusedNotes = n.next
 	}
 	n.descriptor = *d
-	copy(n.inline[:], inline)
+	n.message = append(n.message[:0], message...)
 	q.push(n)
 }
 

@@ -16,6 +16,8 @@ import (
 // and over another transport for the rest.
 type Transport struct {
 	inner  nbc.Transport
+	bulk   interface{ Bulk() bool } // inner, where it knows whether all it has under way are large messages
+	eager  nbc.Eager                // inner, where it is one
 	opts   Options
 	nodes  []int
 	local  []int // the ranks of this node, this one among them
@@ -33,9 +35,21 @@ type Transport struct {
 	ops      []*op
 	unused   []int // indexes into ops
 	active   int   // operations that wait for a peer
+	loans    []*op // messages of Put whose memory is the caller's, and their tokens
+	loaned   []nbc.Token
+	fetched  mem.Buffer // what Take has copied of another process's memory
 	lent     map[nbc.Token]*op
 	work     []*op // to be copied by this rank; work[worked:] are left
 	worked   int
+	copies   map[mem.Buffer]*staging // by what they are copies of
+	unstaged *staging
+	asking   []*op // receives for whose messages a copy is to be asked
+	asked    int   // bytes of copies that were asked for and are in use
+	filled   int   // bytes of this rank's copies
+	askRoom  int   // of them at a time
+	expected int   // bytes of the collective whose operations come
+	shares   bool  // there is a core for each rank: two of them copy a large message
+	claims   *[claimsPerRank]claim
 	iov      vectors
 	backlogs int // postings that found a ring full
 	moved    bool
@@ -69,17 +83,25 @@ type peer struct {
 	arena       int // where its arena begins in mapping
 	header      *header
 
-	in, out *ring
-	read    uint64 // descriptors taken from in
-	written uint64 // descriptors written to out
-	taken   uint64 // of them, taken by the peer when last looked
-	backlog []posting
+	claims    *[claimsPerRank]claim
+	in, out   *ring
+	read      uint64                // descriptors taken from in
+	published uint64                // of them, told to the peer
+	written   uint64                // descriptors written to out
+	taken     uint64                // of them, taken by the peer when last looked
+	boxed     uint64                // messages written to out's blocks
+	boxes     [blocksPerRing]uint64 // by block: 1 + the position of the last message in it
+	backlog   []posting
+	shown     bool   // the next descriptor of in is one that Take has returned the message of
+	owed      uint64 // the send of the peer whose message Take has returned, 0 where it is finished with that
+	asks      bool   // it asked for a copy of the last large message that it was told of in private memory
 }
 
 var (
 	_ nbc.Transport = (*Transport)(nil)
 	_ nbc.Allocator = (*Transport)(nil)
 	_ nbc.Topology  = (*Transport)(nil)
+	_ nbc.Expecter  = (*Transport)(nil)
 )
 
 // turnsBetween is how many Polls may pass without a look at inner where nothing
@@ -104,6 +126,9 @@ func (t *Transport) Alloc(n int) (mem.Buffer, error) { return t.arena.alloc(n) }
 
 // Free gives back what Alloc returned.
 func (t *Transport) Free(b mem.Buffer) { t.arena.release(b) }
+
+// Expect says how many bytes the collective has whose operations come next.
+func (t *Transport) Expect(bytes int) { t.expected = bytes }
 
 // Send begins to send src to rank to.
 func (t *Transport) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
@@ -208,10 +233,13 @@ func (t *Transport) advance() {
 	}
 }
 
+// innerBusy reports whether operations of inner are under way.
+func (t *Transport) innerBusy() bool { return t.innerActive > 0 || t.Unsent() }
+
 // pollInner asks inner, where there is reason to.
 func (t *Transport) pollInner(done []nbc.Completion) int {
 	t.turns++
-	if t.innerActive == 0 && t.turns < turnsBetween && t.fault == nil && t.telling.Load() == 0 {
+	if !t.innerBusy() && t.turns < turnsBetween && t.fault == nil && t.telling.Load() == 0 {
 		return 0
 	}
 	t.turns = 0

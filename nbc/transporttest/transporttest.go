@@ -46,6 +46,7 @@ func Cases() []Case {
 		{"notices", notices},
 		{"its own memory", func(t nbc.Transport) error { return ownMemory(t, false) }},
 		{"its own memory and other", func(t nbc.Transport) error { return ownMemory(t, true) }},
+		{"handed over at once", eager},
 		{"random traffic", traffic},
 	}
 }

@@ -4,6 +4,8 @@
 package backoff
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +19,25 @@ type Backoff struct {
 	// them with the core offered to others.
 	Spins, Yields int
 	idleLooks     int
+
+	crowded bool // others wanted the core when last asked
+	asked   int  // calls of PauseBulk until it asks again
+	nap     time.Duration
 }
+
+// What PauseBulk and Nap go by.
+const (
+	// ran is how long a yield lasts at least that has let another thread run.
+	ran = 5 * time.Microsecond
+	// askEvery is how many calls of PauseBulk rely on the last answer.
+	askEvery = 32
+
+	firstNap = 20 * time.Microsecond
+)
+
+// BulkSize is from how many bytes on a message takes longer than a short nap, up to
+// some 10 Gbit/s.
+const BulkSize = 64 << 10
 
 // Spins returns how many looks without a pause a thread may make, of which each
 // of the given ranks has one, besides one that computes, on so many cores.
@@ -29,7 +49,7 @@ func Spins(cores, ranks int) int {
 }
 
 // Reset says that there was something: look often again.
-func (b *Backoff) Reset() { b.idleLooks = 0 }
+func (b *Backoff) Reset() { b.idleLooks, b.nap = 0, 0 }
 
 // Pause is called after a look in vain. It spins or yields, or reports that it
 // is time to sleep.
@@ -39,11 +59,38 @@ func (b *Backoff) Pause() (sleep bool) {
 	case b.idleLooks <= b.Spins:
 		return false
 	case b.idleLooks <= b.Spins+b.Yields:
-		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		Yield()
 		return false
 	}
 	return true
 }
+
+// PauseBulk is Pause where nothing is awaited but large messages (BulkSize), which take
+// longer than a nap. A library needs many looks for one of them, each of which costs; so
+// where others want the core, as a yield tells that lets them run, it is time to sleep at
+// once, and the ranks that have something to do get on.
+func (b *Backoff) PauseBulk() (sleep bool) {
+	if b.asked--; b.crowded && b.asked > 0 {
+		return true
+	}
+	b.asked = askEvery
+	start := time.Now()
+	Yield()
+	b.crowded = time.Since(start) >= ran
+	b.idleLooks++
+	return b.idleLooks > b.Spins+b.Yields
+}
+
+// Nap returns how long the next sleep is to be while large messages are awaited: half as
+// long again as the last one since Reset, so that it is a part of the time that has
+// passed, and longest at most.
+func (b *Backoff) Nap(longest time.Duration) time.Duration {
+	b.nap = min(max(b.nap+b.nap/2, firstNap), longest)
+	return b.nap
+}
+
+// Yield offers the calling thread's core to other threads, also of other processes.
+func Yield() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // QuickSleeps asks the kernel not to round the calling thread's sleeps up by
 // 50 µs.

@@ -1,6 +1,9 @@
 package backoff
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestPause(t *testing.T) {
 	b := Backoff{Spins: 3, Yields: 2}
@@ -22,5 +25,45 @@ func TestSpins(t *testing.T) {
 		if got := Spins(c.cores, c.ranks); got != c.want {
 			t.Errorf("%d cores, %d ranks: %d spins, want %d", c.cores, c.ranks, got, c.want)
 		}
+	}
+}
+
+// While large messages are awaited a thread whose core others want sleeps at once, and
+// asks again now and then; one that has its core to itself looks as often as ever.
+func TestPauseBulk(t *testing.T) {
+	b := Backoff{Yields: 2, crowded: true, asked: 3}
+	for look, want := range []bool{true, true} {
+		if b.PauseBulk() != want {
+			t.Errorf("crowded, look %d in vain: no time to sleep", look)
+		}
+	}
+	b.PauseBulk()
+	if b.asked != askEvery {
+		t.Errorf("it did not ask again: %d", b.asked)
+	}
+	b = Backoff{Yields: 2}
+	for look := range 4 {
+		sleep := b.PauseBulk()
+		if want := look >= 2 || look > 0 && b.crowded; sleep && !want {
+			t.Errorf("look %d in vain: it is time to sleep", look)
+		}
+		b.crowded = false // whatever else runs on this machine
+	}
+}
+
+// Naps grow with the time that has passed since something happened.
+func TestNap(t *testing.T) {
+	var b Backoff
+	var all time.Duration
+	for range 20 {
+		n := b.Nap(200 * time.Microsecond)
+		if n < firstNap || n > max(firstNap, 3*all/2) || n > 200*time.Microsecond {
+			t.Errorf("a nap of %v after %v", n, all)
+		}
+		all += n
+	}
+	b.Reset()
+	if n := b.Nap(time.Second); n != firstNap {
+		t.Errorf("the first nap after something happened is %v", n)
 	}
 }

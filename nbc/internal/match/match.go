@@ -71,6 +71,17 @@ func (t *Table[R, M]) TakeMessage(id Identity) (M, bool) {
 	return m, true
 }
 
+// SeeMessage returns the oldest message under id and leaves it there; false where none
+// waits.
+func (t *Table[R, M]) SeeMessage(id Identity) (M, bool) {
+	e := t.find(id)
+	if e == nil || e.messages.head == nil {
+		var none M
+		return none, false
+	}
+	return e.messages.head.value, true
+}
+
 // Len returns under how many identities something waits.
 func (t *Table[R, M]) Len() int { return t.count }
 

@@ -35,7 +35,11 @@ func TestTableEqualsTheSimplestOne(t *testing.T) {
 			var got, want int
 			var ok, wanted bool
 			if rapid.Bool().Draw(t, "a receive") {
+				seen, saw := table.SeeMessage(id)
 				got, ok = table.TakeMessage(id)
+				if seen != got || saw != ok {
+					t.Fatalf("step %d, %+v: saw %d, %v, took %d, %v", i, id, seen, saw, got, ok)
+				}
 				want, wanted = take(&messages, id)
 				if !ok {
 					table.KeepReceive(id, i)

@@ -1,0 +1,148 @@
+package nbc
+
+import "github.com/scaffe/scaffe/schedule"
+
+// Messages that a rank adds to one range, one after the other, are read in one pass where
+// the device can (Folder): then the sum so far need not be written and read again between
+// them, and memory is read at several places at once, which moves more than at one. The
+// receives begin together, for all that wait for nothing but the one before. Of those
+// that have arrived none waits for ever: when there is nothing else to do they are added
+// without the others. The order of additions, and so the bits, are the schedule's in
+// any case.
+
+// foldMost is how many messages are added in one pass.
+const foldMost = 7
+
+// chains returns for each op the one that adds to its sum next, and the one before; -1
+// for none. Messages of other nodes are added as they come: they share a link.
+func chains(s *schedule.Schedule, near func(rank int) bool) (next, prev []int32) {
+	next, prev = make([]int32, len(s.Ops)), make([]int32, len(s.Ops))
+	for i := range s.Ops {
+		next[i], prev[i] = -1, -1
+		op := &s.Ops[i]
+		if op.Kind != schedule.RecvReduce || op.Src != op.Dst || !near(op.Peer) {
+			continue
+		}
+		for _, d := range op.Deps {
+			if b := &s.Ops[d]; b.Kind == schedule.RecvReduce && b.Dst == op.Src && near(b.Peer) {
+				next[d], prev[i] = int32(i), int32(d)
+			}
+		}
+	}
+	return next, prev
+}
+
+// partial is a run of messages, from first on, of which not all have come.
+type partial struct {
+	r     *Request
+	first int32
+}
+
+// current reports whether the run is still to be added.
+func (p partial) current() bool {
+	prev := p.r.plan.prev[p.first]
+	return p.r.state[p.first] == opArrived && (prev < 0 || p.r.state[prev] == opDone)
+}
+
+// follow begins the receives of the messages that are added after that of op i.
+func (x *executor) follow(r *Request, i int32) {
+	if !x.folds || r.library != nil {
+		return
+	}
+	for n := 1; n < foldMost; n++ {
+		if i = r.plan.next[i]; i < 0 || r.state[i] != 1 {
+			return
+		}
+		r.state[i] = opPosted
+		x.acts = append(x.acts, action{step: stepBegin, r: r, op: i})
+	}
+}
+
+// arrived takes the message of op i.
+func (x *executor) arrived(r *Request, i int32) {
+	r.state[i] = opArrived
+	first := i
+	for prev := r.plan.prev[first]; prev >= 0 && r.state[prev] != opDone; prev = r.plan.prev[first] {
+		if r.state[prev] != opArrived {
+			return // it is added before this one, and looked at then
+		}
+		first = prev
+	}
+	if !x.add(r, first, false) && first == i {
+		x.keep(partial{r, first})
+	}
+}
+
+// add asks for the addition of the messages that have come from op first on, if those are
+// all that are under way, or any will do.
+func (x *executor) add(r *Request, first int32, any bool) bool {
+	last := first
+	for {
+		next := r.plan.next[last]
+		if next >= 0 && r.state[next] == opPosted && !any {
+			return false
+		}
+		if next < 0 || r.state[next] != opArrived {
+			break
+		}
+		last = next
+	}
+	for i := first; i >= 0; i = r.plan.next[i] {
+		r.state[i] = opCombining
+		if i == last {
+			break
+		}
+	}
+	x.acts = append(x.acts, action{step: stepCombine, r: r, op: first, last: last})
+	return true
+}
+
+// keep notes p, for when there is nothing else to do.
+func (x *executor) keep(p partial) {
+	if len(x.partials) == cap(x.partials) {
+		kept := x.partials[:0]
+		for _, q := range x.partials {
+			if q.current() {
+				kept = append(kept, q)
+			}
+		}
+		clear(x.partials[len(kept):])
+		x.partials = kept
+	}
+	x.partials = append(x.partials, p)
+}
+
+// partly asks for the addition of a run of which not all has come, and reports whether
+// there is one.
+func (x *executor) partly() bool {
+	for len(x.partials) > 0 {
+		p := x.partials[0]
+		n := copy(x.partials, x.partials[1:])
+		x.partials[n] = partial{}
+		x.partials = x.partials[:n]
+		if p.current() {
+			return x.add(p.r, p.first, true)
+		}
+	}
+	return false
+}
+
+// added says that the device has added the run that ends with op last.
+func (x *executor) added(r *Request, last int32) {
+	first := last
+	for prev := r.plan.prev[first]; prev >= 0 && r.state[prev] == opCombining; prev = r.plan.prev[first] {
+		first = prev
+	}
+	next := r.plan.next[last]
+	for i := first; ; i = r.plan.next[i] {
+		x.acts = append(x.acts, action{step: stepRelease, r: r, op: i})
+		end := i == last // complete may be the request's end
+		x.complete(r, i)
+		if end {
+			break
+		}
+	}
+	if next >= 0 && r.state[next] == opArrived && !x.add(r, next, false) {
+		x.keep(partial{r, next})
+	}
+}

@@ -1,0 +1,110 @@
+package nbc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+)
+
+// anywhere is a transport that any thread may call.
+type anywhere struct{ nbc.Transport }
+
+func (anywhere) Migrate() bool { return true }
+
+// TestWhoTurnsTheLoop: collectives end with the right sums whoever turns the loop for
+// them: their callers in Wait and Test, at once or later, or the engine's goroutine,
+// next to other requests and after a wait that was given up.
+func TestWhoTurnsTheLoop(t *testing.T) {
+	const ranks, rounds = 3, 150
+	w := inproc.NewWorld(ranks, inproc.Options{})
+	var wg sync.WaitGroup
+	errs := make([]error, ranks)
+	for rank := range ranks {
+		wg.Go(func() {
+			open := func() (nbc.Transport, error) {
+				inner, err := w.Open(rank)()
+				return anywhere{inner}, err
+			}
+			e, err := nbc.Start(open, host(t), nbc.Options{Deadline: time.Minute})
+			if err != nil {
+				errs[rank] = err
+				return
+			}
+			for i := 0; i < rounds && err == nil; i++ {
+				err = anyway(t, e, i)
+			}
+			errs[rank] = errors.Join(err, e.Close())
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// anyway starts some reductions and comes to their ends in a way that is drawn.
+func anyway(t *testing.T, e *nbc.Engine, round int) error {
+	alike := rand.New(rand.NewPCG(uint64(round), 1))
+	own := rand.New(rand.NewPCG(uint64(round), uint64(2+e.Rank())))
+	ctx := context.Background()
+	n := 1 + alike.IntN(3)
+	requests, sums := make([]*nbc.Request, n), make([][]float32, n)
+	for k := range requests {
+		count := []int{8, 5000}[alike.IntN(2)] // 5000 elements are too many to be left to the caller
+		in, out := make([]float32, count), make([]float32, count)
+		for i := range in {
+			in[i] = float32(e.Rank() + i + round)
+		}
+		r, err := e.Prepare(chainReduce(t, e.Rank(), e.Size(), count, count/2), nbc.Binding{
+			Name: "reduce", Instance: uint32(round*8 + k), In: mem.Of(in), Out: mem.Of(out), Datatype: mem.Float32, Op: mem.Sum,
+		})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		requests[k], sums[k] = r, out
+		if err := r.Start(); err != nil {
+			return err
+		}
+	}
+	for _, k := range own.Perm(n) {
+		if err := reach(ctx, requests[k], own.IntN(5)); err != nil {
+			return err
+		}
+		for i, sum := range sums[k] {
+			if want := float32(e.Size()*(i+round) + e.Size()*(e.Size()-1)/2); e.Rank() == 0 && sum != want {
+				return fmt.Errorf("round %d, request %d: element %d is %v, not %v", round, k, i, sum, want)
+			}
+		}
+	}
+	return nil
+}
+
+// reach comes to the end of a request.
+func reach(ctx context.Context, r *nbc.Request, how int) error {
+	switch how {
+	case 1:
+		time.Sleep(time.Millisecond)
+	case 2:
+		for {
+			if ended, err := r.Test(); ended {
+				return err
+			}
+		}
+	case 3:
+		short, cancel := context.WithTimeout(ctx, 50*time.Microsecond)
+		defer cancel()
+		if err := r.Wait(short); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+	return r.Wait(ctx)
+}
