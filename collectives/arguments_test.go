@@ -78,7 +78,7 @@ func TestArguments(t *testing.T) {
 					t.Errorf("%s ends with %v, without %q", form, err, x.want)
 				}
 			}
-			if err := c.Reduce(ctx, good.send, good.recv, good.dt, good.op, 0, nil, Buffers(selection.Unregistered)); err != nil {
+			if err := c.Reduce(ctx, good.send, good.recv, good.dt, good.op, 0, Option{}, Buffers(selection.Unregistered)); err != nil {
 				t.Errorf("afterwards: %v", err)
 			}
 		})

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -13,12 +15,25 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
+// Call is any collective, as data, with the arguments of the method of its name: what
+// programs make that are about collectives rather than about one of them.
+type Call struct {
+	Collective schedule.Collective
+	Send, Recv mem.Buffer
+	Counts     []int // of an Allgather
+	Datatype   mem.Datatype
+	Op         mem.Op // of a reduction
+	Root       int    // of a Reduce or Bcast
+}
+
 // call is a collective as asked for.
 type call struct {
 	collective schedule.Collective
 	root       int
 	send       mem.Buffer
 	recv       mem.Buffer
+	counts     []int // nil: equal
+	off        int   // where this rank's part begins in recv, in elements
 	dt         mem.Datatype
 	op         mem.Op
 	spec       spec.Spec
@@ -30,6 +45,7 @@ type call struct {
 	needsRecv  bool
 	blocking   bool
 	persistent bool
+	library    bool // done by the blocking form of the library's own
 }
 
 // persist marks the call of a request to be started many times.
@@ -50,30 +66,46 @@ func (c *Comm) allreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op) call
 	return call{collective: schedule.Allreduce, send: send, recv: recv, dt: dt, op: op, needsSend: true, needsRecv: true}
 }
 
+func (c *Comm) allgather(send, recv mem.Buffer, counts []int, dt mem.Datatype) call {
+	return call{collective: schedule.Allgather, send: send, recv: recv, counts: counts, dt: dt, needsSend: true, needsRecv: true}
+}
+
+// call returns k as its method makes it.
+func (c *Comm) call(k Call) call {
+	switch k.Collective {
+	case schedule.Reduce:
+		return c.reduce(k.Send, k.Recv, k.Datatype, k.Op, k.Root)
+	case schedule.Bcast:
+		return c.bcast(k.Recv, k.Datatype, k.Root)
+	case schedule.Allgather:
+		return c.allgather(k.Send, k.Recv, k.Counts, k.Datatype)
+	}
+	one := c.allreduce(k.Send, k.Recv, k.Datatype, k.Op)
+	one.collective = k.Collective
+	return one
+}
+
 // control is how the package's own collectives are done, such as those of
 // Agree: whatever was tuned or asked for, and within deadlines.
-func control(k *call) { k.spec = spec.Spec{Levels: []spec.Level{{Algorithm: "binomial"}}} }
+var control = With(spec.Spec{Levels: []spec.Level{{Algorithm: "binomial"}}})
 
-func started(r *nbc.Request, err error) (*nbc.Request, error) {
-	if err != nil {
-		return nil, err
+// with applies the communicator's options and a call's own.
+func (k *call) with(c *Comm, opts []Option) {
+	k.buffers = c.opts.Buffers
+	for i := range opts {
+		opts[i].apply(k)
 	}
-	if err := r.Start(); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
+}
+
+// create makes a persistent request.
+func (c *Comm) create(k call, opts []Option) (*nbc.Request, error) {
+	k.with(c, opts)
+	return c.init(k)
 }
 
 // init checks a call, finds its plan and binds it. Every call takes an
 // instance number, failed ones too, so that the ranks keep counting alike.
-func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
-	k.buffers = c.opts.Buffers
-	for _, o := range opts {
-		if o != nil {
-			o(&k)
-		}
-	}
+func (c *Comm) init(k call) (*nbc.Request, error) {
 	instance, err := c.nextInstance(k.persistent)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", k.collective, err)
@@ -81,7 +113,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 	fail := func(err error) (*nbc.Request, error) {
 		return nil, fmt.Errorf("%s: %w", nbc.RequestName(k.collective.String(), instance), err)
 	}
-	count, err := k.check(c.Size())
+	count, err := k.check(c)
 	if err != nil {
 		return fail(err)
 	}
@@ -90,7 +122,7 @@ func (c *Comm) init(k call, opts []Option) (*nbc.Request, error) {
 		return fail(err)
 	}
 	bind := nbc.Binding{
-		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, InAt: k.off, Out: k.recv, Datatype: k.dt, Op: k.op,
 		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
 	}
 	if k.op == mem.Avg {
@@ -133,6 +165,7 @@ func (c *Comm) planned(k *call, count int) (*nbc.Plan, string, error) {
 	}
 	choice, err := c.Select(k.query(c, count), k.spec)
 	if err != nil || choice.Spec.IsLibrary() {
+		k.library = err == nil && choice.Spec.LibraryBlocks()
 		return nil, choice.Text, err
 	}
 	plan, err := c.plan(k.at(c, count), choice.Text, func(at spec.Call) (*schedule.Schedule, error) { return spec.Build(at, choice.Spec) })
@@ -155,14 +188,14 @@ func (c *Comm) countLocked(persistent bool) uint32 {
 		kind, bit = 1, nbc.Persistent
 	}
 	c.counts[kind]++
-	return c.counts[kind]&^nbc.Persistent | bit
+	return uint32(c.counts[kind])&^nbc.Persistent | bit
 }
 
 // library prepares a call of the MPI library's own collective.
 func (c *Comm) library(b nbc.Binding, k call, count int) (*nbc.Request, error) {
 	return c.engine.PrepareLibrary(nbc.LibraryCall{
 		Collective: k.collective,
-		Send:       k.send, Recv: k.recv, Count: count, Datatype: k.dt, Op: k.op, Root: k.root,
+		Send:       k.send, Recv: k.recv, Count: count, Counts: slices.Clone(k.counts), Datatype: k.dt, Op: k.op, Root: k.root, Blocking: k.library,
 	}, b)
 }
 
@@ -172,13 +205,18 @@ func (k *call) describe(count int, spec string) string {
 	if k.op == mem.Avg {
 		name = "averaging " + name // its op is Sum to the engine
 	}
-	return fmt.Sprintf("%s of %d elements, root %d, spec %v", name, count, k.root, spec)
+	return name + " of " + strconv.Itoa(count) + " elements" + k.describeParts() + ", root " + strconv.Itoa(k.root) + ", spec " + spec
 }
+
+// bytes returns how many the call moves.
+func (k *call) bytes() int { return max(k.send.Len(), k.recv.Len()) }
 
 // check reports what is wrong with a call's arguments on this rank, or returns the
 // number of elements.
-func (k *call) check(size int) (count int, err error) {
-	switch {
+func (k *call) check(c *Comm) (count int, err error) {
+	switch size := c.Size(); {
+	case !k.collective.Valid():
+		return 0, fmt.Errorf("unknown %v: use one of %v", k.collective, schedule.Collectives)
 	case !k.dt.Valid():
 		return 0, fmt.Errorf("unknown datatype %v: use one of %v", k.dt, mem.Datatypes)
 	case !k.op.Valid() && k.op != mem.Avg:
@@ -192,6 +230,9 @@ func (k *call) check(size int) (count int, err error) {
 	case !k.buffers.Valid():
 		return 0, fmt.Errorf("option Buffers: unknown %v: use %v or %v", k.buffers, selection.Registered, selection.Unregistered)
 	}
+	if k.collective == schedule.Allgather {
+		return k.checkParts(c)
+	}
 	bytes := k.send.Len()
 	if !k.needsSend {
 		bytes = k.recv.Len()
@@ -201,14 +242,14 @@ func (k *call) check(size int) (count int, err error) {
 		needed bool
 		buffer mem.Buffer
 	}{{"send", k.needsSend, k.send}, {"receive", k.needsRecv, k.recv}} {
-		switch {
-		case !b.needed:
-		case b.buffer.Len()%k.dt.Size() != 0:
-			return 0, fmt.Errorf("the %s buffer has %d bytes, which are not whole elements of %v (%d bytes each)", b.name, b.buffer.Len(), k.dt, k.dt.Size())
-		case b.buffer.Len() != bytes:
+		if !b.needed {
+			continue
+		}
+		if err := k.checkBuffer(b.name, b.buffer); err != nil {
+			return 0, err
+		}
+		if b.buffer.Len() != bytes {
 			return 0, fmt.Errorf("the buffers must be equally long: send has %d bytes, receive has %d", bytes, b.buffer.Len())
-		case b.buffer.Space() != mem.Host:
-			return 0, fmt.Errorf("the %s buffer lies in %v memory: this build combines %v memory only", b.name, b.buffer.Space(), mem.Host)
 		}
 	}
 	if k.needsSend && k.needsRecv && k.send.Overlaps(k.recv) && !k.send.Same(k.recv) {
@@ -217,8 +258,19 @@ func (k *call) check(size int) (count int, err error) {
 	return bytes / k.dt.Size(), nil
 }
 
+// checkBuffer reports what is wrong with a buffer that the call needs.
+func (k *call) checkBuffer(name string, b mem.Buffer) error {
+	switch {
+	case b.Len()%k.dt.Size() != 0:
+		return fmt.Errorf("the %s buffer has %d bytes, which are not whole elements of %v (%d bytes each)", name, b.Len(), k.dt, k.dt.Size())
+	case b.Space() != mem.Host:
+		return fmt.Errorf("the %s buffer lies in %v memory: this build combines %v memory only", name, b.Space(), mem.Host)
+	}
+	return nil
+}
+
 // plan returns the compiled schedule of a call, built at its first use. text
 // stands for all that build depends on besides the call.
 func (c *Comm) plan(k spec.Call, text string, build func(spec.Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
-	return c.plans.get(planKey{k.Collective, k.Root, k.Count, k.ElemSize, k.Scaled, text}, func() (*schedule.Schedule, error) { return build(k) })
+	return c.plans.get(planKey{k.Collective, k.Root, k.Count, k.ElemSize, k.Scaled, countsKey(k.Counts), text}, func() (*schedule.Schedule, error) { return build(k) })
 }

@@ -31,60 +31,125 @@ func (c *Comm) Allreduce(ctx context.Context, send, recv mem.Buffer, dt mem.Data
 	return c.run(ctx, c.allreduce(send, recv, dt, op), opts)
 }
 
-// Barrier returns when every rank has called it.
-func (c *Comm) Barrier(ctx context.Context) error {
-	one := mem.Of(make([]uint8, 1))
-	return c.Allreduce(ctx, one, one, mem.Uint8, mem.Max, control)
+// Allgather copies every rank's send to every rank's recv, one part after the other in
+// the order of ranks. counts[r] is how many elements rank r's part has, 0 included, alike
+// on all ranks; nil: all parts are equally long. recv holds all parts, send this rank's:
+// it may be that part of recv (in place), but not overlap recv otherwise.
+func (c *Comm) Allgather(ctx context.Context, send, recv mem.Buffer, counts []int, dt mem.Datatype, opts ...Option) error {
+	return c.run(ctx, c.allgather(send, recv, counts, dt), opts)
+}
+
+// Do does a collective.
+func (c *Comm) Do(ctx context.Context, k Call, opts ...Option) error {
+	return c.run(ctx, c.call(k), opts)
+}
+
+// Barrier returns when every rank has called it. It is an Allreduce of a
+// byte: a spec for one serves the other.
+func (c *Comm) Barrier(ctx context.Context, opts ...Option) error {
+	return c.Allreduce(ctx, c.barrier, c.barrier, mem.Uint8, mem.Max, opts...)
 }
 
 // Ireduce starts a Reduce and returns at once. The buffers belong to the request
 // until it has been waited for; then it must be closed.
 func (c *Comm) Ireduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
-	return started(c.init(c.reduce(send, recv, dt, op, root), opts))
+	return c.start(c.reduce(send, recv, dt, op, root), opts)
 }
 
 // Ibcast starts a Bcast, as Ireduce does a Reduce.
 func (c *Comm) Ibcast(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
-	return started(c.init(c.bcast(buf, dt, root), opts))
+	return c.start(c.bcast(buf, dt, root), opts)
 }
 
 // Iallreduce starts an Allreduce, as Ireduce does a Reduce.
 func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
-	return started(c.init(c.allreduce(send, recv, dt, op), opts))
+	return c.start(c.allreduce(send, recv, dt, op), opts)
+}
+
+// Iallgather starts an Allgather, as Ireduce does a Reduce.
+func (c *Comm) Iallgather(send, recv mem.Buffer, counts []int, dt mem.Datatype, opts ...Option) (*nbc.Request, error) {
+	return c.start(c.allgather(send, recv, counts, dt), opts)
+}
+
+// Start starts a collective, as Ireduce does a Reduce.
+func (c *Comm) Start(k Call, opts ...Option) (*nbc.Request, error) {
+	return c.start(c.call(k), opts)
 }
 
 // ReduceInit makes a persistent request for Reduce: to be started (Start) and waited
 // for (Wait) any number of times, one execution at a time, and closed at the end.
 // Preparing it once saves each execution the search for its plan.
 func (c *Comm) ReduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
-	return c.init(c.reduce(send, recv, dt, op, root).persist(), opts)
+	return c.create(c.reduce(send, recv, dt, op, root).persist(), opts)
 }
 
 // BcastInit makes a persistent request for Bcast, as ReduceInit does for Reduce.
 func (c *Comm) BcastInit(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
-	return c.init(c.bcast(buf, dt, root).persist(), opts)
+	return c.create(c.bcast(buf, dt, root).persist(), opts)
 }
 
 // AllreduceInit makes a persistent request for Allreduce, as ReduceInit does for
 // Reduce.
 func (c *Comm) AllreduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
-	return c.init(c.allreduce(send, recv, dt, op).persist(), opts)
+	return c.create(c.allreduce(send, recv, dt, op).persist(), opts)
 }
 
-// Option says how one collective is to be done. All ranks give the same options,
-// but for Within and Priority.
-type Option func(*call)
+// AllgatherInit makes a persistent request for Allgather, as ReduceInit does for Reduce.
+func (c *Comm) AllgatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, opts ...Option) (*nbc.Request, error) {
+	return c.create(c.allgather(send, recv, counts, dt).persist(), opts)
+}
+
+// Init makes a persistent request for a collective, as ReduceInit does for Reduce.
+func (c *Comm) Init(k Call, opts ...Option) (*nbc.Request, error) {
+	return c.create(c.call(k).persist(), opts)
+}
+
+// Option says how one collective is to be done; the zero Option says nothing. All
+// ranks give the same options, but for Within and Priority.
+type Option struct {
+	set    setting
+	spec   spec.Spec
+	cuts   []int
+	number int64
+}
+
+// setting is what an Option sets.
+type setting uint8
+
+const (
+	setNothing setting = iota
+	setSpec
+	setDeadline
+	setBuffers
+	setPriority
+	setParts
+)
+
+func (o *Option) apply(k *call) {
+	switch o.set {
+	case setSpec:
+		k.spec = o.spec
+	case setDeadline:
+		k.deadline = time.Duration(o.number)
+	case setBuffers:
+		k.buffers = selection.BufferKind(o.number)
+	case setPriority:
+		k.priority = int(o.number)
+	case setParts:
+		k.cuts = o.cuts
+	}
+}
 
 // With asks for a spec, whatever was tuned, configured or asked for elsewhere.
-func With(s spec.Spec) Option { return func(c *call) { c.spec = s } }
+func With(s spec.Spec) Option { return Option{set: setSpec, spec: s} }
 
 // Within bounds the time of one execution, in place of the engine's deadline
 // (nbc.Options).
-func Within(d time.Duration) Option { return func(c *call) { c.deadline = d } }
+func Within(d time.Duration) Option { return Option{set: setDeadline, number: int64(d)} }
 
 // Buffers says which kind of memory the call's buffers are in, on all ranks.
-func Buffers(kind selection.BufferKind) Option { return func(c *call) { c.buffers = kind } }
+func Buffers(kind selection.BufferKind) Option { return Option{set: setBuffers, number: int64(kind)} }
 
 // Priority says how soon the collective's result is needed, 0 the soonest: where
 // several share a link, its large messages go before those of higher numbers.
-func Priority(n int) Option { return func(c *call) { c.priority = n } }
+func Priority(n int) Option { return Option{set: setPriority, number: int64(n)} }

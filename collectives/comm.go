@@ -16,15 +16,21 @@ type Options struct {
 	// Spec, unless it has no levels, is how every collective is done that
 	// does not say so itself.
 	Spec spec.Spec
+	// Tuned has Configure pass over SCAFFE_ALGORITHM, which names a spec where Spec
+	// does not: every call is selected for.
+	Tuned bool
 	// Table, unless empty, is the file of a tuning table, which decides where
 	// Spec does not. Configure reads it.
 	Table string
 	// Buffers is the kind of the buffers of calls that do not say so
 	// themselves.
 	Buffers selection.BufferKind
-	// Measure asks Configure to measure the network for the cost model where
-	// no table says what it is like.
+	// Measure asks Configure to measure for the cost model what no table says: this
+	// machine, unless that was done before, and the network.
 	Measure bool
+	// Node is what the measurements of this rank's machine are kept under; without
+	// a host they are not kept.
+	Node selection.Node
 	// Machine is what this machine is, to be compared with a table's.
 	Machine selection.Machine
 }
@@ -43,14 +49,15 @@ type Comm struct {
 	ranks  []int // ranks[i] is rank i's in the world
 	nodes  []int // by rank
 
-	layout spec.Layout
-	plans  *plans
+	layout  spec.Layout
+	plans   *plans
+	barrier mem.Buffer // what Barrier combines, by itself: C may not see the rest of a Comm
 
 	mu       sync.Mutex
 	selector *selection.Selector
-	recent   recent
+	kept     [2]keptCalls // of calls that do not block, and of those that do
 	choices  lru[selection.Query, *selection.Choice]
-	counts   [2]uint32 // of the collectives that run once, and of persistent requests
+	counts   [2]uint64 // of the collectives that run once, and of persistent requests
 	closed   bool
 }
 
@@ -70,7 +77,7 @@ func World(e *nbc.Engine, opts Options) *Comm {
 
 func newComm(e *nbc.Engine, opts Options, selector *selection.Selector, id uint64, rank int, ranks []int) *Comm {
 	c := &Comm{
-		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks,
+		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks, barrier: mem.Of(make([]uint8, 1)),
 		plans: newPlans(keptOps), choices: lru[selection.Query, *selection.Choice]{room: keptChoices},
 	}
 	nodes := e.Nodes()
@@ -78,6 +85,7 @@ func newComm(e *nbc.Engine, opts Options, selector *selection.Selector, id uint6
 		c.nodes = append(c.nodes, nodes[r])
 	}
 	c.layout = spec.LayoutOf(c.nodes)
+	c.plans.nodes = c.nodes
 	return c
 }
 
@@ -114,6 +122,7 @@ func (c *Comm) Select(q selection.Query, asked spec.Spec) (*selection.Choice, er
 		choice, err := selector.Select(c.layout, q, asked)
 		return &choice, err
 	}
+	q = selector.Class(q)
 	c.mu.Lock()
 	kept, found := c.choices.get(q)
 	c.mu.Unlock()

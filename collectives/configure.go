@@ -18,7 +18,7 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 	var s selection.Settings
 	var sel *selection.Selector
 	if c.rank == 0 {
-		if s, err = selection.ReadSettings(c.opts.Spec, c.opts.Table); err == nil {
+		if s, err = selection.ReadSettings(selection.Flags{Spec: c.opts.Spec, Tuned: c.opts.Tuned, Table: c.opts.Table}); err == nil {
 			sel, err = s.Selector()
 		}
 	}
@@ -26,17 +26,19 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 		return nil, err
 	}
 	if c.rank == 0 && sel.Assumes() {
-		s.Model, s.From = sel.Model.On(c.layout.PPN, selection.Cores()).String(), sel.From
+		s.Model, s.From = sel.Model.On(selection.Cores()).String(), sel.From
 	}
 	if sel, err = c.share(ctx, s); err != nil {
 		return nil, err
 	}
-	if c.opts.Measure && sel.Assumes() && c.layout.Nodes > 1 {
-		m, err := c.measure(ctx, sel.Model)
-		if err != nil {
+	if c.opts.Measure && sel.Assumes() {
+		var warning string
+		if s, warning, err = c.measure(ctx, sel, s); err != nil {
 			return nil, err
 		}
-		s.Model, s.From = m.String(), "parameters measured at start"
+		if warning != "" {
+			warnings = append(warnings, warning)
+		}
 		if sel, err = c.share(ctx, s); err != nil {
 			return nil, err
 		}
@@ -44,12 +46,9 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 	c.mu.Lock()
 	c.selector = sel
 	c.choices.clear()
-	kept := c.recent.request
-	c.recent = recent{}
+	kept := c.dropAllLocked()
 	c.mu.Unlock()
-	if kept != nil { // prepared as was chosen before
-		kept.Close()
-	}
+	closeKept(kept) // they were prepared as was chosen before
 	for _, src := range sel.Sources {
 		if src.Table != nil {
 			warnings = append(warnings, src.Table.Warnings(c.opts.Machine, c.layout)...)

@@ -149,7 +149,7 @@ func TestMeasure(t *testing.T) {
 		want    string
 	}{
 		{false, "", "default parameters"},
-		{true, "", "parameters measured at start"},
+		{true, "", "this machine's parameters, measured on "},
 		{true, "model inter.latency=1e-06\n", "parameters of "},
 	} {
 		o := collectives.Options{Measure: c.measure, Table: fresh(t, c.model)}

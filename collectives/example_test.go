@@ -61,3 +61,28 @@ func ExampleComm_Ireduce() {
 	// Output:
 	// [4 40]
 }
+
+// Three ranks have parts of different lengths, the middle one none. Everyone gets all of
+// them, in place: what a rank gives lies where it belongs.
+func ExampleComm_Allgather() {
+	counts := []int{2, 0, 3}
+	err := launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
+		all := make([]float32, 5)
+		own := [][]float32{all[:2], nil, all[2:]}[comm.Rank()]
+		for i := range own {
+			own[i] = float32(10*comm.Rank() + i)
+		}
+		if err := comm.Allgather(ctx, mem.Of(own), mem.Of(all), counts, mem.Float32); err != nil {
+			return err
+		}
+		if comm.Rank() == 1 {
+			fmt.Println(all)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [0 1 20 21 22]
+}

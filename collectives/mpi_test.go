@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	ct "github.com/scaffe/scaffe/collectives/collectivestest"
 	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/ranktest"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
@@ -24,28 +24,17 @@ import (
 	"github.com/scaffe/scaffe/nbc/shm"
 )
 
-// The tests of this file start mpirun with this very program, whose ranks are
-// then processes. They run where scripts/with-mpi says where mpirun is.
-
-// stuckIn names the environment variable that makes this program a rank: it
-// holds the folder for reports, the transport and what goes wrong.
-const stuckIn = "SCAFFE_TEST_STUCK"
-
 const (
 	mpiRanks = 4
 	mpiOdd   = 2 // the rank that does otherwise
 )
 
-func TestMain(m *testing.M) {
-	if how := strings.Split(os.Getenv(stuckIn), ","); len(how) == 3 {
-		stuckRank(how[0], how[1], how[2])
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { ranktest.Main(m, stuckRank) }
 
-// stuckRank is a rank of these tests. It writes how it ended to a file of its own
-// and waits until the others have.
-func stuckRank(dir, transport, wrong string) {
+// stuckRank is a rank of these tests: over which transport, and what goes wrong. It
+// reports how it ended and waits until the others have.
+func stuckRank(p ranktest.Process) {
+	transport, wrong := p.Words[0], p.Words[1]
 	k, err := kernels.NewCPU()
 	if err != nil {
 		panic(err)
@@ -72,33 +61,20 @@ func stuckRank(dir, transport, wrong string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	file := func(rank int) string { return filepath.Join(dir, fmt.Sprint("rank", rank)) }
-	err = stuckCalls(e, wrong, func() { _ = os.WriteFile(file(e.Rank())+".pid", fmt.Append(nil, os.Getpid()), 0o666) })
-	report := fmt.Sprint(err)
+	err = stuckCalls(e, wrong, func() { _ = os.WriteFile(stoppedFile(p.Folder), fmt.Append(nil, os.Getpid()), 0o666) })
 	if err == nil {
-		report = fmt.Sprintf("%d cases on %d ranks", len(ct.Some(e.Size())), e.Size())
-	}
-	if e := os.WriteFile(file(e.Rank()), []byte(report), 0o666); e != nil {
-		fmt.Fprintln(os.Stderr, e)
-	}
-	if err == nil {
+		p.Report(e.Rank(), fmt.Sprintf("%d cases on %d ranks", len(ct.Some(e.Size())), e.Size()))
 		if err := e.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		os.Exit(0)
+		return
 	}
-	for range 100 { // mpirun ends all with the first that ends badly
-		left := 0
-		for r := range mpiRanks {
-			if _, err := os.Stat(file(r)); err != nil && (r != mpiOdd || wrong != "stop") {
-				left++
-			}
+	p.Report(e.Rank(), fmt.Sprint(err))
+	for r := range mpiRanks {
+		if r != mpiOdd || wrong != "stop" {
+			p.Await(r)
 		}
-		if left == 0 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	_ = e.Close()
 	os.Exit(1)
@@ -117,6 +93,8 @@ func stuckCalls(e *nbc.Engine, wrong string, stopped func()) error {
 		return libraryBeside(ctx, c)
 	case "library", "library collective":
 		return libraryStuck(ctx, c, e, wrong)
+	case "library blocking":
+		return libraryBlocks(ctx, c, e)
 	}
 	s, err := spec.Parse("chain,chunk=64K")
 	if err != nil {
@@ -210,6 +188,9 @@ func libraryBeside(ctx context.Context, c *collectives.Comm) error {
 	if err := sum(); err != nil { // alone, where it held up what it liked once
 		return err
 	}
+	if err := c.Barrier(ctx, collectives.With(s)); err != nil {
+		return err
+	}
 	bcast, err := c.BcastInit(large, mem.Float32, 0)
 	if err != nil {
 		return err
@@ -227,34 +208,73 @@ func libraryBeside(ctx context.Context, c *collectives.Comm) error {
 	return bcast.Wait(ctx)
 }
 
-// ranks runs this program under mpirun and returns each rank's report, "" where
-// it wrote none, what they printed, and how mpirun ended.
+// libraryBlocks makes calls of the library's blocking form, beside another collective that
+// is under way, and then one that one rank does not make: the others do not return.
+func libraryBlocks(ctx context.Context, c *collectives.Comm, e *nbc.Engine) error {
+	s, err := spec.Parse("mpi,blocking")
+	if err != nil {
+		return err
+	}
+	how := collectives.With(s)
+	one := mem.Of([]float64{float64(c.Rank() + 1)})
+	sum, want := mem.Of([]float64{0}), float64(c.Size()*(c.Size()+1)/2)
+	if _, err := c.Iallreduce(one, sum, mem.Float64, mem.Sum, how); err == nil || !strings.Contains(err.Error(), "for blocking calls alone") {
+		return fmt.Errorf("the blocking form in a non-blocking call: %w", err)
+	}
+	large := mem.Alloc(1 << 20)
+	beside, err := c.Ibcast(large, mem.Float32, 0)
+	if err != nil {
+		return err
+	}
+	defer beside.Close()
+	for range 3 {
+		root := c.Size() - 1
+		err := errors.Join(c.Allreduce(ctx, one, sum, mem.Float64, mem.Sum, how), c.Bcast(ctx, sum, mem.Float64, root, how),
+			c.Reduce(ctx, one, sum, mem.Float64, mem.Sum, root, how))
+		if got := mem.View[float64](sum)[0]; err != nil || got != want {
+			return fmt.Errorf("the sum is %v, not %v (%w)", got, want, err)
+		}
+	}
+	if err := beside.Wait(ctx); err != nil {
+		return err
+	}
+	if c.Rank() == mpiOdd {
+		<-e.Failed()
+		return e.Err()
+	}
+	return c.Allreduce(ctx, one, sum, mem.Float64, mem.Sum, how)
+}
+
+// TestMPIWatchdog: a rank that waits in the library's blocking call for one that does
+// not make it cannot be given an error. Its process ends, and says which call it was.
+func TestMPIWatchdog(t *testing.T) {
+	for _, transport := range transports {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			reports, said, err := ranks(t, transport, "library blocking")
+			if err == nil {
+				t.Errorf("mpirun ended well\n%s", said)
+			}
+			want := "has been in the MPI library's blocking call for allreduce#12 (allreduce of 1 elements, root 0, spec mpi,blocking) for more than 10s"
+			if !strings.Contains(said, want) {
+				t.Errorf("nobody says %q:\n%s", want, said)
+			}
+			for r, report := range reports {
+				if report != "" {
+					t.Errorf("rank %d ended with %q", r, report)
+				}
+			}
+		})
+	}
+}
+
+// ranks runs stuckRank, and returns each rank's report, what they printed, and how
+// mpirun ended.
 func ranks(t *testing.T, transport, wrong string) (reports []string, said string, ended error) {
 	t.Helper()
-	dir := os.Getenv("SCAFFE_MPI_DIR")
-	if dir == "" {
-		t.Skip("no MPI: run `make test-mpi`")
-	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := t.TempDir()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin", "mpirun"), "-np", fmt.Sprint(mpiRanks), program)
-	cmd.Env = append(os.Environ(), stuckIn+"="+strings.Join([]string{folder, transport, wrong}, ","))
-	cmd.WaitDelay = 5 * time.Second
-	out, ended := cmd.CombinedOutput()
-	revive(folder)
-	if ctx.Err() != nil {
-		t.Fatalf("mpirun hung\n%s", out)
-	}
-	for r := range mpiRanks {
-		report, _ := os.ReadFile(filepath.Join(folder, fmt.Sprint("rank", r))) // a stopped rank has none
-		reports = append(reports, string(report))
-	}
-	return reports, string(out), ended
+	run := ranktest.Run(t, mpiRanks, transport, wrong)
+	revive(run.Folder)
+	return run.Reports, run.Printed, run.Err
 }
 
 // transports are those that ranks of mpirun have.
@@ -321,6 +341,7 @@ func TestMPIStuck(t *testing.T) {
 			"count": sides("131072 elements, root 0, spec chain,chunk=64K, f32 sum"),
 		} {
 			t.Run(transport+"/"+wrong, func(t *testing.T) {
+				t.Parallel() // most of it is waiting for a deadline
 				reports, said, err := ranks(t, transport, wrong)
 				if err == nil {
 					t.Errorf("mpirun ended well\n%s", said)
@@ -341,10 +362,13 @@ func TestMPIStuck(t *testing.T) {
 	}
 }
 
+// stoppedFile is where a rank that stops writes its process.
+func stoppedFile(folder string) string { return filepath.Join(folder, "stopped") }
+
 // revive ends a stopped rank that mpirun has left behind.
-func revive(reports string) {
+func revive(folder string) {
 	var pid int
-	b, err := os.ReadFile(filepath.Join(reports, fmt.Sprint("rank", mpiOdd, ".pid")))
+	b, err := os.ReadFile(stoppedFile(folder))
 	if _, e := fmt.Sscan(string(b), &pid); errors.Join(err, e) == nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}

@@ -19,7 +19,7 @@ import (
 // travels packed with others or alone. The parts are pipelined with each other.
 // The MPI library's own collectives (spec mpi) do not know parts: where one of
 // them serves any part, it serves the whole buffer.
-func Parts(cuts ...int) Option { return func(c *call) { c.cuts = cuts } }
+func Parts(cuts ...int) Option { return Option{set: setParts, cuts: cuts} }
 
 // parts returns the ranges that cuts make of count elements.
 func parts(count int, cuts []int) ([]schedule.Range, error) {
@@ -51,6 +51,7 @@ func (c *Comm) packed(k *call, count int) (plan *nbc.Plan, text string, err erro
 			return nil, "", err
 		}
 		if choice.Spec.IsLibrary() {
+			k.library = choice.Spec.LibraryBlocks()
 			return nil, choice.Text, nil
 		}
 		specs[i] = choice.Spec
@@ -76,6 +77,6 @@ func (k *call) query(c *Comm, count int) selection.Query {
 func (k *call) at(c *Comm, count int) spec.Call {
 	return spec.Call{
 		Collective: k.collective, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
-		Scaled: k.op == mem.Avg && scales(k.dt),
+		Scaled: k.op == mem.Avg && scales(k.dt), Counts: k.counts,
 	}
 }

@@ -31,8 +31,8 @@ func TestPartsAreProvenRight(t *testing.T) {
 		count := 0
 		for range rapid.IntRange(1, 5).Draw(t, "parts") {
 			s := drawSpec(t)
-			if s.Levels[len(s.Levels)-1].Algorithm == "ring" {
-				collective = schedule.Allreduce // which ring alone serves
+			if s.Serves(collective) != nil {
+				collective = schedule.Allreduce // which all serve
 			}
 			length := rapid.IntRange(0, 90).Draw(t, "length")
 			ranges, specs = append(ranges, schedule.Range{Off: count, Len: length}), append(specs, s)

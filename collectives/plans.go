@@ -24,11 +24,13 @@ type planKey struct {
 	collective            schedule.Collective
 	root, count, elemSize int
 	scaled                bool
+	counts                string // see countsKey
 	text                  string // stands for the spec, or for those of the parts
 }
 
 // plans keeps the compiled schedules of a communicator that were used last.
 type plans struct {
+	nodes    []int // by rank of the communicator; does not change
 	mu       sync.Mutex
 	kept     lru[planKey, *nbc.Plan]
 	building singleflight.Group
@@ -55,7 +57,7 @@ func (p *plans) get(key planKey, build func() (*schedule.Schedule, error)) (*nbc
 		if err != nil {
 			return nil, err
 		}
-		plan, err := nbc.Compile(s)
+		plan, err := nbc.CompileOn(s, p.nodes)
 		if err != nil {
 			return nil, err
 		}

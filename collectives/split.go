@@ -80,20 +80,17 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return newComm(c.engine, c.opts, c.Selector(), id, slices.Index(members, c.rank), ranks), nil
 }
 
-// Close gives back what the communicator keeps: the request of its last blocking
-// call, and its plans. Later collectives on it return ErrClosed; requests that
+// Close gives back what the communicator keeps: the requests of its last blocking
+// calls, and its plans. Later collectives on it return ErrClosed; requests that
 // were made before stay, to be closed by themselves. It is no collective: each
 // rank closes its own. It may be called twice.
 func (c *Comm) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	kept := c.recent.request
-	c.recent = recent{}
+	kept := c.dropAllLocked()
 	c.choices.clear()
 	c.mu.Unlock()
 	c.plans.clear()
-	if kept != nil {
-		kept.Close()
-	}
+	closeKept(kept)
 	return nil
 }

@@ -24,8 +24,10 @@ type job struct {
 	specs      []spec.Spec
 }
 
-// specs returns what is worth measuring, likely winners first.
-func specs(s *selection.Selector, l spec.Layout, q selection.Query, chains bool) []spec.Spec {
+// Specs returns what a sweep measures for a call, likely winners first: the MPI
+// library's own where it may serve the call, the model's candidates, and with chains
+// the chains of all sizes.
+func Specs(s *selection.Selector, l spec.Layout, q selection.Query, chains bool) []spec.Spec {
 	own := q
 	own.Library = false
 	candidates := s.Candidates(l, own)
@@ -114,7 +116,7 @@ func (c Config) jobs(s *selection.Selector, l spec.Layout, library bool) []job {
 		for _, bytes := range part {
 			for _, v := range c.Collectives {
 				q := selection.Query{Collective: v, Bytes: bytes, Type: c.Type, Buffers: c.Buffers, Blocking: true, Library: library}
-				all = append(all, job{v, bytes, specs(s, l, q, chains[bytes] && v != schedule.Allreduce)})
+				all = append(all, job{v, bytes, Specs(s, l, q, chains[bytes] && v.Rooted())})
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"gonum.org/v1/gonum/stat"
@@ -54,7 +53,7 @@ type Progress struct {
 // Defaults returns c with what is 0 filled in.
 func (c Config) Defaults() Config {
 	if len(c.Collectives) == 0 {
-		c.Collectives = []schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce}
+		c.Collectives = slices.Clone(schedule.Collectives)
 	}
 	if c.Min == 0 {
 		c.Min = 4 << 10
@@ -144,10 +143,7 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Resul
 			s.free()
 		}
 	}()
-	selector, err := s.calibrate(ctx)
-	if err != nil {
-		return nil, err
-	}
+	selector := comm.Selector()
 	s.jobs = c.jobs(selector, comm.Layout(), comm.HasLibrary())
 	s.result = &Result{Config: c, Layout: comm.Layout(), Selector: selector, Jobs: len(s.jobs)}
 	for i := range s.jobs {
@@ -355,61 +351,23 @@ func result(j job, times [][]float64) Point {
 // once executes a spec once and returns this rank's seconds from the barrier.
 func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error) {
 	in, out := s.in.Slice(0, j.bytes), s.out.Slice(0, j.bytes)
-	with := collectives.With(spec)
+	k := collectives.Call{Collective: j.collective, Send: in, Recv: out, Datatype: s.Type, Op: mem.Sum}
+	if j.collective == schedule.Allgather {
+		k.Recv, k.Send = s.parts(out)
+	}
 	if err := s.comm.Barrier(ctx); err != nil {
 		return 0, err
 	}
 	from := time.Now()
-	var err error
-	switch j.collective {
-	case schedule.Reduce:
-		err = s.comm.Reduce(ctx, in, out, s.Type, mem.Sum, 0, with)
-	case schedule.Bcast:
-		err = s.comm.Bcast(ctx, out, s.Type, 0, with)
-	default:
-		err = s.comm.Allreduce(ctx, in, out, s.Type, mem.Sum, with)
-	}
+	err := s.comm.Do(ctx, k, collectives.With(spec))
 	return time.Since(from).Seconds(), err
 }
 
-// calibrate returns the communicator's selector with memory as fast as it is
-// measured to be: one rank alone, and all of a node together.
-func (s *sweep) calibrate(ctx context.Context) (*selection.Selector, error) {
-	selector := *s.comm.Selector()
-	n := min(s.Max, 32<<20)
-	for _, all := range []bool{false, true} {
-		best := math.Inf(1)
-		for range 4 {
-			if err := s.comm.Barrier(ctx); err != nil {
-				return nil, err
-			}
-			from := time.Now()
-			if all || s.comm.Rank() == 0 {
-				copy(mem.Bytes(s.out)[:n], mem.Bytes(s.in)[:n])
-			}
-			if err := s.comm.Barrier(ctx); err != nil { // ranks that share a core begin late
-				return nil, err
-			}
-			took := []float64{time.Since(from).Seconds()}
-			if err := s.maxima(ctx, took); err != nil {
-				return nil, err
-			}
-			best = min(best, took[0])
-		}
-		// Three digits are more than it is good for.
-		rate, err := strconv.ParseFloat(strconv.FormatFloat(2*float64(n)/best, 'g', 3, 64), 64)
-		if err != nil {
-			return nil, err
-		}
-		if all {
-			selector.Model.Memory.Bandwidth = rate * float64(s.comm.Layout().PPN)
-		} else {
-			selector.Model.Core.Bandwidth = rate
-		}
-	}
-	selector.Model.Memory.Bandwidth = max(selector.Model.Memory.Bandwidth, selector.Model.Core.Bandwidth)
-	selector.From += ", memory measured"
-	return &selector, nil
+// parts returns as much of an allgather's buffer as equal parts fill, and this rank's.
+func (s *sweep) parts(out mem.Buffer) (all, own mem.Buffer) {
+	ranks := s.comm.Size()
+	each := out.Len() / s.Type.Size() / ranks * s.Type.Size()
+	return out.Slice(0, each*ranks), out.Slice(each*s.comm.Rank(), each)
 }
 
 // tell reports progress, before job i.

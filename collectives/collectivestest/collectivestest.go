@@ -36,7 +36,8 @@ type Case struct {
 	Op         mem.Op // of a reduction
 	InPlace    bool   // for a broadcast it does not matter
 	Root       int
-	Count      int
+	Count      int   // of the result
+	Counts     []int // of an Allgather
 }
 
 // String returns the case in words.
@@ -45,7 +46,7 @@ func (k Case) String() string {
 	if k.InPlace {
 		place = "in place"
 	}
-	return fmt.Sprintf("%v of %d %v, %v, root %d, %s, spec %v", k.Collective, k.Count, k.Datatype, k.Op, k.Root, place, k.Spec)
+	return fmt.Sprintf("%v of %d %v, %v, root %d, counts %v, %s, spec %v", k.Collective, k.Count, k.Datatype, k.Op, k.Root, k.Counts, place, k.Spec)
 }
 
 // Collectives lists the collectives that a spec serves.
@@ -102,12 +103,32 @@ func Every(size int) []Case {
 	for _, k := range shapes(size, all(size)) {
 		for _, dt := range mem.Datatypes {
 			for _, op := range Ops(dt) {
-				if k.Collective == schedule.Bcast && op != mem.Sum {
+				if !k.Collective.Reduces() && op != mem.Sum {
 					continue
 				}
 				k.Datatype, k.Op = dt, op
 				cases = append(cases, k)
 			}
+		}
+	}
+	return cases
+}
+
+// Sizes returns every spec, collective, place, root and count with a type of every size,
+// which is all of a type that a schedule depends on, and ops in turn.
+func Sizes(size int) []Case {
+	of := map[int][]mem.Datatype{} // by size
+	for _, dt := range mem.Datatypes {
+		of[dt.Size()] = append(of[dt.Size()], dt)
+	}
+	var cases []Case
+	for i, k := range shapes(size, all(size)) {
+		for _, bytes := range []int{1, 2, 4, 8} {
+			k.Datatype, k.Op = of[bytes][i%len(of[bytes])], mem.Sum
+			if ops := Ops(k.Datatype); k.Collective != schedule.Bcast {
+				k.Op = ops[(i/2)%len(ops)]
+			}
+			cases = append(cases, k)
 		}
 	}
 	return cases
@@ -119,7 +140,7 @@ func Some(size int) []Case {
 	cases := shapes(size, slices.Compact([]int{0, size / 2, size - 1}))
 	for i := range cases {
 		cases[i].Datatype = mem.Datatypes[i%len(mem.Datatypes)]
-		if cases[i].Collective != schedule.Bcast {
+		if cases[i].Collective.Reduces() {
 			ops := Ops(cases[i].Datatype)
 			cases[i].Op = ops[(i/len(mem.Datatypes)+i)%len(ops)]
 		}
@@ -140,6 +161,10 @@ func shapes(size int, roots []int) []Case {
 	var cases []Case
 	for _, s := range Specs() {
 		for _, v := range Collectives(s) {
+			if v == schedule.Allgather {
+				cases = append(cases, allgathers(s, size)...)
+				continue
+			}
 			for _, count := range Counts {
 				for _, root := range roots {
 					if v == schedule.Allreduce {
@@ -155,6 +180,26 @@ func shapes(size int, roots []int) []Case {
 				}
 			}
 		}
+	}
+	return cases
+}
+
+// allgathers returns the allgathers of a spec: parts that are equal, that grow and of
+// which some are empty, each in place and not.
+func allgathers(s spec.Spec, size int) (cases []Case) {
+	equal, grow, few := make([]int, size), make([]int, size), make([]int, size)
+	for r := range size {
+		equal[r], grow[r] = 13, 7*r
+	}
+	few[size/2], few[size-1] = 100, 1
+	for _, counts := range [][]int{equal, grow, few, make([]int, size)} {
+		k := Case{Spec: s, Collective: schedule.Allgather, Counts: counts}
+		for _, n := range counts {
+			k.Count += n
+		}
+		inPlace := k
+		inPlace.InPlace = true
+		cases = append(cases, k, inPlace)
 	}
 	return cases
 }
@@ -205,12 +250,20 @@ const (
 // inside returns the part of b that the collective may touch.
 func inside(b []byte) mem.Buffer { return mem.Of(b[margin : len(b)-margin]) }
 
-func (k Case) buffer() []byte {
-	return bytes.Repeat([]byte{filler}, k.Datatype.Bytes(k.Count)+2*margin)
+func (k Case) buffer() []byte { return k.bufferOf(k.Count) }
+
+func (k Case) bufferOf(count int) []byte {
+	return bytes.Repeat([]byte{filler}, k.Datatype.Bytes(count)+2*margin)
 }
+
+// part returns where a rank's part of an allgather lies in the result.
+func (k Case) part(rank int) schedule.Range { return schedule.Split(k.Counts)[rank] }
 
 // Prepare prepares the case on one rank.
 func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
+	if k.Collective == schedule.Allgather {
+		return k.prepareAllgather(c)
+	}
 	r := &Running{c: c, k: k, send: k.buffer(), recv: k.buffer()}
 	if k.InPlace || k.Collective == schedule.Bcast {
 		r.recv = r.send
@@ -219,17 +272,27 @@ func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
 		r.fill(r.send, c.Rank())
 	}
 	var err error
-	with := collectives.With(k.Spec)
-	switch k.Collective {
-	case schedule.Reduce:
-		r.request, err = c.ReduceInit(inside(r.send), inside(r.recv), k.Datatype, k.Op, k.Root, with)
-	case schedule.Bcast:
-		r.request, err = c.BcastInit(inside(r.recv), k.Datatype, k.Root, with)
-	case schedule.Allreduce:
-		r.request, err = c.AllreduceInit(inside(r.send), inside(r.recv), k.Datatype, k.Op, with)
-	default:
-		err = fmt.Errorf("collectivestest: no %v", k.Collective)
+	r.request, err = c.Init(k.call(inside(r.send), inside(r.recv)), collectives.With(k.Spec))
+	return r, err
+}
+
+func (k Case) call(send, recv mem.Buffer) collectives.Call {
+	return collectives.Call{Collective: k.Collective, Send: send, Recv: recv, Counts: k.Counts, Datatype: k.Datatype, Op: k.Op, Root: k.Root}
+}
+
+// prepareAllgather is Prepare of an allgather.
+func (k Case) prepareAllgather(c *collectives.Comm) (*Running, error) {
+	own := k.part(c.Rank())
+	r := &Running{c: c, k: k, send: k.bufferOf(own.Len), recv: k.buffer()}
+	send := inside(r.send)
+	if k.InPlace {
+		send = inside(r.recv).Slice(k.Datatype.Bytes(own.Off), k.Datatype.Bytes(own.Len))
+		r.fillPart(r.recv, c.Rank(), own.Off)
+	} else {
+		r.fillPart(r.send, c.Rank(), 0)
 	}
+	var err error
+	r.request, err = c.Init(k.call(send, inside(r.recv)), collectives.With(k.Spec))
 	return r, err
 }
 
@@ -237,6 +300,13 @@ func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
 func (r *Running) fill(b []byte, rank int) {
 	for i := range r.k.Count {
 		Put(r.k.Datatype, b[margin:], i, contribution(r.k.Datatype, r.k.Op, rank, i))
+	}
+}
+
+// fillPart stores rank's part of an allgather in b, from element off on.
+func (r *Running) fillPart(b []byte, rank, off int) {
+	for i := range r.k.part(rank).Len {
+		Put(r.k.Datatype, b[margin:], off+i, contribution(r.k.Datatype, r.k.Op, rank, i))
 	}
 }
 
@@ -250,6 +320,9 @@ func (r *Running) Check() error {
 		return err
 	}
 	k := r.k
+	if k.Collective == schedule.Allgather {
+		return r.checkAllgather()
+	}
 	want, input := k.buffer(), k.buffer()
 	switch hasResult := k.Collective != schedule.Reduce || r.c.Rank() == k.Root; {
 	case k.Collective == schedule.Bcast:
@@ -273,6 +346,20 @@ func (r *Running) Check() error {
 	}
 	r.fill(input, r.c.Rank())
 	return same("the input", k.Datatype, r.send, input)
+}
+
+// checkAllgather is Check of an allgather that has ended.
+func (r *Running) checkAllgather() error {
+	want := r.k.buffer()
+	for rank := range r.c.Size() {
+		r.fillPart(want, rank, r.k.part(rank).Off)
+	}
+	if err := same("the result", r.k.Datatype, r.recv, want); err != nil || r.k.InPlace {
+		return err
+	}
+	input := r.k.bufferOf(r.k.part(r.c.Rank()).Len)
+	r.fillPart(input, r.c.Rank(), 0)
+	return same("the input", r.k.Datatype, r.send, input)
 }
 
 func same(what string, dt mem.Datatype, got, want []byte) error {

@@ -1,10 +1,12 @@
 package selection
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // Candidate is a spec with the time that the model predicts.
@@ -13,50 +15,127 @@ type Candidate struct {
 	Seconds float64
 }
 
-// modelTolerance is how much faster than another a spec must be predicted to be chosen
-// in its place: no model is better than that.
-const modelTolerance = 1.03
+// What the model is good for: specs that it predicts to take less than modelTolerance
+// times as long as the best may be the best. A closed form is worse than that; what it
+// finds to take more than roughTolerance times as long as its best is not simulated.
+const (
+	modelTolerance = 1.1
+	roughTolerance = 3
+	maxSimulated   = 16
+	maxCompared    = 5 // of those that may be the best
+
+	// A simulation takes time with the ranks, and every rank makes the same one when a
+	// size is first asked for. So with more ranks than this fewer specs are simulated,
+	// and the first is taken of those that are predicted to take the same time.
+	fewRanks      = 16
+	sameTime      = 1.03
+	manySimulated = 4
+)
 
 // Candidates returns the specs that are worth a thought for a call: first the
 // one to choose, which is the fastest that the model knows or, of those that it
-// cannot tell from that, the one that asks the least of the model; then the
+// cannot tell from that, the one that loses the least where the model is wrong; then the
 // others, the fastest first. There is always one.
 func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate {
 	specs := shapes(l, q.Collective)
 	var all []Candidate
-	add := func(sp spec.Spec) {
-		all = append(all, Candidate{sp, Predict(q.Collective, q.Bytes, sp, l, s.Model, q.Buffers)})
+	for _, shape := range specs {
+		for _, sized := range chunked(shape, l, cutBytes(l, q)) {
+			all = append(all, Candidate{sized, closed(q.Collective, q.Bytes, sized, l, s.Model, q.Buffers)})
+		}
+	}
+	rough := make([]float64, len(all))
+	for i, c := range all {
+		rough[i] = c.Seconds
+	}
+	likely, slowest := likely(rough, l), 1.0
+	for i, c := range all {
+		if c.Seconds <= likely {
+			all[i].Seconds = s.predict(q, l, c.Spec)
+			slowest = max(slowest, all[i].Seconds/c.Seconds)
+		}
+	}
+	for i := range all {
+		if rough[i] > likely { // no faster than any that was simulated
+			all[i].Seconds = times(all[i].Seconds, slowest)
+		}
 	}
 	if l.Nodes > 1 && q.libraryServes() && q.Bytes <= LibraryBytes {
-		add(spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}})
+		library := spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}}
+		all = slices.Insert(all, 0, Candidate{library, s.predict(q, l, library)})
 	}
-	for _, shape := range specs {
-		for _, sized := range chunked(shape, l, q.Bytes) {
-			add(sized)
-		}
-	}
-	first := preferred(all)
+	first := s.preferred(q, l, all)
 	rest := slices.Delete(slices.Clone(all), first, first+1)
-	slices.SortStableFunc(rest, func(a, b Candidate) int {
-		switch {
-		case a.Seconds < b.Seconds:
-			return -1
-		case a.Seconds > b.Seconds:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(rest, func(a, b Candidate) int { return cmp.Compare(a.Seconds, b.Seconds) })
 	return slices.Insert(rest, 0, all[first])
 }
 
-// preferred returns the index of the first candidate that is not slower than
-// the fastest beyond modelTolerance.
-func preferred(all []Candidate) int {
-	best := all[0].Seconds
-	for _, c := range all {
-		best = min(best, c.Seconds)
+// predict is Predict under s's model.
+func (s *Selector) predict(q Query, l spec.Layout, sp spec.Spec) float64 {
+	return Predict(q.Collective, q.Bytes, sp, l, s.Model, q.Buffers)
+}
+
+// likely returns up to what a closed form has to say for a spec to be simulated.
+func likely(rough []float64, l spec.Layout) float64 {
+	most := maxSimulated
+	if l.Ranks > fewRanks {
+		most = manySimulated
 	}
-	return slices.IndexFunc(all, func(c Candidate) bool { return c.Seconds <= times(best, modelTolerance) })
+	times := slices.Sorted(slices.Values(rough))
+	return min(times[min(len(times), most)-1], roughTolerance*times[0])
+}
+
+// preferred returns the index of the candidate to choose. Of those that are not slower
+// than the fastest beyond modelTolerance it is the one that is never far from the
+// best of them, whichever parameters of the model are twice as bad as they seem;
+// of equals the first.
+func (s *Selector) preferred(q Query, l spec.Layout, all []Candidate) int {
+	fastest := make([]int, len(all))
+	for i := range fastest {
+		fastest[i] = i
+	}
+	slices.SortStableFunc(fastest, func(a, b int) int { return cmp.Compare(all[a].Seconds, all[b].Seconds) })
+	best := all[fastest[0]].Seconds
+	tolerance := modelTolerance
+	if l.Ranks > fewRanks {
+		tolerance = sameTime
+	}
+	close := slices.DeleteFunc(fastest[:min(len(all), maxCompared)], func(i int) bool { return all[i].Seconds > times(best, tolerance) })
+	slices.Sort(close)
+	if len(close) == 1 || l.Ranks > fewRanks {
+		return close[0]
+	}
+	loss := make([]float64, len(close))
+	for _, m := range append(worse(s.Model), s.Model) {
+		took := make([]float64, len(close))
+		for i, at := range close {
+			took[i] = Predict(q.Collective, q.Bytes, all[at].Spec, l, m, q.Buffers)
+		}
+		best := slices.Min(took)
+		for i := range took {
+			loss[i] = max(loss[i], took[i]/best)
+		}
+	}
+	chosen, least := 0, slices.Min(loss)
+	for loss[chosen] > times(least, 1+sameLoss) {
+		chosen++
+	}
+	return close[chosen]
+}
+
+// sameLoss is what makes no difference.
+const sameLoss = 0.005
+
+// worse returns m with one kind of parameters after the other twice as bad.
+func worse(m sim.Model) []sim.Model {
+	ops, caches, memory, network := m, m, m, m
+	ops.Op, ops.Intra.Latency, ops.Switch = 2*m.Op, 2*m.Intra.Latency, 2*m.Switch
+	ops.Short.Op, ops.Short.Latency, ops.Short.Switch = 2*m.Short.Op, 2*m.Short.Latency, 2*m.Short.Switch
+	ops.Library.Op = 2 * m.Library.Op
+	caches.Fresh, caches.Core = m.Fresh/2, sim.Rates{Cached: m.Core.Cached / 2, Shared: m.Core.Shared / 2, Bandwidth: m.Core.Bandwidth / 2}
+	memory.Memory.Cached, memory.Memory.Shared, memory.Memory.Bandwidth = m.Memory.Cached/2, m.Memory.Shared/2, m.Memory.Bandwidth/2
+	network.Inter.Latency = 2 * m.Inter.Latency
+	return []sim.Model{ops, caches, memory, network}
 }
 
 // sameShape reports whether two specs differ in chunks alone.
@@ -83,12 +162,16 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	switch {
 	case l.Ranks == 1:
 		return []spec.Spec{one("linear")}
+	case v == schedule.Allgather:
+		return gathering(l, one)
+	case l.Nodes == 1 && v == schedule.Allreduce:
+		return []spec.Spec{one("direct"), one("doubling"), one("linear"), one("binomial"), one("chain"), one("ring")}
 	case l.Nodes == 1:
-		return []spec.Spec{one("direct"), one("linear"), one("binomial")}
+		return []spec.Spec{one("direct"), one("linear"), one("binomial"), one("chain")}
 	}
 	tops := []string{"chain", "binomial"}
 	if v == schedule.Allreduce {
-		tops = []string{"ring", "chain", "binomial"}
+		tops = []string{"ring", "chain", "doubling", "binomial"}
 	}
 	if l.Nodes == 2 {
 		tops = append(tops, "linear")
@@ -113,6 +196,30 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	return all
 }
 
+// fewSenders is how many nodes may all send to one at a time: the model does not know
+// what a network does with many.
+const fewSenders = 8
+
+// gathering is shapes of an allgather. The leaders of nodes have unequal parts where the
+// nodes have unequal numbers of ranks, which a ring takes as it takes others.
+func gathering(l spec.Layout, one func(names ...string) spec.Spec) (all []spec.Spec) {
+	if l.Nodes == 1 {
+		return []spec.Spec{one("direct"), one("doubling"), one("ring")}
+	}
+	tops := []string{"ring", "doubling"}
+	if l.Nodes <= fewSenders {
+		tops = append(tops, "linear")
+	}
+	for _, top := range tops {
+		if l.PPN == 1 {
+			all = append(all, one(top))
+		} else {
+			all = append(all, one("direct", top))
+		}
+	}
+	return all
+}
+
 // Chunks that are tried, the usual one first: below 64K a message costs more
 // than its bytes, above 1M the pipeline takes too long to fill, but for memory
 // that is read in place.
@@ -128,9 +235,21 @@ const (
 	maxPart  = 512 << 10
 )
 
-// belowRing is the chunk of the levels below a ring: its segments come from all
-// over the buffer, so that small chunks below it would help nothing.
-const belowRing = 1 << 20
+// belowRing is the chunk of the levels below a ring: short, since the ring waits for the
+// first one; but no shorter, since every op of a node's ranks costs time.
+const belowRing = 256 << 10
+
+// cutBytes is how many bytes at the last level are cut into chunks: those of an
+// allgather's parts.
+func cutBytes(l spec.Layout, q Query) int {
+	switch {
+	case q.Collective != schedule.Allgather:
+		return q.Bytes
+	case l.Nodes > 1:
+		return q.Bytes / l.Nodes
+	}
+	return q.Bytes / l.Ranks
+}
 
 // chunked returns a spec with its last level's chunk in all sizes that differ
 // for the given bytes. The levels below have the same, so that a chunk climbs

@@ -52,7 +52,7 @@ type reduction struct {
 
 // memory is the time of passes of the whole buffer through a node's memory.
 func (e *estimate) memory(p place, passes float64) float64 {
-	return times(times(passes, e.bytes), p.groups) / e.m.Memory.Bandwidth
+	return times(times(passes, e.bytes), p.groups) / e.node
 }
 
 // reduce is the reduction of level i of a spec.
@@ -83,6 +83,9 @@ func (e *estimate) reduceChain(p reduction) (a cost) {
 	a.root.thread = times(n, receiveOps*o) + e.combine(s, p.first, false)
 	a.inner.thread = times(n, receiveSendOps*o) + e.combine(s, p.rest, false)
 	sum := a.leaf.thread + a.root.thread + times(p.near-2, a.inner.thread)
+	if p.nodes > 1 {
+		sum = times(p.near, a.inner.thread)
+	}
 	a.shared(e.nodeWork(p.place, max(sum, 0)), e.memory(p.place, p.first+times(p.rest, max(0, p.near-2))))
 	a.inner.tx, a.inner.rx = e.ports(p.place, 1, 1)
 	_, a.root.rx = e.ports(p.place, 0, 1)
@@ -133,7 +136,7 @@ func (e *estimate) reduceDirect(p place) (a cost) {
 	each := func(b, k float64) float64 { // a thread's time for its parts of b bytes in k chunks
 		return times(k, times(others, receiveSendOps*o)) + e.combine(b/p.members, passes, false) + e.staged(times(b, others)/p.members)
 	}
-	gather := times(n, times(others, receiveOps*o)) + times(times(copyPasses, s), others)/p.members/e.m.Core.Bandwidth
+	gather := times(n, times(others, receiveOps*o)) + times(times(copyPasses, s), others)/p.members/e.core
 	a.leaf.thread = each(s, n) + times(n, o)
 	a.root.thread = each(s, n) + e.combine(s/p.members, 1, false) + gather // its sums go to Out
 	cores, memory := e.nodeWork(p, times(p.near, each(s, n))+gather), e.memory(p, passes+2)
@@ -154,7 +157,7 @@ func (e *estimate) reduceDirect(p place) (a cost) {
 // bcast is the broadcast of a level.
 func (e *estimate) bcast(p place) (a cost) {
 	s, n, o := e.bytes, p.chunks, e.m.Op
-	memory := times(times(times(copyPasses, s), max(1, p.near-1)), p.groups) / e.m.Memory.Bandwidth
+	memory := times(times(times(copyPasses, s), max(1, p.near-1)), p.groups) / e.node
 	taken := e.gathered(p, s)
 	if p.near <= 1 {
 		memory = 0 // the network brings it all
@@ -215,13 +218,45 @@ func (e *estimate) allreduceDirect(p place) (a cost) {
 	}
 	a.root.thread = each(s, n)
 	a.root.cores = e.nodeWork(p, times(p.near, each(s, n)))
-	a.root.memory = times(times(passes+times(2, others), s), p.groups) / e.m.Memory.Bandwidth
+	a.root.memory = times(times(passes+times(2, others), s), p.groups) / e.node
 	a.fill = max(each(c, 1), a.root.cores/n, a.root.memory/n) + 2*e.m.Intra.Latency
 	if p.nodes > 1 {
 		far := times(2, times(p.near, p.members-p.near)/p.members)
 		a.root.tx, a.root.rx = e.ports(p, far, far)
 		a.fill += 2*e.m.Inter.Latency + times(2, e.wire(c))
 	}
+	a.inner, a.leaf = a.root, a.root
+	return a
+}
+
+// allreduceDoubling is log2 P exchanges of the whole buffer, in which all ranks are
+// busy at once, and where P is no power of two two messages more of some of them.
+func (e *estimate) allreduceDoubling(p place) (a cost) {
+	s, n, o := e.bytes, p.chunks, e.m.Op
+	all, far := depth(p.members), depth(p.nodes)
+	near := all - far
+	more, moreFar := log2(p.members)-all, log2(p.nodes)-far // whether P is no power of two
+	// What a round takes for b bytes in k chunks: at a rank of a node, and over the network.
+	round := func(b, k float64) float64 {
+		work := times(p.busy, times(k, receiveSendOps*o)+e.combine(b, firstPasses, true))
+		if p.near < 2 {
+			return work
+		}
+		return max(work, e.memory(p, times(copyPasses, p.near))*b/s)
+	}
+	hop := func(b float64) float64 {
+		return e.m.Inter.Latency + receiveSendOps*o + e.wire(b) + e.combine(b, firstPasses, false)
+	}
+	a.fill = times(near, e.m.Intra.Latency+round(p.chunk, 1)) + times(far, hop(p.chunk))
+	if more > 0 && moreFar == 0 {
+		a.fill += times(2, e.m.Intra.Latency+round(p.chunk, 1)/p.near)
+	}
+	if moreFar > 0 {
+		a.fill += times(2, hop(p.chunk))
+	}
+	a.root.thread = times(all+2*more, round(s, n))
+	tx := times(far+2*moreFar, p.near)
+	a.root.tx, a.root.rx = e.ports(p, tx, tx)
 	a.inner, a.leaf = a.root, a.root
 	return a
 }
@@ -251,7 +286,7 @@ func (e *estimate) allreduceRing(p place) (a cost) {
 	a.root.thread = times(times(steps, per), receiveSendOps*e.m.Op) + e.combine(moved/2, firstPasses, false) + e.gathered(p, moved/2)
 	a.root.cores = e.nodeWork(p, times(p.near, a.root.thread))
 	if p.near > 1 {
-		a.root.memory = times(times(moved/2, firstPasses+copyPasses), p.near) / e.m.Memory.Bandwidth
+		a.root.memory = times(times(moved/2, firstPasses+copyPasses), p.near) / e.node
 	}
 	a.fill, a.inner, a.leaf = hop, a.root, a.root
 	return a

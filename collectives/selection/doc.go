@@ -1,14 +1,15 @@
 // Package selection chooses the spec that serves a collective.
 //
-//	s, err := selection.NewSelector(spec.Spec{}, "cluster.table")
+//	s, err := selection.NewSelector(selection.Flags{Table: "cluster.table"})
 //	choice, err := s.Select(layout, selection.Query{Collective: schedule.Reduce, Bytes: 64 << 20}, spec.Spec{})
 //	fmt.Println(choice.Spec, choice.Why)
 //
 // What the call asks for comes first, then the Selector's sources in their order
 // (flags, environment, the user's file), each a Spec for all calls or a tuning Table.
 // Where none has a rule, the cost model decides: Candidates are the specs that make
-// sense for a layout, Predict says in closed form how long each takes under a
-// sim.Model. docs/tuning.md has the text form of tables; Lint finds what is odd in one.
+// sense for a layout, Predict says how long package sim finds that each takes under a
+// sim.Model. Costs are what was measured of a machine, Kept is how they are kept.
+// docs/tuning.md has the text form of tables; Lint finds what is odd in one.
 //
 // A choice is a function of the Selector, the layout and the query alone, to the last
 // bit on every kind of processor: ranks whose Selectors are equal choose alike.

@@ -34,7 +34,7 @@ func TestGolden(t *testing.T) {
 				d.Fatalf(t, "%v", err)
 			}
 		}
-		s.Model = s.Model.On(ppn, cores)
+		s.Model = s.Model.On(cores)
 		l := spec.LayoutOf(spec.NodesOf(nodes, ppn))
 		var b strings.Builder
 		for _, c := range schedule.Collectives {

@@ -8,23 +8,29 @@ import (
 	"github.com/scaffe/scaffe/schedule/sim"
 )
 
-// Predict returns in seconds how long the model says that a collective takes,
-// in closed form: the way of the first chunk through all levels, and then the
-// time that the busiest part (a port, a thread, a node's cores or memory) needs
-// for all the rest.
-//
-// It is a function of its arguments alone, to the last bit, on all kinds of
-// processors: every product is rounded before anything is added to it, so that
-// no compiler fuses the two. Ranks that agree on the arguments agree on the
-// result.
-func Predict(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
-	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers == Unregistered}
+// closed returns in closed form about how long a collective takes: the way of the
+// first chunk through all levels, and then the time that the busiest part (a port, a
+// thread, a node's cores or memory) needs for all the rest. It says which specs are
+// worth a simulation, and how the time of one grows with a layout that is too large
+// for it.
+func closed(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
 	if l.Ranks < 2 || bytes == 0 {
-		return m.Op + 2*e.bytes/m.Core.Bandwidth
+		return m.Op
 	}
-	if s.IsLibrary() {
-		return e.library(v)
+	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers == Unregistered, hosted: min(max(1, m.Hosted), float64(l.Nodes))}
+	e.setRates()
+	if v == schedule.Allgather {
+		return e.allgather(s)
 	}
+	if l.Nodes == 1 && bytes <= sim.ShortBytes {
+		m.Switch = m.Short.Switch
+		e.m.Intra.Latency, e.m.Op = m.Short.Latency, m.Short.Op
+	}
+	if m.Cores >= 1 && times(float64(l.PPN), e.hosted) > m.Cores {
+		e.m.Intra.Latency += m.Switch
+		e.m.Inter.Latency += m.Switch
+	}
+	e.op, e.latency = e.m.Op, e.m.Inter.Latency
 	members, stride := l.Ranks, 1
 	for i, level := range s.Levels {
 		size, last := level.Size, i == len(s.Levels)-1
@@ -41,6 +47,16 @@ func Predict(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim
 	return e.fill + e.worst
 }
 
+// setRates finds the rates of memory for what a node's ranks use in all.
+func (e *estimate) setRates() {
+	set := times(firstPasses, e.bytes)
+	if cores := times(float64(e.l.PPN), e.hosted); e.m.Cores >= 1 && e.m.Cores < cores {
+		set = times(set, cores) / e.m.Cores
+	}
+	at := func(r sim.Rates) float64 { return r.At(set, e.m.Cache) }
+	e.core, e.node, e.staging = at(e.m.Core), at(e.m.Memory)/e.hosted, at(e.m.Staging)
+}
+
 // times is a product that is rounded by itself.
 func times(a float64, b float64) float64 { return float64(a * b) }
 
@@ -50,6 +66,11 @@ type estimate struct {
 	l            spec.Layout
 	bytes        float64
 	unregistered bool
+	hosted       float64 // nodes that share a machine
+	// The rates of a thread, of a node's part of its machine's memory, and of copies through the kernel.
+	core, node, staging float64
+
+	op, latency float64 // of an op, and between nodes, without what packets cost
 
 	fill   float64 // seconds until the first chunk has ended
 	leader load    // of a leader in the levels so far
@@ -99,7 +120,7 @@ func (e *estimate) place(level spec.Level, size, stride int) place {
 	p.chunk, p.chunks = min(float64(chunk), e.bytes), float64(n)
 	p.busy = 1
 	if active := times(p.near, p.groups); e.m.Cores > 0 {
-		p.busy = max(1, active/e.m.Cores)
+		p.busy = max(1, times(active, e.hosted)/e.m.Cores)
 	}
 	return p
 }
@@ -112,6 +133,7 @@ func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 		}
 		return
 	}
+	e.network(p)
 	a := cost{}
 	add := func(part cost) {
 		e.fill += part.fill
@@ -120,6 +142,8 @@ func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 	switch {
 	case p.algorithm == "ring":
 		add(e.allreduceRing(p))
+	case p.algorithm == "doubling":
+		add(e.allreduceDoubling(p))
 	case p.algorithm == "direct" && v == schedule.Allreduce && last:
 		add(e.allreduceDirect(p))
 	default:
@@ -147,6 +171,24 @@ func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 	}
 }
 
+// network sets what an op and the way of a message cost in the groups of a level: those
+// between nodes consist of packets.
+func (e *estimate) network(p place) {
+	e.m.Op, e.m.Inter.Latency = e.op, e.latency
+	if p.nodes < 2 {
+		return
+	}
+	packets := sim.Packets(p.chunk, e.m)
+	cpu := times(packets, e.m.Packet) // at either end of a message
+	if e.m.Carry > 0 {
+		cpu += p.chunk / e.m.Carry
+	}
+	e.m.Op += times(2, cpu) / receiveSendOps
+	if p.chunk > e.m.Eager {
+		e.m.Inter.Latency = times(3, e.latency)
+	}
+}
+
 // wire is the time of b bytes on a port.
 func (e *estimate) wire(b float64) float64 { return b / e.m.Inter.Bandwidth }
 
@@ -154,18 +196,18 @@ func (e *estimate) wire(b float64) float64 { return b / e.m.Inter.Bandwidth }
 // adding them, where passes of them go through memory; take for receiving
 // alone; far says that the network has brought them.
 func (e *estimate) combine(b, passes float64, user bool) float64 {
-	t := times(passes, b) / e.m.Core.Bandwidth
+	t := times(passes, b) / e.core
 	if e.unregistered && user {
-		t += b / e.m.Staging.Bandwidth
+		t += b / e.staging
 	}
 	return t
 }
 
 func (e *estimate) take(b float64) float64 {
 	if e.unregistered {
-		return b / e.m.Staging.Bandwidth
+		return b / e.staging
 	}
-	return 2 * b / e.m.Core.Bandwidth
+	return 2 * b / e.core
 }
 
 // steps is a way of some hops, within nodes and between them, of b bytes, where
@@ -181,7 +223,7 @@ func (e *estimate) nodeWork(p place, sum float64) float64 {
 	if e.m.Cores == 0 {
 		return 0
 	}
-	return times(sum, p.groups) / e.m.Cores
+	return times(times(sum, p.groups), e.hosted) / e.m.Cores
 }
 
 // ports returns what a group that spans nodes sends and receives.
@@ -228,7 +270,7 @@ func (e *estimate) staged(b float64) float64 {
 	if !e.unregistered {
 		return 0
 	}
-	return b / e.m.Staging.Bandwidth
+	return b / e.staging
 }
 
 // gathered is what taking b bytes costs a ring's rank: nothing where the network
@@ -238,16 +280,6 @@ func (e *estimate) gathered(p place, b float64) float64 {
 		return e.take(b)
 	}
 	return 0
-}
-
-// library is the MPI library's collective of few bytes: a tree, or for
-// allreduce recursive doubling, of whole messages.
-func (e *estimate) library(schedule.Collective) float64 {
-	far := depth(float64(e.l.Nodes))
-	near := depth(float64(e.l.Ranks)) - far
-	copies := 2 * e.bytes / e.m.Core.Bandwidth
-	return times(near, e.m.Intra.Latency+2*e.m.Library.Op+2*copies) +
-		times(far, e.m.Inter.Latency+2*e.m.Library.Op+copies+e.wire(e.bytes))
 }
 
 // depth returns the most hops on the way from the root of a tree of n.
@@ -262,15 +294,20 @@ func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64
 	b, ranks, nodes := float64(bytes), float64(l.PPN), float64(l.Nodes)
 	// Passes through a node's memory: every contribution is read, every result
 	// written; a broadcast's is read once.
-	passes := map[schedule.Collective]float64{schedule.Reduce: ranks + 1, schedule.Bcast: ranks, schedule.Allreduce: 2 * ranks}[v]
+	passes := map[schedule.Collective]float64{
+		schedule.Reduce: ranks + 1, schedule.Bcast: ranks, schedule.Allreduce: 2 * ranks, schedule.Allgather: ranks + 1,
+	}[v]
 	limit := 0.0
 	if l.PPN > 1 {
 		limit = times(b, passes) / m.Memory.Bandwidth
 	}
 	if l.Nodes > 1 {
 		wire := b / m.Inter.Bandwidth
-		if v == schedule.Allreduce {
+		switch v {
+		case schedule.Allreduce:
 			wire = times(2*wire, (nodes-1)/nodes)
+		case schedule.Allgather:
+			wire = times(wire, (nodes-1)/nodes)
 		}
 		limit = max(limit, wire)
 	}

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -17,7 +18,7 @@ import (
 // and polled by the same loop, on top of what it costs itself. (That its blocking
 // call takes a fraction of either is no choice: inside of it a rank would miss
 // deadlines, signals and questions.)
-const LibraryBytes = 16 << 10
+const LibraryBytes = 64 << 10
 
 // Query is what a selection depends on, besides the layout of the ranks. It is
 // equal on all ranks of a call.
@@ -101,6 +102,9 @@ func satisfies(s spec.Spec, q Query) error {
 	if s.IsLibrary() && !q.Library {
 		return fmt.Errorf("spec %s: the MPI library's own needs a program started by mpirun, the communicator of all ranks, and a call without a deadline of its own", s)
 	}
+	if s.LibraryBlocks() && !q.Blocking {
+		return fmt.Errorf("spec %s: the library's blocking form is for blocking calls alone: use %s", s, spec.Library)
+	}
 	return s.Serves(q.Collective)
 }
 
@@ -120,11 +124,31 @@ func (s *Selector) Select(l spec.Layout, q Query, asked spec.Spec) (Choice, erro
 			return Choice{Spec: r.Spec, Source: at, Why: fmt.Sprintf("%s: %v", at, r), Text: r.Spec.String()}, nil
 		}
 	}
-	best := s.Candidates(l, q)[0]
+	best := s.Candidates(l, s.Class(q))[0]
 	return Choice{
 		Spec: best.Spec, Source: "model", Text: best.Spec.String(),
 		Why: fmt.Sprintf("the built-in cost model (%s) finds it the fastest for %v", s.From, l),
 	}, nil
+}
+
+// Class returns the query that stands for all that are answered as q is, so that answers
+// can be kept by it: where the model decides, two sizes of buffers for every power of
+// two, of which the larger one is asked about.
+func (s *Selector) Class(q Query) Query {
+	for _, src := range s.Sources {
+		if src.Table != nil {
+			return q
+		}
+	}
+	if q.Bytes > 2 {
+		power := 1 << (bits.Len(uint(q.Bytes-1)) - 1) // power < q.Bytes <= 2*power
+		if q.Bytes <= power+power/2 {
+			q.Bytes = power + power/2
+		} else {
+			q.Bytes = 2 * power
+		}
+	}
+	return q
 }
 
 func (s *Selector) asked(source, why string, asked spec.Spec, q Query) (Choice, error) {

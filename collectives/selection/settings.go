@@ -15,8 +15,8 @@ import (
 // environment, the user's file. Only then does the cost model.
 const (
 	flagAlgorithm = "--algorithm"
-	// EnvAlgorithm names a spec for all calls, EnvTable the file of a tuning
-	// table; the word none as the latter also leaves the user's file alone.
+	// EnvAlgorithm names a spec for all calls (tuned: none), EnvTable the file of a
+	// tuning table; the word none as the latter also leaves the user's file alone.
 	EnvAlgorithm = "SCAFFE_ALGORITHM"
 	EnvTable     = "SCAFFE_TABLE"
 )
@@ -44,10 +44,16 @@ type Settings struct {
 // SourceText is a Source as text: of its Spec and Table one is empty.
 type SourceText struct{ Name, Spec, Table string }
 
-// ReadSettings collects the settings of this process: what was asked for by flags
-// (a spec without levels and an empty file name: nothing was), then those of the
-// environment and of files.
-func ReadSettings(asked spec.Spec, tableFile string) (Settings, error) {
+// Flags are what a command line asks for; the zero value is nothing.
+type Flags struct {
+	Spec  spec.Spec // of --algorithm, unless it has no levels
+	Tuned bool      // --algorithm tuned: select, whatever SCAFFE_ALGORITHM says
+	Table string    // the file of --table
+}
+
+// ReadSettings collects the settings of this process: what was asked for by flags,
+// then those of the environment and of files.
+func ReadSettings(f Flags) (Settings, error) {
 	var s Settings
 	table := func(path string) error {
 		text, err := os.ReadFile(path)
@@ -57,15 +63,15 @@ func ReadSettings(asked spec.Spec, tableFile string) (Settings, error) {
 		s.Sources = append(s.Sources, SourceText{Name: path, Table: string(text)})
 		return nil
 	}
-	if len(asked.Levels) > 0 {
-		s.Sources = append(s.Sources, SourceText{Name: flagAlgorithm, Spec: asked.String()})
+	if len(f.Spec.Levels) > 0 {
+		s.Sources = append(s.Sources, SourceText{Name: flagAlgorithm, Spec: f.Spec.String()})
 	}
-	if tableFile != "" {
-		if err := table(tableFile); err != nil {
+	if f.Table != "" {
+		if err := table(f.Table); err != nil {
 			return s, fmt.Errorf("--table: %w", err)
 		}
 	}
-	if v := os.Getenv(EnvAlgorithm); v != "" {
+	if v := os.Getenv(EnvAlgorithm); v != "" && v != spec.Tuned && !f.Tuned {
 		s.Sources = append(s.Sources, SourceText{Name: EnvAlgorithm, Spec: v})
 	}
 	switch path := os.Getenv(EnvTable); path {
@@ -114,8 +120,8 @@ func (s Settings) Selector() (*Selector, error) {
 
 // NewSelector is ReadSettings and then Selector, for questions about layouts that
 // are not running.
-func NewSelector(asked spec.Spec, tableFile string) (*Selector, error) {
-	s, err := ReadSettings(asked, tableFile)
+func NewSelector(f Flags) (*Selector, error) {
+	s, err := ReadSettings(f)
 	if err != nil {
 		return nil, err
 	}

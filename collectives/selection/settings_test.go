@@ -13,7 +13,7 @@ import (
 )
 
 // settings sets the environment and writes the files of a case of precedence.
-func settings(t *testing.T, present func(string) bool) (asked spec.Spec, tableFile string) {
+func settings(t *testing.T, present func(string) bool) (f selection.Flags) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
@@ -30,10 +30,10 @@ func settings(t *testing.T, present func(string) bool) (asked spec.Spec, tableFi
 		return path
 	}
 	if present("--algorithm") {
-		asked = parse(t, "chain:2/chain")
+		f.Spec = parse(t, "chain:2/chain")
 	}
 	if present("--table") {
-		tableFile = file(filepath.Join(dir, "flag"), "chain:3/chain")
+		f.Table = file(filepath.Join(dir, "flag"), "chain:3/chain")
 	}
 	if present("environment's spec") {
 		t.Setenv(selection.EnvAlgorithm, "chain:4/chain")
@@ -44,7 +44,7 @@ func settings(t *testing.T, present func(string) bool) (asked spec.Spec, tableFi
 	if present("user's table") {
 		file(selection.UserTable(), "chain:6/chain")
 	}
-	return asked, tableFile
+	return f
 }
 
 // Of all that may decide, in every combination, the highest does.
@@ -77,22 +77,56 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// The word tuned asks for no spec: as the flag it outranks the environment's, but no
+// table; in the environment it stands for nothing.
+func TestTuned(t *testing.T) {
+	const model = "model"
+	for _, c := range []struct {
+		present     []string
+		flag        bool
+		environment string
+		want        string
+	}{
+		{nil, true, "chain:4/chain", model},
+		{nil, true, "no spec", model},
+		{nil, false, "tuned", model},
+		{[]string{"--table"}, true, "chain:4/chain", "chain:3/chain"},
+		{[]string{"environment's table"}, true, "chain:4/chain", "chain:5/chain"},
+		{[]string{"user's table"}, true, "chain:4/chain", "chain:6/chain"},
+		{[]string{"user's table"}, false, "tuned", "chain:6/chain"},
+		{[]string{"user's table"}, false, "chain:4/chain", "chain:4/chain"},
+	} {
+		flags := settings(t, func(name string) bool { return slices.Contains(c.present, name) })
+		flags.Tuned = c.flag
+		t.Setenv(selection.EnvAlgorithm, c.environment)
+		s, err := selection.NewSelector(flags)
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		choice, err := s.Select(spec.LayoutOf([]int{0, 0}), selection.Query{Bytes: 1 << 20}, spec.Spec{})
+		if got := choice.Spec.String(); err != nil || got != c.want && choice.Source != c.want {
+			t.Errorf("%+v: %s (%s), %v", c, got, choice.Source, err)
+		}
+	}
+}
+
 // What cannot be satisfied is an error that says who asked.
 func TestUnsatisfiable(t *testing.T) {
 	none := func(string) bool { return false }
 	two := spec.LayoutOf([]int{0, 0})
 	for _, c := range []struct{ name, env, table, want string }{
-		{"ring for a reduce", "ring", "", "SCAFFE_ALGORITHM: spec ring is for allreduce alone"},
+		{"ring for a reduce", "ring", "", "SCAFFE_ALGORITHM: spec ring is for allreduce and allgather"},
 		{"no library", "mpi", "", "SCAFFE_ALGORITHM: spec mpi: the MPI library's own needs a program started by mpirun"},
 		{"no spec", "tree", "", `SCAFFE_ALGORITHM: algorithm spec "tree"`},
 		{"no file", "", "/nowhere/table", "SCAFFE_TABLE: tuning table: open /nowhere/table"},
 		{"not a table", "", os.DevNull, "the file is empty"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asked, table := settings(t, none)
+			flags := settings(t, none)
 			t.Setenv(selection.EnvAlgorithm, c.env)
 			t.Setenv(selection.EnvTable, c.table)
-			s, err := selection.NewSelector(asked, table)
+			s, err := selection.NewSelector(flags)
 			if err == nil {
 				_, err = s.Select(two, selection.Query{Bytes: 8}, spec.Spec{})
 			}
@@ -101,9 +135,9 @@ func TestUnsatisfiable(t *testing.T) {
 			}
 		})
 	}
-	asked, table := settings(t, func(name string) bool { return name == "user's table" })
+	flags := settings(t, func(name string) bool { return name == "user's table" })
 	t.Setenv(selection.EnvTable, "none")
-	if s, err := selection.NewSelector(asked, table); err != nil || len(s.Sources) != 0 {
+	if s, err := selection.NewSelector(flags); err != nil || len(s.Sources) != 0 {
 		t.Errorf("with %s=none there are %d sources, %v", selection.EnvTable, len(s.Sources), err)
 	}
 }

@@ -52,7 +52,7 @@ func (d *data) contribution(rank, i int) int64 {
 	same := mix(d.key*0x9e3779b97f4a7c15 + uint64(i))
 	own := mix(same + uint64(rank)*0xd1342543de82ef95)
 	switch {
-	case d.collective == schedule.Bcast:
+	case !d.collective.Reduces():
 		return int64(own % room(d.dt))
 	case d.op == mem.Prod:
 		return 1 + int64(own&1)*int64((rank+i)%2) // of ones and twos
@@ -64,8 +64,15 @@ func (d *data) contribution(rank, i int) int64 {
 
 // result returns element i of the plain sum.
 func (d *data) result(i int) int64 {
-	if d.collective == schedule.Bcast {
+	switch d.collective {
+	case schedule.Bcast:
 		return d.contribution(d.root, i)
+	case schedule.Allgather:
+		rank := 0
+		for i >= d.part(rank).End() {
+			rank++
+		}
+		return d.contribution(rank, i)
 	}
 	acc := d.contribution(0, i)
 	for r := 1; r < d.size; r++ {
@@ -87,6 +94,21 @@ func (d *data) result(i int) int64 {
 	return acc
 }
 
+// part returns the elements that a rank gives: all of them, but for an allgather, where
+// they are equal or not as the call's key says, and may be none.
+func (d *data) part(rank int) schedule.Range {
+	if d.collective != schedule.Allgather {
+		return schedule.Range{Len: d.count}
+	}
+	cut := func(rank int) int {
+		if rank == d.size || d.call.key%3 == 0 {
+			return d.count * rank / d.size
+		}
+		return int(mix(d.call.key)%uint64(d.count+1)) * rank / d.size // the rest is the last rank's
+	}
+	return schedule.Range{Off: cut(rank), Len: cut(rank+1) - cut(rank)}
+}
+
 // gives reports whether a rank contributes, gets whether it has the result.
 func (d *data) gives(rank int) bool { return d.collective != schedule.Bcast || rank == d.root }
 func (d *data) gets(rank int) bool  { return d.collective != schedule.Reduce || rank == d.root }
@@ -98,8 +120,9 @@ func (d *data) fill(send, recv []byte, rank int) {
 		recv[i] = 0xa5
 	}
 	if d.gives(rank) {
-		for i := range d.count {
-			collectivestest.Put(d.dt, send, i, d.contribution(rank, i))
+		own := d.part(rank)
+		for i := range own.Len {
+			collectivestest.Put(d.dt, send, i, d.contribution(rank, own.Off+i))
 		}
 	}
 }
@@ -108,7 +131,7 @@ func (d *data) fill(send, recv []byte, rank int) {
 func (d *data) check(send, recv []byte, rank int) error {
 	want := make([]byte, d.dt.Size())
 	compare := func(name string, b []byte, value func(i int) int64) error {
-		for i := range d.count {
+		for i := range len(b) / len(want) {
 			collectivestest.Put(d.dt, want, 0, value(i))
 			if got := b[i*len(want) : (i+1)*len(want)]; !bytes.Equal(got, want) {
 				return fmt.Errorf("%v: element %d of %s has the bytes %x, want %x", d.call, i, name, got, want)
@@ -122,7 +145,8 @@ func (d *data) check(send, recv []byte, rank int) error {
 		}
 	}
 	if d.gives(rank) && !d.inPlace && d.collective != schedule.Bcast {
-		return compare("what was sent", send, func(i int) int64 { return d.contribution(rank, i) })
+		off := d.part(rank).Off
+		return compare("what was sent", send, func(i int) int64 { return d.contribution(rank, off+i) })
 	}
 	return nil
 }

@@ -368,8 +368,8 @@ func (r *runner) buffers(c *collectives.Comm, k call) (buffers, error) {
 
 func (r *runner) buffersOf(c *collectives.Comm, k call, kind uint64) (buffers, error) {
 	b := buffers{data: data{call: k, size: c.Size()}, me: c.Rank(), comm: c}
-	alloc := func(wanted bool) (mem.Buffer, error) {
-		n := k.dt.Bytes(k.count)
+	alloc := func(wanted bool, count int) (mem.Buffer, error) {
+		n := k.dt.Bytes(count)
 		switch {
 		case !wanted || n == 0:
 			return mem.Buffer{}, nil
@@ -382,14 +382,17 @@ func (r *runner) buffersOf(c *collectives.Comm, k call, kind uint64) (buffers, e
 		return c.Alloc(n)
 	}
 	var err error
-	if b.recv, err = alloc(b.gets(b.me)); err != nil {
+	if b.recv, err = alloc(b.gets(b.me), k.count); err != nil {
 		return b, err
 	}
+	own := b.part(b.me)
 	switch {
+	case k.collective == schedule.Allgather && k.inPlace:
+		b.send = b.recv.Slice(k.dt.Bytes(own.Off), k.dt.Bytes(own.Len))
 	case k.collective == schedule.Bcast || k.inPlace && b.gets(b.me):
 		b.send = b.recv
 	default:
-		b.send, err = alloc(true)
+		b.send, err = alloc(true, own.Len)
 	}
 	return b, err
 }
@@ -403,7 +406,7 @@ func (b *buffers) checkNow() error { return b.check(mem.Bytes(b.send), mem.Bytes
 
 // free gives memory back that no operation uses.
 func (b *buffers) free() {
-	for _, m := range []mem.Buffer{b.send, b.recv} {
+	for _, m := range []mem.Buffer{b.recv, b.send} {
 		switch {
 		case m.OnGoHeap() || m.Len() == 0:
 		case b.registered:
@@ -411,7 +414,7 @@ func (b *buffers) free() {
 		default:
 			m.Free()
 		}
-		if b.send.Same(b.recv) {
+		if b.send.Overlaps(b.recv) {
 			break
 		}
 	}
@@ -433,32 +436,19 @@ func (b *buffers) options() []collectives.Option {
 	return o
 }
 
-func (b *buffers) run(ctx context.Context) error {
-	switch b.collective {
-	case schedule.Reduce:
-		return b.comm.Reduce(ctx, b.send, b.recv, b.dt, b.op, b.root, b.options()...)
-	case schedule.Bcast:
-		return b.comm.Bcast(ctx, b.recv, b.dt, b.root, b.options()...)
+// asked is the call with its buffers.
+func (b *buffers) asked() collectives.Call {
+	k := collectives.Call{Collective: b.collective, Send: b.send, Recv: b.recv, Datatype: b.dt, Op: b.op, Root: b.root}
+	if b.collective == schedule.Allgather {
+		for rank := range b.size {
+			k.Counts = append(k.Counts, b.part(rank).Len)
+		}
 	}
-	return b.comm.Allreduce(ctx, b.send, b.recv, b.dt, b.op, b.options()...)
+	return k
 }
 
-func (b *buffers) start() (*nbc.Request, error) {
-	switch b.collective {
-	case schedule.Reduce:
-		return b.comm.Ireduce(b.send, b.recv, b.dt, b.op, b.root, b.options()...)
-	case schedule.Bcast:
-		return b.comm.Ibcast(b.recv, b.dt, b.root, b.options()...)
-	}
-	return b.comm.Iallreduce(b.send, b.recv, b.dt, b.op, b.options()...)
-}
+func (b *buffers) run(ctx context.Context) error { return b.comm.Do(ctx, b.asked(), b.options()...) }
 
-func (b *buffers) init() (*nbc.Request, error) {
-	switch b.collective {
-	case schedule.Reduce:
-		return b.comm.ReduceInit(b.send, b.recv, b.dt, b.op, b.root, b.options()...)
-	case schedule.Bcast:
-		return b.comm.BcastInit(b.recv, b.dt, b.root, b.options()...)
-	}
-	return b.comm.AllreduceInit(b.send, b.recv, b.dt, b.op, b.options()...)
-}
+func (b *buffers) start() (*nbc.Request, error) { return b.comm.Start(b.asked(), b.options()...) }
+
+func (b *buffers) init() (*nbc.Request, error) { return b.comm.Init(b.asked(), b.options()...) }

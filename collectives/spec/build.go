@@ -14,6 +14,8 @@ type Call struct {
 	// Count is the number of elements, ElemSize that of bytes of each; the
 	// latter turns the spec's chunks into elements.
 	Count, ElemSize int
+	// Counts are those of the parts of an Allgather, by rank; nil: equal ones.
+	Counts []int
 	// Nodes[r] is the node of rank r; nil: all are on one.
 	Nodes []int
 	// Scaled says that every rank's contribution to a reduction is divided first,
@@ -47,23 +49,39 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 		return err
 	}
 	last := s.Levels[len(s.Levels)-1].Algorithm
-	switch {
-	case s.IsLibrary():
+	if s.IsLibrary() {
 		return fmt.Errorf("spec: spec %s has no schedule: it is the MPI library's own", s)
-	case c.Collective != schedule.Allreduce && algorithms[last].Reduce == nil:
-		return fmt.Errorf("spec: spec %s: %s serves allreduce alone, not %v", s, last, c.Collective)
 	}
-	levels := groups(c, p, s)
-	if c.Scaled && c.Collective != schedule.Bcast && c.Size > 1 {
-		b = scaled(b, c, levels[0].params(c))
+	if err := s.Serves(c.Collective); err != nil {
+		return fmt.Errorf("spec: %w", err)
+	}
+	if c.Collective == schedule.Allgather {
+		return c.allgather(b, p, s)
+	}
+	way, n := groups(c, p, s)
+	levels, top := way[:n], way[len(way)-1]
+	var up, down []schedule.Range // in which order the levels below the last go
+	if a := algorithms[last]; c.Collective == schedule.Allreduce && a.Order != nil {
+		up, down = a.Order(top.params(c))
+	}
+	if c.Scaled && c.Collective.Reduces() && c.Size > 1 {
+		p := levels[0].params(c)
+		p.Order = up
+		b = scaled(b, c, p)
 	}
 	switch c.Collective {
 	case schedule.Reduce:
 		reduce(b, c, levels)
 	case schedule.Bcast:
-		bcast(b, c, levels)
+		bcast(b, c, levels, nil)
 	case schedule.Allreduce:
-		allreduce(b, c, levels, s)
+		n := len(s.Levels) - 1
+		lower := levels[:min(len(levels), n)]
+		sum := climb(b, c, lower, up, func() schedule.Ref { return schedule.Out.At(schedule.Range{Len: c.Count}) })
+		if len(levels) > n {
+			allreduce(b, c, top, sum)
+		}
+		bcast(b, c, lower, down)
 	default:
 		return fmt.Errorf("spec: unknown collective %v", c.Collective)
 	}
@@ -89,6 +107,7 @@ type group struct {
 	Level
 	ranks []int // its members, the leader first
 	at    int   // the rank's own position
+	below []int // member i's data are those of the ranks [below[i],below[i+1]) of members
 }
 
 // params returns what the group's algorithm is a function of.
@@ -115,38 +134,44 @@ func members(p schedule.Params, node func(int) int) []int {
 	return ranks
 }
 
-// groups returns the groups that the rank belongs to, lowest level first: at
-// every level those consecutive members that the level's size says, up to the
-// level where the rank is not the leader.
-func groups(c Call, p schedule.Params, s Spec) []group {
-	node := func(r int) int {
-		if c.Nodes == nil {
-			return 0
-		}
-		return c.Nodes[r]
-	}
-	all := members(p, node)
+// groups returns the groups that the rank's data pass, one of every level, lowest level
+// first: of those consecutive members that the level's size says, at the place of the
+// member that they pass. The rank itself belongs to the first own of them, up to the
+// level where it is not the leader.
+func groups(c Call, p schedule.Params, s Spec) (way []group, own int) {
+	all := members(p, c.node)
 	at := slices.Index(all, c.Rank)
-	var gs []group
+	below := make([]int, len(all)+1)
+	for i := range below {
+		below[i] = i
+	}
+	leads := true
 	for _, l := range s.Levels {
-		var leaders []int
-		var own group
+		var leaders, led []int
+		var place int // of the own group's leader in the next level
 		for first := 0; first < len(all); {
-			end := l.end(all, first, node)
-			if first <= at && at < end && own.ranks == nil {
-				own = group{l, all[first:end], at - first}
-				at = len(leaders) // its leader's place in the next level
+			end := l.end(all, first, c.node)
+			if first <= at && at < end {
+				way, place = append(way, group{l, all[first:end], at - first, below[first : end+1]}), len(leaders)
 			}
-			leaders = append(leaders, all[first])
+			leaders, led = append(leaders, all[first]), append(led, below[first])
 			first = end
 		}
-		gs = append(gs, own)
-		if own.at != 0 {
-			break
+		if leads {
+			own++
 		}
-		all = leaders
+		leads = leads && way[len(way)-1].at == 0
+		all, at, below = leaders, place, append(led, c.Size)
 	}
-	return gs
+	return way, own
+}
+
+// node returns the node of a rank.
+func (c Call) node(rank int) int {
+	if c.Nodes == nil {
+		return 0
+	}
+	return c.Nodes[rank]
 }
 
 // end returns where the group ends that begins at members[first].
@@ -171,15 +196,15 @@ func reduce(b *schedule.Builder, c Call, levels []group) {
 	if c.Rank == c.Root {
 		out = func() schedule.Ref { return schedule.Out.At(whole) }
 	}
-	sum := climb(b, c, levels, out)
+	sum := climb(b, c, levels, nil, out)
 	if c.Rank == c.Root {
 		finish(b, sum)
 	}
 }
 
-// climb adds the reductions of the levels, and returns where this rank's sum
-// lies: still in In, or where out, called at most once, says.
-func climb(b *schedule.Builder, c Call, levels []group, out func() schedule.Ref) schedule.Ref {
+// climb adds the reductions of the levels, in the order given, and returns where this
+// rank's sum lies: still in In, or where out, called at most once, says.
+func climb(b *schedule.Builder, c Call, levels []group, order []schedule.Range, out func() schedule.Ref) schedule.Ref {
 	sum := schedule.In.At(schedule.Range{Len: c.Count})
 	for _, g := range levels {
 		if len(g.ranks) == 1 {
@@ -189,7 +214,9 @@ func climb(b *schedule.Builder, c Call, levels []group, out func() schedule.Ref)
 		if g.at == 0 && sum.Buf == schedule.In {
 			into = out()
 		}
-		algorithms[g.Algorithm].Reduce(b.Sub(g.ranks, sum, into), g.params(c))
+		p := g.params(c)
+		p.Order = order
+		algorithms[g.Algorithm].Reduce(b.Sub(g.ranks, sum, into), p)
 		sum = into
 	}
 	return sum
@@ -202,29 +229,29 @@ func finish(b *schedule.Builder, sum schedule.Ref) {
 	}
 }
 
-// bcast adds the way down, the highest level first.
-func bcast(b *schedule.Builder, c Call, levels []group) {
-	out := schedule.Out.At(schedule.Range{Len: c.Count})
+// bcast adds the way down, the highest level first, one range of the buffer after the
+// other; nil: all of it at once.
+func bcast(b *schedule.Builder, c Call, levels []group, ranges []schedule.Range) {
+	if ranges == nil {
+		ranges = []schedule.Range{{Len: c.Count}}
+	}
 	for _, g := range slices.Backward(levels) {
-		algorithms[g.Algorithm].Bcast(b.Sub(g.ranks, out, out), g.params(c))
+		for _, r := range ranges {
+			p := g.params(c)
+			p.Count = r.Len
+			algorithms[g.Algorithm].Bcast(b.Sub(g.ranks, schedule.Out.At(r), schedule.Out.At(r)), p)
+		}
 	}
 }
 
-// allreduce adds the way up to the last of the spec's levels, that level's
-// allreduce, and the way down. Levels and directions are joined by the ranges that
-// they touch: chunk 0 goes down while chunk 7 comes up. Sums lie in Out from the
-// start, since every rank has one.
-func allreduce(b *schedule.Builder, c Call, levels []group, s Spec) {
-	out := schedule.Out.At(schedule.Range{Len: c.Count})
-	n := len(s.Levels)
-	lower := levels[:min(len(levels), n-1)]
-	sum := climb(b, c, lower, func() schedule.Ref { return out })
-	if len(levels) == n {
-		if top := levels[n-1]; len(top.ranks) == 1 {
-			finish(b, sum)
-		} else {
-			algorithms[top.Algorithm].Add(b.Sub(top.ranks, sum, out), schedule.Allreduce, top.params(c))
-		}
+// allreduce adds the last level of an allreduce. Levels and directions are joined by
+// the ranges that they touch: chunk 0 goes down while chunk 7 comes up. Sums lie in
+// Out from the start, since every rank has one.
+func allreduce(b *schedule.Builder, c Call, top group, sum schedule.Ref) {
+	if len(top.ranks) == 1 {
+		finish(b, sum)
+		return
 	}
-	bcast(b, c, lower)
+	out := schedule.Out.At(schedule.Range{Len: c.Count})
+	algorithms[top.Algorithm].Add(b.Sub(top.ranks, sum, out), schedule.Allreduce, top.params(c))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/direct"
+	"github.com/scaffe/scaffe/doubling"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/ring"
@@ -29,7 +30,9 @@ const DefaultChunk = 256 << 10
 //	chain:4,chunk=512K/chain:4/chain  three levels
 //	direct/ring                       memory within each node, a ring of their leaders
 //	chain:node/binomial               chains of a node's ranks
-//	mpi                               the MPI library's own collective
+//	doubling                          recursive doubling: allreduce and allgather of few bytes
+//	mpi                               the MPI library's own collective, in its non-blocking form
+//	mpi,blocking                      the same in its blocking form, for blocking calls
 //
 // The lowest level groups as many consecutive ranks, counted from the root,
 // as its size says, or those of a node; the first of each group, its leader,
@@ -42,6 +45,7 @@ type Level struct {
 	Algorithm string // a key of the table below, or Library
 	Size      int    // ranks a group; Node; or 0 at the last level: all
 	Chunk     int    // pipeline unit in bytes; 0: DefaultChunk
+	Blocking  bool   // of Library: its blocking form
 }
 
 const (
@@ -55,15 +59,22 @@ const (
 )
 
 var algorithms = map[string]schedule.Algorithm{
-	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast},
+	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather},
 	"chain":    {Reduce: chain.Reduce, Bcast: chain.Bcast},
 	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast},
-	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce},
-	"ring":     {Allreduce: ring.Allreduce},
+	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather},
+	"ring":     {Allreduce: ring.Allreduce, Order: ring.Order, Allgather: ring.Allgather},
+	"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
 }
 
 // IsLibrary reports whether the spec leaves the collective to the MPI library.
 func (s Spec) IsLibrary() bool { return len(s.Levels) == 1 && s.Levels[0].Algorithm == Library }
+
+// LibraryBlocks reports whether the spec leaves the collective to the blocking form
+// of the MPI library's. A rank inside of it hears of no deadline and of no other
+// rank's failure, and where it does not come out its process ends; so it is never
+// selected, only asked for by name.
+func (s Spec) LibraryBlocks() bool { return s.IsLibrary() && s.Levels[0].Blocking }
 
 // Algorithms lists the names that a level may have.
 func Algorithms() []string {
@@ -130,10 +141,12 @@ func (s Spec) Validate() error {
 		switch a, known := algorithms[l.Algorithm]; {
 		case l.Algorithm == Library:
 			return fmt.Errorf("level %d: %s is the MPI library's own and stands alone", i, Library)
+		case l.Blocking:
+			return fmt.Errorf("level %d: blocking is for %s alone", i, Library)
 		case !known:
 			return fmt.Errorf("level %d: unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", i, l.Algorithm, strings.Join(Algorithms(), ", "))
 		case !last && a.Reduce == nil:
-			return fmt.Errorf("level %d: %s is for allreduce at the last level", i, l.Algorithm)
+			return fmt.Errorf("level %d: %s is for allreduce and allgather at the last level", i, l.Algorithm)
 		case l.Size < 0 && l.Size != Node || l.Chunk < 0:
 			return fmt.Errorf("level %d (%s): a group size of %d and a chunk of %d bytes must not be negative", i, l.Algorithm, l.Size, l.Chunk)
 		case !last && l.Size == 0:
@@ -147,11 +160,8 @@ func (s Spec) Validate() error {
 
 // Serves reports why a spec cannot do a collective; nil where it can.
 func (s Spec) Serves(c schedule.Collective) error {
-	if s.IsLibrary() || c == schedule.Allreduce {
-		return nil
-	}
-	if last := s.Levels[len(s.Levels)-1].Algorithm; algorithms[last].Reduce == nil {
-		return fmt.Errorf("spec %v is for allreduce alone, since %s is: use another one for %v", s, last, c)
+	if last := s.Levels[len(s.Levels)-1].Algorithm; !s.IsLibrary() && !algorithms[last].Serves(c) {
+		return fmt.Errorf("spec %v is for allreduce and allgather, as %s is: use another one for %v", s, last, c)
 	}
 	return nil
 }
@@ -171,9 +181,13 @@ func parseLevel(text string) (Level, error) {
 	}
 	for _, option := range parts[1:] {
 		key, value, _ := strings.Cut(option, "=")
+		if option == blocking && name == Library {
+			l.Blocking = true
+			continue
+		}
 		switch {
 		case key != "chunk":
-			return Level{}, fmt.Errorf("unknown option %q of %s: the option is chunk=BYTES", key, name)
+			return Level{}, fmt.Errorf("unknown option %q of %s: the option is %s", key, name, optionOf(name))
 		case l.Chunk != 0:
 			return Level{}, fmt.Errorf("chunk of %s is given twice", name)
 		}
@@ -184,6 +198,17 @@ func parseLevel(text string) (Level, error) {
 		l.Chunk = n
 	}
 	return l, nil
+}
+
+// blocking is the option of Library.
+const blocking = "blocking"
+
+// optionOf returns the option that a level of an algorithm may have.
+func optionOf(algorithm string) string {
+	if algorithm == Library {
+		return blocking
+	}
+	return "chunk=BYTES"
 }
 
 // String returns the text form, which Parse reads back.
@@ -202,6 +227,9 @@ func (s Spec) String() string {
 		}
 		if l.Chunk > 0 {
 			b.WriteString(",chunk=" + units.FormatBytes(l.Chunk))
+		}
+		if l.Blocking {
+			b.WriteString("," + blocking)
 		}
 	}
 	return b.String()

@@ -21,6 +21,7 @@ func TestParseSpec(t *testing.T) {
 		"chain:node/binomial":                "chain:node/binomial",
 		"direct:4/chain":                     "direct:4/chain",
 		"mpi":                                "mpi",
+		"mpi,blocking":                       "mpi,blocking",
 	} {
 		s, err := spec.Parse(text)
 		if err != nil || s.String() != want {
@@ -29,7 +30,7 @@ func TestParseSpec(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                        "unknown algorithm",
-		"tree":                    `unknown algorithm "tree": use one of binomial, chain, direct, linear, mpi, ring`,
+		"tree":                    `unknown algorithm "tree": use one of binomial, chain, direct, doubling, linear, mpi, ring`,
 		"chain/binomial":          "level 0 (chain) needs a group size",
 		"chain:8":                 "takes all ranks that are left and has no size",
 		"chain:0/chain":           `group size "0"`,
@@ -42,7 +43,10 @@ func TestParseSpec(t *testing.T) {
 		"CB-8/chain":              "unknown algorithm",
 		"direct/mpi":              "stands alone",
 		"mpi,chunk=4K":            "takes no size and no chunk",
-		"ring:4/chain":            "ring is for allreduce at the last level",
+		"mpi,slow":                `unknown option "slow" of mpi: the option is blocking`,
+		"chain,blocking":          `unknown option "blocking" of chain`,
+		"mpi,blocking/chain":      "stands alone",
+		"ring:4/chain":            "ring is for allreduce and allgather at the last level",
 		"chain/chain:node":        "level 0 (chain) needs a group size",
 	} {
 		if _, err := spec.Parse(text); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,0 +1,92 @@
+package collectives
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// Wrong arguments of an allgather are refused by the call itself.
+func TestAllgatherArguments(t *testing.T) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := inproc.NewWorld(2, inproc.Options{})
+	comms := make([]*Comm, 2)
+	for r := range comms {
+		e, err := nbc.Start(world.Open(r), device.CPU(k), nbc.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = e.Close() }()
+		comms[r] = World(e, Options{})
+	}
+	c := comms[1]
+	bytes := make([]byte, 64)
+	b := func(from, to int) mem.Buffer { return mem.Of(bytes[from:to]) }
+	for name, x := range map[string]struct {
+		send, recv mem.Buffer
+		counts     []int
+		opts       []Option
+		want       string
+	}{
+		"too few counts":     {b(0, 8), b(16, 32), []int{4}, nil, "needs the counts of all 2 ranks, in their order (got 1)"},
+		"a negative count":   {b(0, 8), b(16, 32), []int{-1, 5}, nil, "the count of rank 0 must not be negative (got -1)"},
+		"too much":           {b(0, 8), b(16, 32), []int{3, 2}, nil, "it has 4 elements, their counts are 3, 2"},
+		"an overflow":        {b(0, 8), b(16, 32), []int{1 << 62, 1 << 62}, nil, "must hold all parts"},
+		"another part":       {b(0, 8), b(16, 32), []int{3, 1}, nil, "the send buffer has 2 elements, but this rank's part has 1"},
+		"no equal parts":     {b(0, 8), b(16, 28), nil, nil, "has 3 elements, which are not equal parts of 2 ranks"},
+		"bytes":              {b(0, 7), b(16, 32), nil, nil, "the send buffer has 7 bytes, which are not whole elements of f32"},
+		"other rank's place": {b(16, 24), b(16, 32), nil, nil, "is not this rank's part of it"},
+		"partly":             {b(28, 36), b(16, 32), nil, nil, "is not this rank's part of it"},
+		"cuts":               {b(0, 8), b(16, 32), nil, []Option{Parts(1)}, "option Parts does not go with an allgather"},
+		"device memory":      {mem.At(unsafe.Pointer(&bytes[0]), 8, mem.CUDA), b(16, 32), nil, nil, "the send buffer lies in cuda memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, inited := c.AllgatherInit(x.send, x.recv, x.counts, mem.Float32, x.opts...)
+			_, started := c.Iallgather(x.send, x.recv, x.counts, mem.Float32, x.opts...)
+			for form, err := range map[string]error{
+				"Allgather": c.Allgather(context.Background(), x.send, x.recv, x.counts, mem.Float32, x.opts...), "Iallgather": started, "AllgatherInit": inited,
+			} {
+				if err == nil || !strings.Contains(err.Error(), x.want) {
+					t.Errorf("%s ends with %v, without %q", form, err, x.want)
+				}
+			}
+		})
+	}
+	if err := c.Do(context.Background(), Call{Collective: 99}); err == nil || !strings.Contains(err.Error(), "unknown collective(99)") {
+		t.Errorf("an unknown collective ends with %v", err)
+	}
+	_, err = c.Init(Call{Collective: schedule.Allgather, Send: b(0, 8), Recv: b(16, 32)})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Ranks that disagree about the counts are told so, in words that differ.
+func TestCountsAreInWords(t *testing.T) {
+	many, other := make([]int, 100), make([]int, 100)
+	many[98], other[99] = 1, 1
+	for _, x := range []struct {
+		a, b []int
+		want string
+	}{
+		{[]int{1, 2, 0}, []int{0, 2, 1}, " in parts of 1, 2, 0"},
+		{many, other, " in parts of 0, 0, 0, 0, 0, 0, 0, 0, … ("},
+		{[]int{1, 2}, nil, " in parts of 1, 2"},
+	} {
+		one, two := call{counts: x.a}, call{counts: x.b}
+		if got := one.describeParts(); !strings.HasPrefix(got, x.want) || got == two.describeParts() {
+			t.Errorf("counts %v are %q, counts %v are %q; want %q and another", x.a, got, x.b, two.describeParts(), x.want)
+		}
+	}
+}

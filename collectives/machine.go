@@ -1,0 +1,151 @@
+package collectives
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// measure is a collective that finds the parameters of the cost model which nothing
+// has named: of the machines, as they are kept or measured now, and of the network. The
+// settings count on rank 0, the warning on the rank whom it concerns.
+func (c *Comm) measure(ctx context.Context, sel *selection.Selector, s selection.Settings) (_ selection.Settings, warning string, err error) {
+	// The first rank's environment decides for all.
+	how := []byte(os.Getenv(selection.EnvMeasure))
+	if how, err = c.bcastBytes(ctx, how, 0); err != nil {
+		return s, "", err
+	}
+	stands, hosted, err := c.stands(ctx)
+	if err != nil {
+		return s, "", err
+	}
+	model := sel.Model
+	model.Hosted = float64(hosted)
+	switch string(how) {
+	case selection.MeasureOff:
+	case "", selection.MeasureOnce, selection.MeasureAgain:
+		var kept selection.Kept
+		kept, warning, err = c.machine(ctx, stands, string(how) == selection.MeasureAgain)
+		if err != nil {
+			return s, warning, err
+		}
+		model, s.From = kept.Model(model), kept.From()
+	default:
+		return s, "", fmt.Errorf("invalid %s=%q: want %s, %s or %s", selection.EnvMeasure, how, selection.MeasureOnce, selection.MeasureAgain, selection.MeasureOff)
+	}
+	if c.layout.Nodes > 1 {
+		if model, err = c.measureNetwork(ctx, model); err != nil {
+			return s, warning, err
+		}
+		if c.HasLibrary() {
+			if model, err = c.measureLibrary(ctx, model); err != nil {
+				return s, warning, err
+			}
+		}
+		s.From += ", network measured at start"
+	}
+	s.Model = model.String()
+	return s, warning, nil
+}
+
+// machine is a collective that returns what is known of the ranks' machines, of
+// each cost the highest: measured now, unless the first rank of every node that stands for its
+// machine has it kept and again is false. What cannot be kept, or read, is a warning on that rank.
+func (c *Comm) machine(ctx context.Context, stands, again bool) (kept selection.Kept, warning string, err error) {
+	node, err := c.Split(ctx, c.nodes[c.rank], c.rank)
+	if err != nil {
+		return kept, "", err
+	}
+	defer node.Close()
+	kept = selection.Kept{Node: c.opts.Node, PPN: node.Size(), CPUs: runtime.NumCPU()}
+	first := stands && node.Rank() == 0
+	dir, keptErr := selection.KeptFolder()
+	keeps := first && kept.Node.Host != ""
+	missing := []int32{0}
+	if first {
+		found := false
+		if keeps && !again && keptErr == nil {
+			found, keptErr = kept.Load(dir)
+		}
+		if !found {
+			missing[0] = 1
+		}
+	}
+	if err := c.Allreduce(ctx, mem.Of(missing), mem.Of(missing), mem.Int32, mem.Max, control); err != nil {
+		return kept, "", err
+	}
+	if missing[0] != 0 {
+		if stands {
+			kept.Costs, err = node.parameters(ctx, selection.Cores(), c.cacheSize())
+		}
+		if err != nil {
+			return kept, "", fmt.Errorf("measuring this machine: %w", err)
+		}
+		kept.Date = time.Now().Format(time.DateOnly)
+		if keeps && dir != "" {
+			keptErr = errors.Join(keptErr, kept.Save(dir))
+		}
+	}
+	if keeps && keptErr != nil {
+		warning = fmt.Sprintf("what was measured of this machine is not kept, so every start measures it again: %v", keptErr)
+	}
+	costs := kept.Costs.Values()
+	if !first {
+		clear(costs)
+	}
+	if err := c.Allreduce(ctx, mem.Of(costs), mem.Of(costs), mem.Float64, mem.Max, control); err != nil {
+		return kept, warning, err
+	}
+	kept.Costs = selection.CostsOf(slices.Clone(costs))
+	return kept, warning, nil
+}
+
+// stands is a collective that reports whether this rank's node is measured for its
+// machine, and how many nodes a machine has, the most where machines differ. Nodes on which
+// one kernel runs are containers of one machine; two of them that were measured at once
+// would measure each other.
+func (c *Comm) stands(ctx context.Context) (bool, int, error) {
+	nodes := slices.Compact(slices.Sorted(slices.Values(c.nodes)))
+	kernels := make([]int64, len(nodes))
+	at, _ := slices.BinarySearch(nodes, c.nodes[c.rank])
+	kernels[at] = selection.Kernel()
+	if err := c.Allreduce(ctx, mem.Of(kernels), mem.Of(kernels), mem.Int64, mem.Max, control); err != nil {
+		return false, 0, err
+	}
+	ranks := func(node int) (n int) {
+		for _, other := range c.nodes {
+			if other == nodes[node] {
+				n++
+			}
+		}
+		return n
+	}
+	stands, most := true, 1
+	together := map[int64]int{}
+	for node, kernel := range kernels {
+		if kernel == 0 { // nobody knows
+			continue
+		}
+		together[kernel]++
+		most = max(most, together[kernel])
+		if kernel == kernels[at] && (ranks(node) > ranks(at) || ranks(node) == ranks(at) && node < at) {
+			stands = false
+		}
+	}
+	return stands, most, nil
+}
+
+// cacheSize is the size in bytes of a core's own cache, or a usual one.
+func (c *Comm) cacheSize() float64 {
+	if n := c.opts.Node.Cache; n > 0 {
+		return float64(n)
+	}
+	return selection.Default().Model.Cache
+}

@@ -1,0 +1,42 @@
+package selection
+
+import "github.com/scaffe/scaffe/collectives/spec"
+
+// allgather is the closed form of an allgather of equal parts: every rank's ops and copies,
+// and what every node's port carries. It tells specs from each other by the messages on
+// the longest way, no more: their bytes are the same.
+func (e *estimate) allgather(s spec.Spec) float64 {
+	ranks, nodes, near := float64(e.l.Ranks), float64(e.l.Nodes), float64(e.l.PPN)
+	busy := 1.0
+	if e.m.Cores >= 1 {
+		busy = max(1, near/e.m.Cores)
+	}
+	members := nodes
+	if e.l.Nodes == 1 {
+		members = ranks
+	}
+	last := s.Levels[len(s.Levels)-1]
+	chunk := last.Chunk
+	if chunk == 0 {
+		chunk = spec.DefaultChunk
+	}
+	ops := members - 1 // messages of a member, and how many of them follow one another
+	follow := ops
+	switch last.Algorithm {
+	case "doubling":
+		ops = log2(members)
+		follow = ops
+	case "linear", "direct":
+		follow = 1
+	}
+	chunks := max(1, e.bytes/members/float64(chunk))
+	thread := times(busy, e.take(e.bytes)) + times(times(receiveSendOps*e.m.Op, ops), chunks) // everyone stores everything
+	if e.l.Nodes == 1 {
+		return times(follow, e.m.Intra.Latency) + thread
+	}
+	fill := times(follow, e.m.Inter.Latency)
+	if near > 1 {
+		fill += 2*e.m.Intra.Latency + times(near, times(2, e.m.Op))
+	}
+	return fill + max(thread, e.wire(times(e.bytes, (nodes-1)/nodes)))
+}

@@ -1,0 +1,101 @@
+package selection
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/scaffe/scaffe/schedule/sim"
+)
+
+// Costs are what was measured of a machine, in seconds, and of memory in seconds a
+// byte that is read or written: what is slower has the larger number. 0 was not
+// measured.
+type Costs struct {
+	Op, Latency           float64 // see sim.Model
+	ShortOp, ShortLatency float64
+	Switch, ShortSwitch   float64
+	Fresh                 float64
+	Core, Memory          RateCosts
+	Staging               RateCosts // a byte that is copied
+}
+
+// RateCosts are the costs of the rates of a sim.Rates.
+type RateCosts struct{ Cached, Shared, Bandwidth float64 }
+
+// fields returns all costs, in one order.
+func (c *Costs) fields() []*float64 {
+	all := []*float64{&c.Op, &c.Latency, &c.ShortOp, &c.ShortLatency, &c.Switch, &c.ShortSwitch, &c.Fresh}
+	for _, r := range []*RateCosts{&c.Core, &c.Memory, &c.Staging} {
+		all = append(all, &r.Cached, &r.Shared, &r.Bandwidth)
+	}
+	return all
+}
+
+// Values returns the costs as numbers, so that ranks can compare theirs.
+func (c Costs) Values() []float64 {
+	var v []float64
+	for _, f := range c.fields() {
+		v = append(v, *f)
+	}
+	return v
+}
+
+// CostsOf is Values backwards.
+func CostsOf(values []float64) (c Costs) {
+	for i, f := range c.fields() {
+		*f = values[i]
+	}
+	return c
+}
+
+// steps are about 8 % apart: the E24 series of preferred numbers (IEC 60063).
+var steps = []float64{1, 1.1, 1.2, 1.3, 1.5, 1.6, 1.8, 2, 2.2, 2.4, 2.7, 3, 3.3, 3.6, 3.9, 4.3, 4.7, 5.1, 5.6, 6.2, 6.8, 7.5, 8.2, 9.1}
+
+// fastest is what no memory reaches, in bytes a second: a cost that is less was not
+// told from others.
+const fastest = 2e13
+
+// On returns m with the costs that were measured, rounded, so that measuring anew
+// mostly comes to the same choices. Memory is never faster than a cache.
+func (c Costs) On(m sim.Model) sim.Model {
+	times := map[*float64]float64{
+		&m.Op: c.Op, &m.Intra.Latency: c.Latency, &m.Short.Op: c.ShortOp, &m.Short.Latency: c.ShortLatency, &m.Switch: c.Switch, &m.Short.Switch: c.ShortSwitch,
+	}
+	for at, cost := range times {
+		if cost > 0 {
+			*at = Rounded(cost, steps...)
+		}
+	}
+	if c.Fresh > 1/fastest {
+		m.Fresh = Rounded(1/c.Fresh, steps...)
+	}
+	rates := map[*sim.Rates]RateCosts{&m.Core: c.Core, &m.Memory: c.Memory, &m.Staging: c.Staging}
+	for at, cost := range rates {
+		set := func(rate *float64, cost, most float64) {
+			if cost > 1/fastest {
+				*rate = Rounded(1/cost, steps...)
+			}
+			*rate = min(*rate, most)
+		}
+		set(&at.Cached, cost.Cached, math.Inf(1))
+		set(&at.Shared, cost.Shared, at.Cached)
+		set(&at.Bandwidth, cost.Bandwidth, at.Shared)
+	}
+	return m
+}
+
+// Rounded returns the one of steps, times a power of ten, that v is nearest to.
+func Rounded(v float64, steps ...float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	best := 10 * power
+	for _, step := range steps {
+		if math.Abs(math.Log(v/(step*power))) < math.Abs(math.Log(v/best)) {
+			best = step * power
+		}
+	}
+	exact, err := strconv.ParseFloat(strconv.FormatFloat(best, 'g', 3, 64), 64)
+	if err != nil {
+		return best
+	}
+	return exact // 8.2e-08 rather than 8.199999999999999e-08
+}

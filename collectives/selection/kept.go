@@ -1,0 +1,158 @@
+package selection
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/schedule/sim"
+)
+
+// EnvMeasure says whether ranks measure the machine that they start on.
+const EnvMeasure = "SCAFFE_MEASURE"
+
+// The values of EnvMeasure.
+const (
+	MeasureOnce  = "once"  // unless it was measured before: so it is by itself
+	MeasureAgain = "again" // anyhow, and keep the result
+	MeasureOff   = "off"   // never: default parameters
+)
+
+// Node is what the measurements of a machine depend on, besides the number of ranks.
+type Node struct {
+	Machine
+	// Cache is the size in bytes of a core's own cache; 0 where that is not known.
+	Cache int
+	// How says the rest: the program's version, how ranks of a node exchange
+	// messages, other caches.
+	How string
+}
+
+// Kept is what was measured of a machine, as it is kept from run to run.
+type Kept struct {
+	Node  Node
+	PPN   int // ranks that were on the node
+	CPUs  int // cores that the first of them might use
+	Date  string
+	Costs Costs
+}
+
+// keptFormat is part of what identifies a file: another one is measured anew.
+const keptFormat = 3
+
+// file returns the path of what is kept in a folder for k's machine.
+func (k Kept) file(dir string) string {
+	h := fnv.New64a()
+	fmt.Fprintln(h, keptFormat, k.Node, k.PPN, k.CPUs)
+	return filepath.Join(dir, fmt.Sprintf("machine-%016x.json", h.Sum64()))
+}
+
+// KeptFolder returns the folder in which measurements of machines are kept: scaffe in
+// the user's cache folder.
+func KeptFolder() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "scaffe"), nil
+}
+
+// Load fills in what was measured of k's machine. It reports whether there is
+// anything; what is there and cannot be used is an error.
+func (k *Kept) Load(dir string) (bool, error) {
+	read, err := readKept(k.file(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case read.Node != k.Node || read.PPN != k.PPN || read.CPUs != k.CPUs:
+		return false, nil // another machine of the same hash
+	}
+	*k = read
+	return true, nil
+}
+
+func readKept(path string) (k Kept, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return k, err
+	}
+	if err := json.Unmarshal(text, &k); err != nil {
+		return k, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, v := range k.Costs.Values() {
+		if v < 0 || v > 1 || math.IsNaN(v) {
+			return k, fmt.Errorf("%s: a cost of %g s", path, v)
+		}
+	}
+	return k, nil
+}
+
+// Save keeps k.
+func (k Kept) Save(dir string) error {
+	text, err := json.MarshalIndent(k, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Write(nil, k.file(dir), append(text, '\n'))
+}
+
+// AllKept returns what is kept of a machine, for every number of ranks on it, the
+// fewest first. Files that cannot be read are left out.
+func AllKept(dir string, n Node) []Kept {
+	paths, err := filepath.Glob(filepath.Join(dir, "machine-*.json"))
+	if err != nil {
+		return nil
+	}
+	var all []Kept
+	for _, path := range paths {
+		if k, err := readKept(path); err == nil && k.Node == n {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b Kept) int { return a.PPN - b.PPN })
+	return all
+}
+
+// From says where parameters come from that were kept.
+func (k Kept) From() string {
+	return fmt.Sprintf("this machine's parameters, measured on %s with %d ranks", k.Date, k.PPN)
+}
+
+// Here returns s with what is kept of measurements of this machine, for the number of
+// ranks on a node that is nearest to ppn; s itself where there is nothing, or where s
+// has parameters of its own.
+func (s *Selector) Here(n Node, ppn int) *Selector {
+	dir, err := KeptFolder()
+	if err != nil || !s.Assumes() || os.Getenv(EnvMeasure) == MeasureOff {
+		return s
+	}
+	all := AllKept(dir, n)
+	if len(all) == 0 {
+		return s
+	}
+	k := slices.MinFunc(all, func(a, b Kept) int { return max(a.PPN-ppn, ppn-a.PPN) - max(b.PPN-ppn, ppn-b.PPN) })
+	here := *s
+	here.Model, here.From = k.Model(s.Model.On(Cores())), k.From()
+	return &here
+}
+
+// Model returns m with what was measured.
+func (k Kept) Model(m sim.Model) sim.Model {
+	m = k.Costs.On(m)
+	if k.Node.Cache > 0 {
+		m.Cache = float64(k.Node.Cache)
+	}
+	return m
+}

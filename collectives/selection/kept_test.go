@@ -1,0 +1,109 @@
+package selection_test
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/schedule/sim"
+)
+
+var (
+	node  = selection.Node{Machine: selection.Machine{Host: "a test, 2 cores", MPI: "none"}, Cache: 1 << 21, How: "devel"}
+	costs = selection.Costs{
+		Op: 2e-7, Latency: 1e-6, ShortOp: 3e-8, ShortLatency: 2e-7, Fresh: 5e-11,
+		Core: selection.RateCosts{Cached: 1e-11, Shared: 4e-11, Bandwidth: 8e-11},
+	}
+)
+
+// What is kept is read back, by the same kind of machine with as many ranks, and by no
+// other.
+func TestKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scaffe")
+	k := selection.Kept{Node: node, PPN: 4, CPUs: 2, Date: "2026-01-02", Costs: costs}
+	if err := k.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	load := func(n selection.Node, ppn, cpus int) (selection.Kept, bool) {
+		t.Helper()
+		k := selection.Kept{Node: n, PPN: ppn, CPUs: cpus}
+		found, err := k.Load(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		return k, found
+	}
+	if got, found := load(node, 4, 2); !found || got != k {
+		t.Errorf("it reads %v, %v", got, found)
+	}
+	newer := node
+	newer.How = "v2"
+	for _, other := range []struct {
+		node      selection.Node
+		ppn, cpus int
+	}{{newer, 4, 2}, {node, 2, 2}, {node, 4, 1}} {
+		if _, found := load(other.node, other.ppn, other.cpus); found {
+			t.Errorf("%v finds what is kept of another", other)
+		}
+	}
+	if all := selection.AllKept(dir, node); len(all) != 1 || all[0] != k {
+		t.Errorf("of the machine, %v is kept", all)
+	}
+}
+
+// A file that was changed or cut off is an error, and nothing is taken from it.
+func TestKeptDamaged(t *testing.T) {
+	dir := t.TempDir()
+	k := selection.Kept{Node: node, PPN: 4, CPUs: 2, Costs: costs}
+	if err := k.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(paths) != 1 {
+		t.Fatal(paths, err)
+	}
+	for _, text := range []string{"", "{", `{"Costs":{"Op":-1}}`, `{"Costs":{"Op":3600}}`} {
+		if err := os.WriteFile(paths[0], []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		read := selection.Kept{Node: node, PPN: 4, CPUs: 2}
+		if found, err := read.Load(dir); found || err == nil || read.Costs != (selection.Costs{}) {
+			t.Errorf("%q reads as %v, %v, %v", text, read, found, err)
+		}
+		if all := selection.AllKept(dir, node); len(all) != 0 {
+			t.Errorf("of %q, %v is kept", text, all)
+		}
+	}
+}
+
+// Costs become rounded parameters, what was not measured stays as it was, and no
+// memory is faster than a cache.
+func TestCostsOn(t *testing.T) {
+	m := costs.On(sim.Default())
+	if m.Op != 2e-7 || m.Short.Latency != 2e-7 || m.Core != (sim.Rates{Cached: 1e11, Shared: 2.4e10, Bandwidth: 1.3e10}) || m.Staging != sim.Default().Staging {
+		t.Errorf("%v", m)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := costs.Values()
+		for i := range v {
+			v[i] = rapid.Float64Range(0, 1e-3).Draw(t, "cost")
+		}
+		c := selection.CostsOf(v)
+		m := c.On(sim.Default())
+		if again, err := sim.ParseModel(m.String()); err != nil || again != m {
+			t.Fatalf("%v is read back as %v (%v)", m, again, err)
+		}
+		for _, r := range []sim.Rates{m.Core, m.Memory, m.Staging} {
+			if r.Shared > r.Cached || r.Bandwidth > r.Shared {
+				t.Fatalf("%v has the rates %v", c, r)
+			}
+		}
+		if c.Op > 1e-9 && math.Abs(m.Op/c.Op-1) > 0.1 {
+			t.Fatalf("%g s is rounded to %g", c.Op, m.Op)
+		}
+	})
+}

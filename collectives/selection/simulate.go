@@ -1,0 +1,201 @@
+package selection
+
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/sim"
+)
+
+// How much is simulated to predict a time. A pipeline that is full takes as long for
+// every further chunk as for the one before, so that few of them tell the time of all.
+const (
+	fewestChunks = 20    // of a collective that has more
+	fewestParts  = 8     // likewise, chunks of a ring's segment
+	usualOps     = 800   // of all ranks in a simulation, as long as those are enough
+	maxOps       = 10000 // a layout that needs more is told from a smaller one
+)
+
+// Predict returns in seconds how long the model says that a collective takes: what
+// package sim makes of its schedules. Of a collective of many chunks it simulates
+// two of fewer, and adds for every other chunk what the longer of them takes more
+// than the shorter; of one with many ranks it simulates a smaller layout, and
+// scales by what the closed form says of the two.
+//
+// It is a function of its arguments alone, to the last bit, on all kinds of
+// processors: every product is rounded before anything is added to it, so that
+// no compiler fuses the two. Ranks that agree on the arguments agree on the
+// result.
+func Predict(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
+	if l.Ranks < 2 || bytes == 0 {
+		return m.Op + 2*float64(bytes)/m.Core.At(2*float64(bytes), m.Cache)
+	}
+	if s.IsLibrary() {
+		return library(v, bytes, l, m)
+	}
+	small, share := l, 1.0
+	for fewestChunks*opsPerChunk(v, s, small) > maxOps {
+		smaller, ok := shrink(small)
+		if !ok {
+			break
+		}
+		small = smaller
+	}
+	if small != l {
+		share = closed(v, bytes, s, l, m, buffers) / closed(v, bytes, s, small, m, buffers)
+	}
+	return times(share, pipelined(v, bytes, s, small, m, buffers))
+}
+
+// pipelined is the time of a collective from simulations of few of its chunks.
+func pipelined(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
+	run := func(n int) float64 {
+		t, err := Simulate(v, n, 4, s, nodesOf(l), m, buffers, float64(n)/float64(bytes))
+		if err != nil {
+			return closed(v, bytes, s, l, m, buffers) // of a spec that does not serve the call
+		}
+		return t
+	}
+	few, more := fewer(v, s, l)
+	if bytes <= more {
+		return run(bytes)
+	}
+	t, longer := run(few), run(more)
+	perByte := (longer - t) / float64(more-few)
+	return longer + times(perByte, float64(bytes-more))
+}
+
+// Simulate returns in seconds what package sim makes of a spec for ranks on the given
+// nodes. part says which part of a longer collective it stands for (sim.Setup).
+func Simulate(v schedule.Collective, bytes, elem int, s spec.Spec, nodes []int, m sim.Model, buffers BufferKind, part float64) (float64, error) {
+	all := make([]*schedule.Schedule, len(nodes))
+	for r := range nodes {
+		var err error
+		all[r], err = spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: (bytes + elem - 1) / elem, ElemSize: elem, Nodes: nodes}, s)
+		if err != nil {
+			return 0, err
+		}
+	}
+	res, err := sim.Simulate(all, sim.Setup{Model: m, Nodes: nodes, ElemSize: elem, Unregistered: buffers == Unregistered, Part: part})
+	return res.Max, err
+}
+
+// fewer returns of how many bytes the shorter and the longer simulation are.
+func fewer(v schedule.Collective, s spec.Spec, l spec.Layout) (few, more int) {
+	room := usualOps / max(1, opsPerChunk(v, s, l))
+	for i, level := range s.Levels {
+		chunk := level.Chunk
+		if chunk == 0 {
+			chunk = spec.DefaultChunk
+		}
+		n := max(room, fewestChunks)
+		if level.Algorithm == "ring" || v == schedule.Allgather { // a chunk of every part
+			n = max(room, fewestParts)
+			if chunk *= l.Ranks; i > 0 {
+				chunk = chunk / l.Ranks * l.Nodes
+			}
+		}
+		few, more = max(few, n*4/7*chunk), max(more, n*chunk)
+	}
+	return few, more
+}
+
+// opsPerChunk is about how many ops all ranks have together for a chunk, or for one of
+// every segment of a ring.
+func opsPerChunk(v schedule.Collective, s spec.Spec, l spec.Layout) int {
+	sum, members := 0, l.Ranks
+	for i, level := range s.Levels {
+		size := members
+		if i < len(s.Levels)-1 {
+			if size = level.Size; size == spec.Node {
+				size = l.PPN
+			}
+			size = min(size, members)
+		}
+		each := 2 // a receive and a send
+		switch {
+		case level.Algorithm == "ring", level.Algorithm == "direct", v == schedule.Allgather:
+			each = 2 * size
+		case level.Algorithm == "doubling":
+			each = 2 * int(log2(float64(size)))
+		}
+		sum += members * each
+		members = (members + size - 1) / size
+	}
+	if v == schedule.Allreduce {
+		sum *= 2
+	}
+	return sum
+}
+
+// shrink returns a layout of half as many ranks, as long as there are enough to
+// tell how an algorithm grows.
+func shrink(l spec.Layout) (spec.Layout, bool) {
+	const fewest = 4
+	nodes, ppn := l.Nodes, l.PPN
+	switch {
+	case nodes >= 2*fewest && nodes >= ppn:
+		nodes /= 2
+	case ppn >= 2*fewest:
+		ppn /= 2
+	case nodes >= 2*fewest:
+		nodes /= 2
+	default:
+		return l, false
+	}
+	return spec.Layout{Ranks: nodes * ppn, Nodes: nodes, PPN: ppn}, true
+}
+
+// nodesOf returns nodes of ranks that have the given layout, the first ones full.
+func nodesOf(l spec.Layout) []int {
+	var nodes []int
+	for node := range l.Nodes {
+		left := l.Ranks - len(nodes) - (l.Nodes - node - 1) // for this one, were the others to have one each
+		nodes = append(nodes, slices.Repeat([]int{node}, max(1, min(l.PPN, left)))...)
+	}
+	return nodes
+}
+
+// library is the MPI library's collective of few bytes: a tree, or for
+// allreduce recursive doubling, of whole messages; for allgather, of parts.
+func library(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64 {
+	rate := m.Library.Bandwidth
+	if rate == 0 {
+		rate = m.Inter.Bandwidth
+	}
+	near, far := libraryHops(l)
+	b := float64(bytes)
+	copies := 2 * b / m.Core.Cached
+	if v == schedule.Allgather { // the messages of all rounds together are the buffer
+		wire := 0.0
+		if far > 0 {
+			wire = b / rate
+		}
+		return times(near, m.Intra.Latency+2*m.Library.Op) + times(far, m.Inter.Latency+2*m.Library.Op) + 2*copies + wire
+	}
+	return times(near, m.Intra.Latency+2*m.Library.Op+2*copies) +
+		times(far, m.Inter.Latency+2*m.Library.Op+copies+b/rate)
+}
+
+// libraryHops is how many messages one after another a tree has, within nodes and
+// between them.
+func libraryHops(l spec.Layout) (near, far float64) {
+	far = depth(float64(l.Nodes))
+	return depth(float64(l.Ranks)) - far, far
+}
+
+// WithLibrary returns m with what the MPI library costs, of a collective that took it
+// the given seconds for few bytes and for many.
+func WithLibrary(m sim.Model, l spec.Layout, v schedule.Collective, bytes []int, took []float64) sim.Model {
+	const least = 0.05e-6
+	near, far := libraryHops(l)
+	m.Library.Op, m.Library.Bandwidth = 0, 0
+	rest := took[0] - library(v, bytes[0], l, m)
+	m.Library.Op = Rounded(max(least, rest/(2*(near+far))), steps...)
+	copies := library(v, bytes[1], l, m) - times(far, float64(bytes[1])/m.Inter.Bandwidth)
+	if wire := took[1] - copies; far > 0 && wire > 0 {
+		m.Library.Bandwidth = Rounded(times(far, float64(bytes[1]))/wire, steps...)
+	}
+	return m
+}
