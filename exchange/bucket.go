@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -30,18 +31,28 @@ type Bucket struct {
 	Range        // in the packed buffers
 	// Layers are those that own parameters in it, ascending.
 	Layers []int
+	// Scheme is that of its layers.
+	Scheme Scheme
+}
+
+// Sum is a part of a bucket whose gradients have been summed.
+type Sum struct {
+	Bucket *Bucket
+	Range  // in the packed buffers
+	// Updates is set where this rank has the sum, and is to update the part by it.
+	Updates bool
 }
 
 // Bytes is how much memory the bucket's parameters take.
 func (b *Bucket) Bytes() int { return mem.Float32.Bytes(b.Len) }
 
-// divide makes buckets of neighboring layers. It goes the way of the backward
-// pass, last layer first, and closes a bucket as soon as it has minBytes:
+// divide makes buckets of neighboring layers of one scheme. It goes the way of the
+// backward pass, last layer first, and closes a bucket as soon as it has minBytes:
 // what is left at the front of the net, whose gradients come last and whose
 // parameters are needed first, may be less. The gaps between parameters belong
 // to the bucket before them, so that together the buckets are all count
 // elements.
-func divide(layers []Layer, count, minBytes int) ([]Bucket, error) {
+func divide(layers []Layer, scheme func(layer int) Scheme, count, minBytes int) ([]Bucket, error) {
 	var reversed []Bucket
 	open := false
 	end := count
@@ -52,8 +63,8 @@ func divide(layers []Layer, count, minBytes int) ([]Bucket, error) {
 		if len(layers[i].Params) == 0 {
 			continue
 		}
-		if !open {
-			reversed = append(reversed, Bucket{Name: layers[i].Name, Range: Range{Off: end}})
+		if s := scheme(i); !open || s != reversed[len(reversed)-1].Scheme {
+			reversed = append(reversed, Bucket{Name: layers[i].Name, Range: Range{Off: end}, Scheme: s})
 			open = true
 		}
 		b := &reversed[len(reversed)-1]
@@ -116,12 +127,32 @@ func AutoBucket(predict func(bytes int) float64) int {
 	return maxBucket
 }
 
-// autoBucket is AutoBucket for what the communicator selects.
+// autoBucket is AutoBucket for what the communicator selects; for several schemes
+// the largest of them.
 func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
+	schemes := c.Schemes
+	if schemes == nil {
+		schemes = []Scheme{c.Scheme}
+	}
+	most := 0
+	for s := range Scheme(len(schemeNames)) {
+		if !slices.Contains(schemes, s) {
+			continue
+		}
+		size, err := autoBucketOf(comm, c, s)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, size)
+	}
+	return most, nil
+}
+
+func autoBucketOf(comm *collectives.Comm, c *Config, s Scheme) (int, error) {
 	var err error
 	size := AutoBucket(func(bytes int) float64 {
 		var sum float64
-		for _, v := range c.Scheme.collectives() {
+		for _, v := range s.collectives() {
 			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.Spec)
 			if failed != nil {
 				err = failed

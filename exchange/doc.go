@@ -1,5 +1,5 @@
 // Package exchange decides when parameters and gradients move: the designs of
-// S-Caffe, sections 4.1 to 4.3, and others that are written in the same way.
+// S-Caffe, sections 4.1 to 4.3, and Poseidon's wait-free backpropagation.
 //
 // An Exchange owns the buckets of a net and is told, by calls around every
 // layer, how far an iteration has come. A design is a row of a table (designs, in
@@ -11,16 +11,25 @@
 //	SC-OB-naive  after backward  Finish       one ahead     before forward   Figure 4
 //	SC-OB        after backward  Finish       Start         before forward   Figure 5
 //	SC-OBR       after layers    its sum      its sum       before forward   Figure 6
+//	WFBP         after layers    its sum      its sum       Finish           Poseidon, Algorithm 2
 //
 // "After layers" is when the backward pass of the bucket's own layers has ended,
-// "one ahead" when the forward pass comes to the bucket before it. Another
-// paper's design is another row: Poseidon's wait-free backpropagation (Algorithm
-// 2) pushes after layers, pulls at the sum and awaits both at Finish.
+// "one ahead" when the forward pass comes to the bucket before it. WFBP is SC-OBR
+// with an end of the iteration at which all parameters are current: Poseidon's vector
+// C, which holds a 1 for every layer that has been synchronized, is all ones. Another
+// paper's design is another row.
 //
 // With Allreduce every rank updates and there is nothing to pull. The allreduce
 // takes the place of the pull: SC-OB starts all of them after backward, SC-OBR
 // each after its layers, SC-OB-naive one ahead, each awaited before forward;
-// SC-B awaits it at Finish.
+// SC-B and WFBP await it at Finish.
+//
+// Every layer may have a scheme of its own (Config.Schemes): buckets hold layers of
+// one scheme, each follows its scheme's policy, and SC-B packs neighbors of one
+// scheme.
+//
+// A Syncer hands its bucket over in parts, each when its sum is there. A part is
+// updated, and in SC-OBR and WFBP its pull starts, while others are on their way.
 //
 // # An iteration on a line
 //

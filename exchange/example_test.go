@@ -19,9 +19,9 @@ func Example() {
 			Design: exchange.SCOBR, Bucket: 1, // a bucket per layer
 			Layers: []exchange.Layer{{Name: "ip1", Params: []exchange.Range{{Off: 0, Len: 1}}}, {Name: "ip2", Params: []exchange.Range{{Off: 1, Len: 1}}}},
 			Data:   mem.Of(data), Diff: mem.Of(diff),
-			OnSum: func(_ int, b *exchange.Bucket, updates bool) error {
-				for i := b.Off; i < b.End(); i++ {
-					if updates {
+			OnSum: func(_ int, s exchange.Sum) error {
+				for i := s.Off; i < s.End(); i++ {
+					if s.Updates {
 						data[i] -= diff[i]
 					}
 					diff[i] = 0

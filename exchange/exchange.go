@@ -13,11 +13,13 @@ import (
 	"github.com/scaffe/scaffe/trace"
 )
 
-// Config says what to exchange and how. Design, Scheme, Spec, Bucket, Root,
-// UpdateAtOnce and the layers must be alike on all ranks.
+// Config says what to exchange and how. Design, Scheme, Schemes, Spec, Bucket,
+// Root, UpdateAtOnce and the layers must be alike on all ranks.
 type Config struct {
 	Design Design
-	Scheme Scheme
+	// Scheme is that of all layers, unless Schemes has one for each of Layers.
+	Scheme  Scheme
+	Schemes []Scheme
 	// Spec, unless it has no levels, is how the collectives are done.
 	Spec spec.Spec
 	// Bucket is the least size of a bucket in bytes; 0 means AutoBucket's.
@@ -29,19 +31,20 @@ type Config struct {
 	// Data and Diff are the packed parameters and gradients, float32, equally
 	// long, best from the communicator's Alloc.
 	Data, Diff mem.Buffer
-	// OnSum is called when the gradients of a bucket have been summed. Where this
-	// rank has the sum (updates), the bucket's parameters are to be updated by it;
-	// elsewhere the gradients are of no more use. In either case the next backward
-	// finds in Diff what OnSum leaves there. It runs on the bucket's goroutine,
-	// at the same time as the computing goroutine and other buckets.
-	OnSum func(iter int, b *Bucket, updates bool) error
+	// OnSum is called when the gradients of a part of a bucket have been summed.
+	// Where this rank has the sum (Updates), the part's parameters are to be updated
+	// by it; elsewhere the gradients are of no more use. In either case the next
+	// backward finds in Diff what OnSum leaves there. It runs on the bucket's
+	// goroutine, at the same time as the computing goroutine and other buckets.
+	OnSum func(iter int, s Sum) error
 	// UpdateAtOnce asks that no bucket is updated before all sums have arrived,
 	// for updates that depend on all gradients (clipping). OnSum then runs on the
 	// computing goroutine, in Finish, after BeforeUpdates.
 	UpdateAtOnce bool
 	// BeforeUpdates, which may be nil, is called with UpdateAtOnce when all sums
-	// have arrived, before the first OnSum, with updates as OnSum is.
-	BeforeUpdates func(iter int, updates bool) error
+	// have arrived, before the first OnSum, with the sums that this rank is to update by,
+	// ascending.
+	BeforeUpdates func(iter int, own []Sum) error
 	// Events, unless nil, takes what moves and what is waited for: Push, Pull,
 	// WaitPush and WaitPull.
 	Events trace.Sink
@@ -52,10 +55,10 @@ type Config struct {
 type Exchange struct {
 	c       Config
 	comm    *collectives.Comm
-	policy  policy
 	min     int              // bytes of a bucket
 	buckets []Bucket         // as the net is cut
-	moved   []*bucketState   // what moves as one: each bucket, or all of them packed
+	moved   []*bucketState   // what moves as one: each bucket, or neighbors packed
+	own     []Sum            // what this rank updates by
 	owner   []*bucketState   // by layer; nil where it has no parameters
 	uses    [][]*bucketState // by layer: what must be current before its forward
 
@@ -91,15 +94,25 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		}
 	}
 	var err error
-	if x.buckets, err = divide(c.Layers, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
+	if c.Schemes != nil && len(c.Schemes) != len(c.Layers) {
+		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
+	}
+	if x.buckets, err = divide(c.Layers, c.schemeOf, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
-	x.policy = designs[c.Design].policies[c.Scheme].within(c.UpdateAtOnce, x.library())
 	if err := x.makeBuckets(); err != nil {
 		x.Close()
 		return nil, err
 	}
 	return x, nil
+}
+
+// schemeOf returns the scheme of a layer.
+func (c *Config) schemeOf(layer int) Scheme {
+	if c.Schemes != nil {
+		return c.Schemes[layer]
+	}
+	return c.Scheme
 }
 
 // Buckets returns how the net is cut, in forward order.
@@ -115,8 +128,11 @@ func (x *Exchange) Start(iter int) error {
 		b.left = b.layers
 		x.left += b.layers
 	}
-	if !x.begun && x.policy.pullAt != oneAhead { // the first parameters, which follow no sum
+	if !x.begun { // the first parameters, which follow no sum
 		for _, b := range x.moved {
+			if b.policy.pullAt == oneAhead {
+				continue
+			}
 			if err := x.startDue(b); err != nil {
 				return err
 			}
@@ -179,31 +195,25 @@ func (x *Exchange) reachOneAhead(i int) error {
 // waits for sums, starts pulls, waits for parameters. Gradients go in the order
 // of the backward pass, parameters in that of the forward pass.
 func (x *Exchange) reach(p point, bs []*bucketState) error {
-	if p == x.policy.pushAt {
-		for _, b := range slices.Backward(bs) {
-			if b.state == stale {
-				if err := x.push(b); err != nil {
-					return err
-				}
+	for _, b := range slices.Backward(bs) {
+		if p == b.policy.pushAt && b.state == stale {
+			if err := x.push(b); err != nil {
+				return err
 			}
 		}
 	}
-	if p == x.policy.pushAwaitedAt {
-		if err := x.awaitSums(bs); err != nil {
-			return err
-		}
+	if err := x.awaitSums(p, bs); err != nil {
+		return err
 	}
-	if p == x.policy.pullAt {
-		for _, b := range bs {
-			if b.state == summed {
-				if err := x.pull(b); err != nil {
-					return err
-				}
+	for _, b := range bs {
+		if p == b.policy.pullAt && b.state == summed {
+			if err := x.pull(b); err != nil {
+				return err
 			}
 		}
 	}
-	if p == x.policy.pullAwaitedAt {
-		for _, b := range bs {
+	for _, b := range bs {
+		if p == b.policy.pullAwaitedAt {
 			if err := x.awaitCurrent(b); err != nil {
 				return err
 			}
@@ -212,34 +222,39 @@ func (x *Exchange) reach(p point, bs []*bucketState) error {
 	return nil
 }
 
-// awaitSums waits for what is on its way, and updates where that is done at
-// once.
-func (x *Exchange) awaitSums(bs []*bucketState) error {
+// awaitSums waits for what is on its way where the policy says so at p, and updates
+// where that is done at once: at Finish, for all buckets.
+func (x *Exchange) awaitSums(p point, bs []*bucketState) error {
 	for _, b := range slices.Backward(bs) {
+		if p != b.policy.pushAwaitedAt {
+			continue
+		}
 		if err := x.await(b); err != nil {
 			return err
 		}
 	}
-	if !x.c.UpdateAtOnce || len(bs) == 0 {
+	if !x.c.UpdateAtOnce || p != atFinish || len(bs) == 0 {
 		return nil
 	}
 	if x.c.BeforeUpdates != nil {
-		if err := x.c.BeforeUpdates(x.iter, bs[0].sync.Updates()); err != nil {
+		if err := x.c.BeforeUpdates(x.iter, x.own); err != nil {
 			return err
 		}
 	}
 	for _, b := range bs {
-		if err := x.use(b, x.iter); err != nil {
-			return err
+		for part := range b.sums {
+			if err := x.use(b, x.iter, part); err != nil {
+				return err
+			}
 		}
-		b.state = x.afterUse()
+		b.state = b.afterUse()
 	}
 	return nil
 }
 
 // afterUse is the state of a bucket whose sum has been used.
-func (x *Exchange) afterUse() state {
-	if x.c.Scheme == Allreduce { // every rank has updated
+func (b *bucketState) afterUse() state {
+	if b.policy.pullAt == never { // every rank has updated
 		return current
 	}
 	return summed
@@ -265,8 +280,10 @@ func (x *Exchange) pull(b *bucketState) error {
 		return x.err
 	}
 	begin := time.Now()
-	if x.err = b.sync.Pull(); x.err != nil {
-		return x.err
+	for part := range b.sums {
+		if x.err = b.sync.Pull(part); x.err != nil {
+			return x.err
+		}
 	}
 	b.state = pulling
 	x.submit(b, job{iter: x.iter, begin: begin})
@@ -300,12 +317,12 @@ func (x *Exchange) await(b *bucketState) error {
 	case err != nil:
 		x.err, b.state = err, stale // no matter: nothing starts any more
 		return err
-	case b.state == pulling, x.policy.pullAt == onSum:
+	case b.state == pulling, b.policy.pullAt == onSum:
 		b.state = current
 	case x.c.UpdateAtOnce:
 		b.state = summed
 	default:
-		b.state = x.afterUse()
+		b.state = b.afterUse()
 	}
 	return nil
 }
@@ -321,7 +338,7 @@ func (x *Exchange) waited(b *bucketState, begin, end time.Time) {
 	turn := begin
 	if b.state == pushing {
 		turn = end
-		if x.policy.pullAt == onSum && b.summedAt.Before(end) {
+		if b.policy.pullAt == onSum && b.summedAt.Before(end) {
 			turn = b.summedAt
 		}
 		if turn.Before(begin) {
@@ -359,8 +376,10 @@ func (x *Exchange) awaitCurrent(b *bucketState) error {
 // Updated waits until every update of the iterations so far has been made,
 // where it is made: a snapshot may be written there.
 func (x *Exchange) Updated() error {
-	if x.c.Scheme == Allreduce {
-		return x.Current()
+	for _, b := range x.moved {
+		if b.Scheme != Reduce { // one whose sum may be awaited before forward
+			return x.Current()
+		}
 	}
 	for _, b := range slices.Backward(x.moved) {
 		if err := x.await(b); err != nil {

@@ -52,10 +52,10 @@ type model struct {
 	data, diff []float32
 }
 
-func (m *model) use(iter int, b *exchange.Bucket, sum bool) error {
-	d, g := m.data[b.Off:b.End()], m.diff[b.Off:b.End()]
+func (m *model) use(_ int, s exchange.Sum) error {
+	d, g := m.data[s.Off:s.End()], m.diff[s.Off:s.End()]
 	for i := range g {
-		if sum {
+		if s.Updates {
 			d[i] -= g[i] / 100
 		}
 		g[i] = 0
@@ -76,7 +76,7 @@ func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters
 		return nil, nil, err
 	}
 	m.data, m.diff = mem.Float32s(data), mem.Float32s(diff)
-	if comm.Rank() == c.Root || c.Scheme == exchange.Allreduce {
+	if comm.Rank() == c.Root || c.Scheme == exchange.Allreduce || c.Schemes != nil {
 		for i := range m.data {
 			m.data[i] = float32(math.Sin(float64(i)))
 		}
@@ -153,8 +153,7 @@ func parse(t *testing.T, text string) spec.Spec {
 
 // TestSCaffe_AllDesignsGiveTheSameBits: whatever moves when, every rank of
 // every design ends with the same parameters, for one spec and bucket size
-// (sections 4.1 to 4.3 change when, not what). So does another paper's design
-// that is nothing but a row of the table.
+// (sections 4.1 to 4.3 change when, not what). So does Poseidon's.
 func TestSCaffe_AllDesignsGiveTheSameBits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, n := range []int{1, 2, 4} {
@@ -184,6 +183,57 @@ func TestSCaffe_AllDesignsGiveTheSameBits(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPoseidon_LayersOfDifferentSchemes: Algorithm 1 gives "each layer" a scheme of its
+// own, and no bucket holds layers of two. All designs give the same bits, and where
+// each layer's spec adds in the same order, those of one scheme (section 3.2).
+func TestPoseidon_LayersOfDifferentSchemes(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	mixed := make([]exchange.Scheme, len(sizes))
+	for i := range mixed {
+		mixed[i] = exchange.Scheme(i / 2 % 2)
+	}
+	for _, bucket := range []int{1, 1 << 20} {
+		for _, atOnce := range []bool{false, true} {
+			for _, d := range append(exchange.All(), exchange.WFBP) {
+				c := exchange.Config{Design: d, Spec: parse(t, "chain,chunk=1K"), Bucket: bucket, UpdateAtOnce: atOnce}
+				want := run(t, 3, c, 5)[0]
+				c.Schemes = mixed
+				for rank, got := range run(t, 3, c, 5) {
+					if !slices.Equal(got, want) {
+						t.Errorf("bucket %d: %v (update at once %v) with two schemes has other bits on rank %d than with reduce", bucket, d, atOnce, rank)
+					}
+				}
+			}
+		}
+	}
+	err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+		_, x, err := train(ctx, comm, exchange.Config{Schemes: mixed, Bucket: 1 << 30}, 1)
+		if err != nil || comm.Rank() > 0 {
+			return err
+		}
+		var got []string
+		for _, b := range x.Buckets() {
+			got = append(got, b.Name+b.Range.String()+b.Scheme.String())
+		}
+		if g, want := strings.Join(got, " "), "l0[0:112]reduce l2…l3[112:832]allreduce l5[832:864]reduce l6…l7[864:5888]allreduce"; g != want {
+			t.Errorf("buckets %s, want %s", g, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+		if _, _, err := train(ctx, comm, exchange.Config{Schemes: mixed[1:]}, 1); err == nil || !strings.Contains(err.Error(), "schemes of 7 layers, where there are 8") {
+			t.Errorf("too few schemes: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -250,7 +300,7 @@ func timed(t *testing.T, d exchange.Design, bucket int32) (push, pull []trace.Re
 		rec := trace.New(comm.Rank(), trace.Options{})
 		x, err := exchange.New(ctx, comm, exchange.Config{
 			Design: d, Bucket: 1, Layers: ls, Data: mem.Alloc(4 * n), Diff: mem.Alloc(4 * n), Events: rec,
-			OnSum: func(int, *exchange.Bucket, bool) error { return nil },
+			OnSum: func(int, exchange.Sum) error { return nil },
 		})
 		if err != nil {
 			return err
@@ -371,8 +421,8 @@ func TestErrorsReachTheCaller(t *testing.T) {
 			begun := time.Now()
 			err := launch.Run(context.Background(), launch.Options{Local: 3, Engine: nbc.Options{Deadline: deadline}}, func(ctx context.Context, comm *collectives.Comm) error {
 				c := exchange.Config{Design: d, Scheme: scheme, Bucket: 1}
-				c.OnSum = func(iter int, b *exchange.Bucket, sum bool) error {
-					if iter == 2 && b.Index == 3 && comm.Rank() == 0 {
+				c.OnSum = func(iter int, s exchange.Sum) error {
+					if iter == 2 && s.Bucket.Index == 3 && comm.Rank() == 0 {
 						return errors.New("the disk is on fire")
 					}
 					return nil

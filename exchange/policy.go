@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -9,12 +10,13 @@ import (
 // zero value is SCOBR.
 type Design uint8
 
-// The designs of S-Caffe.
+// The designs of S-Caffe, and Poseidon's.
 const (
-	SCOBR     Design = iota // section 4.3: reductions under backward, broadcasts under forward
-	SCOB                    // section 4.2, Figure 5: all broadcasts at once, under forward
-	SCOBNaive               // section 4.2, Figure 4: one broadcast ahead
-	SCB                     // section 4.1: phases one after another
+	SCOBR     Design = iota // S-Caffe 4.3: reductions under backward, broadcasts under forward
+	SCOB                    // 4.2, Figure 5: all broadcasts at once, under forward
+	SCOBNaive               // 4.2, Figure 4: one broadcast ahead
+	SCB                     // 4.1: phases one after another
+	WFBP                    // Poseidon, Algorithm 2: as SC-OBR, and an iteration ends when all parameters are current
 )
 
 // designs are the rows, by Design. A design of another paper is one more row.
@@ -35,13 +37,17 @@ var designs = []row{
 		Reduce:    {pushAt: afterBackward, pushAwaitedAt: atFinish, pullAt: atStart, pullAwaitedAt: beforeForward},
 		Allreduce: {pushAt: afterBackward, pushAwaitedAt: atFinish},
 	}},
+	WFBP: {name: "WFBP", policies: [...]policy{
+		Reduce:    {pushAt: afterLayers, pushAwaitedAt: onSum, pullAt: onSum, pullAwaitedAt: atFinish},
+		Allreduce: {pushAt: afterLayers, pushAwaitedAt: atFinish},
+	}},
 }
 
 // row is one design.
 type row struct {
 	name     string
-	packed   bool      // all buckets move as one
-	policies [2]policy // by Scheme
+	packed   bool                     // neighboring buckets of one scheme move as one
+	policies [len(schemeNames)]policy // by Scheme
 }
 
 // policy says when a bucket's gradients start to move and when the computing
@@ -86,8 +92,17 @@ func (p policy) within(updateAtOnce, library bool) policy {
 	return p
 }
 
-// All returns the designs, from the basic one to the one that overlaps the most.
+// All returns S-Caffe's designs, from the basic one to the one that overlaps the most.
 func All() []Design { return []Design{SCB, SCOBNaive, SCOB, SCOBR} }
+
+// Names lists what Parse reads: S-Caffe's designs as All does, then Poseidon's.
+func Names() []string {
+	var names []string
+	for _, d := range append(All(), WFBP) {
+		names = append(names, d.String())
+	}
+	return names
+}
 
 // String returns the paper's name, such as "SC-OBR".
 func (d Design) String() string {
@@ -104,7 +119,7 @@ func Parse(s string) (Design, error) {
 			return Design(d), nil
 		}
 	}
-	return 0, fmt.Errorf("unknown design %q: want SC-B, SC-OB-naive, SC-OB or SC-OBR", s)
+	return 0, fmt.Errorf("unknown design %q: want SC-B, SC-OB-naive, SC-OB, SC-OBR or WFBP", s)
 }
 
 // Scheme is how the gradients become new parameters everywhere.
@@ -117,21 +132,20 @@ const (
 	Allreduce
 )
 
+var schemeNames = [...]string{Reduce: "reduce", Allreduce: "allreduce"}
+
 // String returns reduce or allreduce.
 func (s Scheme) String() string {
-	if s == Reduce {
-		return "reduce"
+	if int(s) < len(schemeNames) {
+		return schemeNames[s]
 	}
-	return "allreduce"
+	return fmt.Sprintf("scheme(%d)", uint8(s))
 }
 
 // ParseScheme is the inverse of String.
 func ParseScheme(s string) (Scheme, error) {
-	switch s {
-	case "reduce":
-		return Reduce, nil
-	case "allreduce":
-		return Allreduce, nil
+	if i := slices.Index(schemeNames[:], s); i >= 0 {
+		return Scheme(i), nil
 	}
 	return 0, fmt.Errorf("unknown scheme %q: want reduce (the root updates and broadcasts) or allreduce (every rank updates)", s)
 }

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -31,6 +32,8 @@ const (
 type bucketState struct {
 	Bucket
 	sync   syncer.Syncer
+	sums   [][]Sum // by part of the syncer, bucket by bucket as the net is cut
+	policy policy
 	layers int // that own parameters in it
 
 	// The computing goroutine's.
@@ -41,7 +44,7 @@ type bucketState struct {
 
 	jobs     chan job
 	done     chan error
-	summedAt time.Time // when the sum arrived: the bucket's goroutine's, until it is done
+	summedAt time.Time // when the last part's sum arrived: the bucket's goroutine's, until it is done
 }
 
 // busy reports whether the bucket's goroutine has a job.
@@ -56,16 +59,27 @@ type job struct {
 
 // makeBuckets makes the syncers and the buckets' goroutines.
 func (x *Exchange) makeBuckets() error {
-	moving, cuts := x.moving()
 	x.owner = make([]*bucketState, len(x.c.Layers))
-	for _, m := range moving {
-		s, err := x.syncer(m, cuts)
+	library := x.library()
+	for _, m := range x.moving() {
+		s, err := x.syncer(m)
 		if err != nil {
 			return err
 		}
-		b := &bucketState{Bucket: m, sync: s, layers: len(m.Layers), state: summed, jobs: make(chan job, 1), done: make(chan error, 1)}
-		if x.c.Scheme == Allreduce {
+		b := &bucketState{
+			Bucket: m.Bucket, sync: s, sums: x.sums(m.Bucket, s.Parts()), layers: len(m.Layers),
+			policy: designs[x.c.Design].policies[m.Scheme].within(x.c.UpdateAtOnce, library),
+			state:  summed, jobs: make(chan job, 1), done: make(chan error, 1),
+		}
+		if b.Scheme == Allreduce {
 			b.state = current
+		}
+		for _, part := range b.sums {
+			for _, sum := range part {
+				if sum.Updates {
+					x.own = append(x.own, sum)
+				}
+			}
 		}
 		x.moved = append(x.moved, b)
 		for _, l := range m.Layers {
@@ -88,31 +102,58 @@ func (x *Exchange) makeBuckets() error {
 	return nil
 }
 
-// moving returns what moves as one: the buckets, or in a packed design one that
-// holds them all, cut where they are.
-func (x *Exchange) moving() (moving []Bucket, cuts []int) {
-	n := len(x.buckets)
-	if !designs[x.c.Design].packed || n < 2 {
-		return x.buckets, nil
-	}
-	all := Bucket{Name: "all parameters", Range: Range{Len: x.buckets[n-1].End()}}
-	for i, b := range x.buckets {
-		if i > 0 {
-			cuts = append(cuts, b.Off)
-		}
-		all.Layers = append(all.Layers, b.Layers...)
-	}
-	return []Bucket{all}, cuts
+// moved is what moves as one, and where it is cut.
+type moved struct {
+	Bucket
+	cuts []int // elements of the bucket
 }
 
-func (x *Exchange) syncer(b Bucket, cuts []int) (syncer.Syncer, error) {
+// moving returns what moves as one: the buckets, or in a packed design all
+// neighbors of one scheme, cut where they are.
+func (x *Exchange) moving() []moved {
+	var all []moved
+	packed := designs[x.c.Design].packed
+	for _, b := range x.buckets {
+		if n := len(all); packed && n > 0 && all[n-1].Scheme == b.Scheme {
+			m := &all[n-1]
+			m.cuts = append(m.cuts, b.Off-m.Off)
+			m.Len = b.End() - m.Off
+			m.Layers = append(slices.Clip(m.Layers), b.Layers...)
+			m.Name = x.c.Layers[m.Layers[0]].Name + "…" + x.c.Layers[b.Layers[len(b.Layers)-1]].Name
+			continue
+		}
+		b.Index = len(all)
+		all = append(all, moved{Bucket: b})
+	}
+	if len(all) == 1 && len(x.buckets) > 1 {
+		all[0].Name = "all parameters"
+	}
+	return all
+}
+
+// sums says what the parts of a syncer are, each cut where the net is.
+func (x *Exchange) sums(b Bucket, parts []syncer.Part) [][]Sum {
+	sums := make([][]Sum, len(parts))
+	for i, p := range parts {
+		from, to := b.Off+p.Off, b.Off+p.End()
+		for k := range x.buckets {
+			cut := &x.buckets[k]
+			if lo, hi := max(from, cut.Off), min(to, cut.End()); lo < hi {
+				sums[i] = append(sums[i], Sum{Bucket: cut, Range: Range{Off: lo, Len: hi - lo}, Updates: p.Updates})
+			}
+		}
+	}
+	return sums
+}
+
+func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	bytes := func(n int) int { return mem.Float32.Bytes(n) }
 	s := syncer.Bucket{
-		Name: b.Name, Cuts: cuts,
+		Name: b.Name, Cuts: b.cuts,
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
 	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index)} // forward needs the first buckets soonest
-	if x.c.Scheme == Allreduce {
+	if b.Scheme == Allreduce {
 		return syncer.Allreduce(x.comm, s, how...)
 	}
 	return syncer.Reduce(x.comm, s, x.c.Root, how...)
@@ -136,7 +177,7 @@ func (x *Exchange) library() bool {
 // scheme Reduce, its parameters.
 func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 	var specs []spec.Spec
-	for _, v := range x.c.Scheme.collectives() {
+	for _, v := range b.Scheme.collectives() {
 		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.Spec)
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)
@@ -151,22 +192,34 @@ func (x *Exchange) do(b *bucketState, j job) error {
 	if !j.push {
 		return x.pulled(b, j)
 	}
-	err := b.sync.Pushed(x.ctx)
-	b.summedAt = time.Now()
-	if err != nil {
-		return err
+	var pulls time.Time // when the first part's pull began
+	for range b.sums {
+		part, err := b.sync.Pushed(x.ctx)
+		b.summedAt = time.Now()
+		if err != nil {
+			return err
+		}
+		if x.c.UpdateAtOnce {
+			continue
+		}
+		if err := x.use(b, j.iter, part); err != nil {
+			return err
+		}
+		if b.policy.pullAt != onSum {
+			continue
+		}
+		if pulls.IsZero() {
+			pulls = time.Now()
+		}
+		if err := b.sync.Pull(part); err != nil {
+			return err
+		}
 	}
 	x.tell(trace.Push, b, j, b.summedAt)
-	if x.c.UpdateAtOnce {
+	if pulls.IsZero() {
 		return nil
 	}
-	if err := x.use(b, j.iter); err != nil || x.policy.pullAt != onSum {
-		return err
-	}
-	j.begin = time.Now()
-	if err := b.sync.Pull(); err != nil {
-		return err
-	}
+	j.begin = pulls
 	return x.pulled(b, j)
 }
 
@@ -179,14 +232,10 @@ func (x *Exchange) pulled(b *bucketState, j job) error {
 	return err
 }
 
-// use hands b's gradients over, bucket by bucket as the net is cut.
-func (x *Exchange) use(b *bucketState, iter int) error {
-	for i := range x.buckets {
-		part := &x.buckets[i]
-		if part.Off < b.Off || part.End() > b.End() {
-			continue
-		}
-		if err := x.c.OnSum(iter, part, b.sync.Updates()); err != nil {
+// use hands the gradients of a part over, bucket by bucket as the net is cut.
+func (x *Exchange) use(b *bucketState, iter, part int) error {
+	for _, s := range b.sums[part] {
+		if err := x.c.OnSum(iter, s); err != nil {
 			return err
 		}
 	}

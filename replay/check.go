@@ -55,11 +55,11 @@ func (c *checker) backward(layer, iter int) {
 	}
 }
 
-// update verifies the sums of a bucket and adds them to the parameters.
-func (c *checker) update(b *exchange.Bucket, iter int) error {
-	for _, l := range b.Layers {
+// update verifies the sums of a part of a bucket and adds them to the parameters.
+func (c *checker) update(s exchange.Sum, iter int) error {
+	for _, l := range s.Bucket.Layers {
 		for _, p := range c.layers[l].Params {
-			for i := p.Off; i < p.End(); i++ {
+			for i := max(p.Off, s.Off); i < min(p.End(), s.End()); i++ {
 				if want := c.sum(i, iter); c.diff[i] != want {
 					return fmt.Errorf("replay: iteration %d: the sum of gradient %d (layer %q) is %v at rank %d, not %v", iter, i, c.layers[l].Name, c.diff[i], c.rank, want)
 				}

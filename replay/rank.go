@@ -211,22 +211,22 @@ func (r *rank) hook(gate bool, f func() error) error {
 }
 
 // use is the update: a wait, and with a checker a look at the sums.
-func (r *rank) use(iter int, b *exchange.Bucket, sum bool) error {
-	if !sum {
+func (r *rank) use(iter int, s exchange.Sum) error {
+	if !s.Updates {
 		return nil
 	}
 	r.updates.Lock()
 	defer r.updates.Unlock()
 	begin := time.Now()
-	part := float64(b.Len) / float64(r.count)
+	part := float64(s.Len) / float64(r.count)
 	if d := time.Duration(float64(r.c.Profile.Update) * part * r.scale * r.slower(iter)); d > 0 {
 		if err := r.updateWait.until(begin.Add(d)); err != nil {
 			return err
 		}
-		r.trace.Add(trace.Event{Kind: trace.Update, Name: b.Name, Iter: int32(iter), Bucket: int32(b.Index), Begin: begin, End: time.Now()})
+		r.trace.Add(trace.Event{Kind: trace.Update, Name: s.Bucket.Name, Iter: int32(iter), Bucket: int32(s.Bucket.Index), Begin: begin, End: time.Now()})
 	}
 	if r.check != nil {
-		return r.check.update(b, iter)
+		return r.check.update(s, iter)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func TestReplayChecks(t *testing.T) {
 			for _, bucket := range []int{1, 100, 1 << 20} {
 				t.Run(fmt.Sprintf("%d/%v/%d", ranks, scheme, bucket), func(t *testing.T) {
 					res, err := replayed(t, ranks, Config{
-						Profile: tinyProfile(t), Designs: exchange.All(), Scheme: scheme, Bucket: bucket,
+						Profile: tinyProfile(t), Designs: append(exchange.All(), exchange.WFBP), Scheme: scheme, Bucket: bucket,
 						Iterations: 3, Warmup: 1, Turn: 2, Check: true, Jitter: 0.5, Straggler: Straggler{0, 2},
 					})
 					if err != nil {
@@ -91,7 +91,7 @@ func TestReplayChecks(t *testing.T) {
 					if want := map[int]int{1: 4, 100: 3, 1 << 20: 1}[bucket]; res.Buckets != want {
 						t.Errorf("%d buckets, want %d", res.Buckets, want)
 					}
-					if len(res.Rows) != 4 || !res.Checked || res.Elements != 5157 || res.Ranks != ranks {
+					if len(res.Rows) != 5 || !res.Checked || res.Elements != 5157 || res.Ranks != ranks {
 						t.Errorf("%+v", res)
 					}
 					for _, r := range res.Rows {
@@ -235,8 +235,11 @@ func TestCheckerSees(t *testing.T) {
 	c := fresh()
 	for i := range layers {
 		if len(layers[i].Params) > 0 {
-			if err := c.update(&exchange.Bucket{Layers: []int{i}}, 7); err != nil {
-				t.Fatal(err)
+			// In two parts, which cut parameters.
+			for _, part := range []exchange.Range{{Len: 7}, {Off: 7, Len: count - 7}} {
+				if err := c.update(exchange.Sum{Bucket: &exchange.Bucket{Layers: []int{i}}, Range: part}, 7); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
@@ -255,7 +258,7 @@ func TestCheckerSees(t *testing.T) {
 		for _, sign := range []float32{-1, 1} {
 			c := fresh()
 			c.diff[at] += sign * gradient(r, at, 7)
-			if err := c.update(&all[0], 7); err == nil {
+			if err := c.update(exchange.Sum{Bucket: &all[0], Range: all[0].Range}, 7); err == nil {
 				t.Errorf("rank %d's gradient %v times more is not seen", r, sign)
 			}
 		}

@@ -22,16 +22,19 @@ func Example() {
 		if err := s.Push(); err != nil {
 			return err
 		}
-		if err := s.Pushed(ctx); err != nil {
-			return err
-		}
-		if s.Updates() {
-			for i := range data {
-				data[i] -= diff[i]
+		for range s.Parts() {
+			i, err := s.Pushed(ctx)
+			if err != nil {
+				return err
 			}
-		}
-		if err := s.Pull(); err != nil {
-			return err
+			if p := s.Parts()[i]; p.Updates {
+				for k := p.Off; k < p.End(); k++ {
+					data[k] -= diff[k]
+				}
+			}
+			if err := s.Pull(i); err != nil {
+				return err
+			}
 		}
 		if err := s.Pulled(ctx); err != nil {
 			return err

@@ -6,13 +6,18 @@
 // without waiting and are waited for where the result is needed, so that the
 // caller decides what is overlapped with what (S-Caffe section 4.2):
 //
-//	sync.Push()              // after the backward of the bucket's last layer
-//	…                        // backward of the layers before it
-//	err = sync.Pushed(ctx)   // the gradients are where the update happens
-//	if sync.Updates() { … }  // that is here
-//	sync.Pull()
-//	…                        // forward of the layers before the bucket's first
-//	err = sync.Pulled(ctx)   // the parameters are current here
+//	sync.Push()                      // after the backward of the bucket's last layer
+//	…                                // backward of the layers before it
+//	for range sync.Parts() {
+//		i, err := sync.Pushed(ctx)   // a part's gradients are where it is updated
+//		if sync.Parts()[i].Updates { … } // that is here
+//		sync.Pull(i)
+//	}
+//	…                                // forward of the layers before the bucket's first
+//	err = sync.Pulled(ctx)           // the parameters are current here
+//
+// A part is what one worker, or every worker, updates at once. Where a root or
+// everybody updates, the whole bucket is one part.
 //
 // It knows buckets of bytes, and no layers, prototxt or solvers. A new scheme
 // (parameter server, sufficient factors) is a new implementation of Syncer. When
@@ -28,6 +33,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // Bucket is a contiguous range of parameters that are synchronized together.
@@ -48,19 +54,36 @@ func (b *Bucket) options(opts []collectives.Option) []collectives.Option {
 	return append(opts[:len(opts):len(opts)], collectives.Parts(b.Cuts...))
 }
 
-// Syncer synchronizes one bucket. Push and Pull alternate; each is started
-// and waited for by one goroutine.
+// whole is all of the bucket as one part.
+func (b *Bucket) whole(updates bool) [1]Part {
+	return [1]Part{{Range: schedule.Range{Len: b.Diff.Len() / mem.Float32.Size()}, Updates: updates}}
+}
+
+// Part is elements of a bucket whose gradients are summed, and whose parameters
+// are updated and brought back, at once.
+type Part struct {
+	schedule.Range // of the bucket's elements
+	// Updates is set where this worker applies the update to Data.
+	Updates bool
+}
+
+// Syncer synchronizes one bucket. Push and the Pulls of all parts alternate; each is
+// started and waited for by one goroutine.
 type Syncer interface {
+	// Parts are all of the bucket, ascending, and the same for as long as the syncer
+	// lives.
+	Parts() []Part
 	// Push starts to move this worker's gradient to where it is summed.
 	Push() error
-	// Pushed waits for it. Where Updates is true, Diff then holds the sum over all
-	// workers; elsewhere its contents are undefined.
-	Pushed(ctx context.Context) error
-	// Updates reports whether this worker applies the update to Data.
-	Updates() bool
-	// Pull starts to bring the current parameters here.
-	Pull() error
-	// Pulled waits for it: Data then holds the current parameters.
+	// Pushed waits until the push of one more part has ended here, and returns its
+	// index: after a Push it is called once for each. Where the part's Updates is
+	// set, Diff then holds the sum over all workers; elsewhere its contents are
+	// undefined.
+	Pushed(ctx context.Context) (part int, err error)
+	// Pull starts to bring the current parameters of a part here.
+	Pull(part int) error
+	// Pulled waits for all that Pull has started: Data then holds the current
+	// parameters.
 	Pulled(ctx context.Context) error
 	// Close gives the syncer's resources back.
 	Close()
@@ -70,7 +93,7 @@ type Syncer interface {
 // updates and broadcasts the parameters (S-Caffe section 4.1).
 type tree struct {
 	push, pull *nbc.Request
-	updates    bool
+	parts      [1]Part
 }
 
 // Reduce returns the syncer of a bucket with the scheme "reduce". Every rank
@@ -83,14 +106,14 @@ func Reduce(comm *collectives.Comm, b Bucket, root int, opts ...collectives.Opti
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	return &tree{push: push, pull: pull, updates: comm.Rank() == root}, nil
+	return &tree{push: push, pull: pull, parts: b.whole(comm.Rank() == root)}, nil
 }
 
-func (t *tree) Push() error                      { return t.push.Start() }
-func (t *tree) Pushed(ctx context.Context) error { return t.push.Wait(ctx) }
-func (t *tree) Updates() bool                    { return t.updates }
-func (t *tree) Pull() error                      { return t.pull.Start() }
-func (t *tree) Pulled(ctx context.Context) error { return t.pull.Wait(ctx) }
+func (t *tree) Parts() []Part                           { return t.parts[:] }
+func (t *tree) Push() error                             { return t.push.Start() }
+func (t *tree) Pushed(ctx context.Context) (int, error) { return 0, t.push.Wait(ctx) }
+func (t *tree) Pull(int) error                          { return t.pull.Start() }
+func (t *tree) Pulled(ctx context.Context) error        { return t.pull.Wait(ctx) }
 
 func (t *tree) Close() {
 	t.push.Close()
@@ -99,7 +122,10 @@ func (t *tree) Close() {
 
 // all is the scheme "allreduce": every worker has the sum of the gradients and
 // updates its own parameters. There is nothing to pull.
-type all struct{ push *nbc.Request }
+type all struct {
+	push  *nbc.Request
+	parts [1]Part
+}
 
 // Allreduce returns the syncer of a bucket with the scheme "allreduce", under
 // the same rule as Reduce. The parameters must start out equal on all workers,
@@ -109,12 +135,12 @@ func Allreduce(comm *collectives.Comm, b Bucket, opts ...collectives.Option) (Sy
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 	}
-	return &all{push: push}, nil
+	return &all{push: push, parts: b.whole(true)}, nil
 }
 
-func (a *all) Push() error                      { return a.push.Start() }
-func (a *all) Pushed(ctx context.Context) error { return a.push.Wait(ctx) }
-func (a *all) Updates() bool                    { return true }
-func (a *all) Pull() error                      { return nil }
-func (a *all) Pulled(context.Context) error     { return nil }
-func (a *all) Close()                           { a.push.Close() }
+func (a *all) Parts() []Part                           { return a.parts[:] }
+func (a *all) Push() error                             { return a.push.Start() }
+func (a *all) Pushed(ctx context.Context) (int, error) { return 0, a.push.Wait(ctx) }
+func (a *all) Pull(int) error                          { return nil }
+func (a *all) Pulled(context.Context) error            { return nil }
+func (a *all) Close()                                  { a.push.Close() }

@@ -29,7 +29,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: 
 	write(t, path, `net: "`+dir+`/net.prototxt" base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" max_iter: 1000
 snapshot_after_train: false snapshot_prefix: "s"`)
 	for _, ranks := range []int{1, 3} {
-		for _, d := range exchange.All() {
+		for _, d := range append(exchange.All(), exchange.WFBP) {
 			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
 				perIteration := allocations(t, path, ranks, train.Config{Design: d, Scheme: scheme, Bucket: 1})
 				if perIteration >= 1 {

@@ -145,18 +145,19 @@ func (w *Worker) notFinite(e *solver.NotFiniteError) error {
 	return e // the losses are finite one by one
 }
 
-// beforeUpdates decides on the update of all buckets at once, when it must.
-func (w *Worker) beforeUpdates(iter int, updates bool) error {
+// beforeUpdates decides on the update of all buckets at once, when it must. Either
+// all sums are this rank's own to update by, or none.
+func (w *Worker) beforeUpdates(iter int, own []exchange.Sum) error {
 	w.skip = nil
 	if err := w.loss.sum.Wait(w.ctx); err != nil {
 		return err
 	}
-	if w.skipLoss = !solver.Finite(w.loss.buf[sumLoss]); w.skipLoss || !updates {
+	if w.skipLoss = !solver.Finite(w.loss.buf[sumLoss]); w.skipLoss || len(own) == 0 {
 		return nil
 	}
 	w.update = w.solver.Update(iter)
 	if w.skipNotFinite {
-		if w.skip = w.update.Check(0, len(w.solver.Net().Learnable())); w.skip != nil {
+		if w.skip = w.update.Check(0, w.solver.Net().PackedCount()); w.skip != nil {
 			w.onSkip(solver.Skip{Iter: iter, Err: w.skip})
 			return nil
 		}
@@ -167,14 +168,13 @@ func (w *Worker) beforeUpdates(iter int, updates bool) error {
 	return nil
 }
 
-// onSum updates the parameters of a bucket by the sum of its gradients, or drops
-// them where another rank has the sum. A loss that is not finite ends training
+// onSum updates parameters by the sum of their gradients, or drops these
+// where another rank has the sum. A loss that is not finite ends training
 // soon, or is to be skipped: no update then.
-func (w *Worker) onSum(iter int, b *exchange.Bucket, updates bool) error {
-	p := w.params[b.Index]
+func (w *Worker) onSum(iter int, s exchange.Sum) error {
 	update := w.update
 	spoiled := w.skipLoss || w.skip != nil
-	if !w.updateAtOnce && updates {
+	if !w.updateAtOnce && s.Updates {
 		if err := w.loss.sum.Wait(w.ctx); err != nil {
 			return err
 		}
@@ -183,14 +183,14 @@ func (w *Worker) onSum(iter int, b *exchange.Bucket, updates bool) error {
 		}
 	}
 	begin := time.Now()
-	if spoiled || !updates {
-		w.solver.ClearGradients(p.from, p.to)
+	if spoiled || !s.Updates {
+		w.solver.ClearGradients(s.Off, s.End())
 		return nil
 	}
-	if err := update.Apply(p.from, p.to); err != nil {
+	if err := update.Apply(s.Off, s.End()); err != nil {
 		return err
 	}
-	w.sink.Add(trace.Event{Kind: trace.Update, Name: b.Name, Iter: int32(iter), Begin: begin, End: time.Now()})
+	w.sink.Add(trace.Event{Kind: trace.Update, Name: s.Bucket.Name, Iter: int32(iter), Begin: begin, End: time.Now()})
 	return nil
 }
 

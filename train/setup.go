@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"sort"
 
 	"github.com/scaffe/scaffe/exchange"
 )
@@ -11,7 +10,6 @@ import (
 // that move its buckets.
 type Setup struct {
 	exchange *exchange.Exchange
-	params   []params // by bucket
 }
 
 // Exchange returns what moves parameters and gradients in this setup.
@@ -33,7 +31,7 @@ func (w *Worker) Use(s *Setup) error {
 	if err := w.exchange.Current(); err != nil {
 		return err
 	}
-	w.exchange, w.params = s.exchange, s.params
+	w.exchange = s.exchange
 	return nil
 }
 
@@ -51,12 +49,5 @@ func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 	}
 	s := &Setup{exchange: x}
 	w.setups = append(w.setups, s)
-	learnable := n.Learnable()
-	for _, b := range x.Buckets() {
-		at := func(element int) int {
-			return sort.Search(len(learnable), func(i int) bool { return learnable[i].Offset >= element })
-		}
-		s.params = append(s.params, params{at(b.Off), at(b.End())})
-	}
 	return s, nil
 }

@@ -263,7 +263,7 @@ func TestSCaffe_DesignsTrainAlike(t *testing.T) {
 				t.Fatal(err)
 			}
 			var first curve
-			for i, d := range exchange.All() {
+			for i, d := range append(exchange.All(), exchange.WFBP) {
 				c := mustRun(t, 3, path, func(_ int, c *train.Config) {
 					c.Design, c.Scheme, c.Spec, c.Bucket = d, scheme, spec, 1
 				})

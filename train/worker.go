@@ -86,7 +86,6 @@ type Worker struct {
 	events     Events
 	exchange   *exchange.Exchange
 	scheme     exchange.Scheme
-	params     []params // by bucket
 	setups     []*Setup
 	rec        *trace.Recorder
 	meter      trace.Meter
@@ -110,9 +109,6 @@ type Worker struct {
 
 	ctx context.Context
 }
-
-// params are the parameters [from, to) of Net.Learnable.
-type params struct{ from, to int }
 
 // New builds this rank's solver and joins it to the others'. It is a
 // collective: where it fails on one rank, it fails on all, with the same
@@ -260,7 +256,7 @@ func (w *Worker) makeExchange(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	w.exchange, w.params = s.exchange, s.params
+	w.exchange = s.exchange
 	var told []trace.Bucket
 	for _, b := range w.exchange.Buckets() {
 		told = append(told, trace.Bucket{Bucket: b.Index, Name: b.Name, Layers: b.Layers})

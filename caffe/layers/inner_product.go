@@ -7,6 +7,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/kernels/dnn"
+	"github.com/scaffe/scaffe/kernels/factors"
 )
 
 func init() {
@@ -29,6 +30,7 @@ type innerProduct struct {
 	ones    []float32 // m of them
 	flipped bool      // the forward pass computes the top's transpose
 	work    []float32 // flipped: bottom and top transposed
+	leaves  bool      // the parameters' gradients to those who have the factors
 }
 
 // Bottoms says one.
@@ -84,15 +86,6 @@ func (l *innerProduct) Reshape(bottom, top []*blob.Blob) error {
 	return nil
 }
 
-// product is blas.Gemm with alpha 1, by package dnn where that is fast.
-func product(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) error {
-	if dnn.Products && min(m, n, k) > 0 {
-		return dnn.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
-	}
-	blas.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
-	return nil
-}
-
 // Forward writes the top's values.
 func (l *innerProduct) Forward(bottom, top []*blob.Blob) error {
 	x, y, w := bottom[0].Data(), top[0].Data(), l.params[0].Data()
@@ -101,9 +94,9 @@ func (l *innerProduct) Forward(bottom, top []*blob.Blob) error {
 	}
 	l.startTop(y)
 	if l.p.GetTranspose() {
-		return l.wrap(product(false, false, l.m, l.n, l.k, x, l.k, w, l.n, 1, y, l.n))
+		return l.wrap(dnn.Product(false, false, l.m, l.n, l.k, x, l.k, w, l.n, 1, y, l.n))
 	}
-	return l.wrap(product(false, true, l.m, l.n, l.k, x, l.k, w, l.k, 1, y, l.n))
+	return l.wrap(dnn.Product(false, true, l.m, l.n, l.k, x, l.k, w, l.k, 1, y, l.n))
 }
 
 // startTop writes what the products are added to.
@@ -125,7 +118,7 @@ func (l *innerProduct) startTop(y []float32) {
 func (l *innerProduct) flippedForward(x, w, y []float32) error {
 	xt, yt := l.work[:l.k*l.m], l.work[l.k*l.m:]
 	transpose(xt, x, l.m, l.k)
-	if err := product(false, false, l.n, l.m, l.k, w, l.k, xt, l.m, 0, yt, l.m); err != nil {
+	if err := dnn.Product(false, false, l.n, l.m, l.k, w, l.k, xt, l.m, 0, yt, l.m); err != nil {
 		return l.wrap(err)
 	}
 	transpose(y, yt, l.n, l.m)
@@ -157,24 +150,42 @@ func transpose(dst, src []float32, rows, cols int) {
 
 // Backward adds to the parameters' gradients and writes the bottom's.
 func (l *innerProduct) Backward(top []*blob.Blob, propagate []bool, bottom []*blob.Blob) error {
-	x, dy := bottom[0].Data(), top[0].Diff()
-	w, dw := l.params[0].Data(), l.params[0].Diff()
-	transposed := l.p.GetTranspose()
+	w, dy := l.params[0].Data(), top[0].Diff()
 	var err error
-	if transposed {
-		err = product(true, false, l.k, l.n, l.m, x, l.k, dy, l.n, 1, dw, l.n)
-	} else {
-		err = product(true, false, l.n, l.k, l.m, dy, l.n, x, l.k, 1, dw, l.k)
-	}
-	if len(l.params) > 1 {
-		blas.Gemv(true, l.m, l.n, 1, dy, l.n, l.ones, 1, l.params[1].Diff())
+	if !l.leaves {
+		err = l.paramGradients(bottom[0].Data(), dy)
 	}
 	switch {
 	case !propagate[0] || err != nil:
-	case transposed:
-		err = product(false, true, l.m, l.k, l.n, dy, l.n, w, l.n, 0, bottom[0].Diff(), l.k)
+	case l.p.GetTranspose():
+		err = dnn.Product(false, true, l.m, l.k, l.n, dy, l.n, w, l.n, 0, bottom[0].Diff(), l.k)
 	default:
-		err = product(false, false, l.m, l.k, l.n, dy, l.n, w, l.k, 0, bottom[0].Diff(), l.k)
+		err = dnn.Product(false, false, l.m, l.k, l.n, dy, l.n, w, l.k, 0, bottom[0].Diff(), l.k)
 	}
 	return l.wrap(err)
+}
+
+// paramGradients adds to the gradients of weights and bias.
+func (l *innerProduct) paramGradients(x, dy []float32) error {
+	if len(l.params) > 1 {
+		blas.Gemv(true, l.m, l.n, 1, dy, l.n, l.ones, 1, l.params[1].Diff())
+	}
+	dw := l.params[0].Diff()
+	if l.p.GetTranspose() {
+		return dnn.Product(true, false, l.k, l.n, l.m, x, l.k, dy, l.n, 1, dw, l.n)
+	}
+	return dnn.Product(true, false, l.n, l.k, l.m, dy, l.n, x, l.k, 1, dw, l.k)
+}
+
+// FactorShape returns the shape of the weights, and M.
+func (l *innerProduct) FactorShape() (shape factors.Shape, rows int) {
+	return factors.Shape{Out: l.n, In: l.k, Transposed: l.p.GetTranspose()}, l.m
+}
+
+// LeaveGradients has Backward leave out the products that the factors stand for.
+func (l *innerProduct) LeaveGradients(leave bool) { l.leaves = leave }
+
+// Factors returns the top's gradients, M×N, and the bottom's values, M×K.
+func (l *innerProduct) Factors(top, bottom []*blob.Blob) (u, v []float32) {
+	return top[0].Diff(), bottom[0].Data()
 }

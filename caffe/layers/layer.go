@@ -28,6 +28,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels/factors"
 )
 
 // Layer is one step of a net. See the package comment for the contract.
@@ -54,6 +55,22 @@ type BatchMean interface{ BatchMean(top int) bool }
 // Gatherer is implemented by layers that gather statistics in training: Forward
 // changes these parameters, which no solver learns.
 type Gatherer interface{ Statistics() []*blob.Blob }
+
+// Factored is implemented by layers with a matrix of weights, their first
+// parameter, whose gradient is uᵀ·v for two factors of a row a sample, and a bias, their
+// second if any, whose gradient is the sum of u's rows: Poseidon's sufficient factors
+// (section 3.2). See package kernels/factors, which rebuilds both.
+type Factored interface {
+	// FactorShape returns the shape of the weights, and how many rows the factors
+	// have in a pass. It is known after Reshape.
+	FactorShape() (shape factors.Shape, rows int)
+	// LeaveGradients says whether Backward leaves the gradients of the parameters
+	// out, and all work for them.
+	LeaveGradients(leave bool)
+	// Factors returns u and v of the last Backward. They lie in the blobs: the next
+	// Forward overwrites them.
+	Factors(top, bottom []*blob.Blob) (u, v []float32)
+}
 
 // Sharer is implemented by layers whose tops take no memory of their own: data
 // says that a top's values are a bottom's, diff that its gradients are.

@@ -146,17 +146,3 @@ func (r *Rule) adam(o vec.Update, iter int, w, g, h, u []float32) {
 	o.Rate *= float32(math.Sqrt(1-math.Pow(float64(r.momentum2), t)) / (1 - math.Pow(float64(r.momentum), t)))
 	o.Adam(r.momentum, r.momentum2, r.delta, w, g, h, u)
 }
-
-// ClipScale returns what a gradient is multiplied with so that its L2 norm
-// over all parameters is at most limit: Caffe's ClipGradients. It is 1 for a
-// limit below 0 (no clipping). The norm is summed in float64, in the order of
-// vec.Lanes.
-func ClipScale(limit float32, diff []float32) float32 {
-	if limit < 0 {
-		return 1
-	}
-	if norm := float32(math.Sqrt(vec.SumSquares(diff))); norm > limit {
-		return limit / norm
-	}
-	return 1
-}

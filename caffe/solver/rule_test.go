@@ -142,24 +142,6 @@ func TestNewRuleErrors(t *testing.T) {
 	}
 }
 
-func TestClipScale(t *testing.T) {
-	for _, c := range []struct {
-		limit float32
-		diff  []float32
-		want  float32
-	}{
-		{-1, []float32{30, 40}, 1},
-		{50, []float32{30, 40}, 1},
-		{5, []float32{30, 40}, 0.1},
-		{0, []float32{3}, 0},
-		{1, nil, 1},
-	} {
-		if got := ClipScale(c.limit, c.diff); math.Abs(float64(got-c.want)) > 1e-7 {
-			t.Errorf("ClipScale(%v, %v) = %v, want %v", c.limit, c.diff, got, c.want)
-		}
-	}
-}
-
 func TestUpdateAllocatesNothing(t *testing.T) {
 	r, err := NewRule(parse(t, `type: "Adam" momentum: 0.9`))
 	if err != nil {
@@ -189,15 +171,5 @@ func BenchmarkUpdate(b *testing.B) {
 				r.Update(Step{Rate: 0.1, Decay: 0.1, Scale: 1, Clear: true}, w, g, hist)
 			}
 		})
-	}
-}
-
-func BenchmarkClipScale(b *testing.B) {
-	x := make([]float32, 16<<20)
-	b.SetBytes(int64(4 * len(x)))
-	for b.Loop() {
-		if got := ClipScale(1, x); got != 1 {
-			b.Fatal(got)
-		}
 	}
 }

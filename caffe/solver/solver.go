@@ -124,6 +124,8 @@ type Solver struct {
 
 	historyOnce sync.Once
 
+	squares []float64 // sums of gradients' squares, made at first use
+
 	iter     int
 	pass     int // of the iteration's iter_size
 	written  int // the iteration of the last snapshot, -1: none
@@ -416,7 +418,7 @@ func (s *Solver) finish(gradients Gradients, loss float32) error {
 		return nil
 	}
 	if gradients != Taken {
-		s.ClearGradients(0, len(s.net.Learnable()))
+		s.ClearGradients(0, s.net.PackedCount())
 	}
 	if notFinite != nil && s.opts.SkipNotFinite {
 		s.Events.skip(Skip{Iter: s.iter, Err: notFinite})
@@ -446,7 +448,7 @@ func (s *Solver) forwardBackward() (float64, error) {
 	for s.pass = range size {
 		if s.pass > 0 {
 			if err := s.interrupted(); err != nil {
-				s.ClearGradients(0, len(s.net.Learnable()))
+				s.ClearGradients(0, s.net.PackedCount())
 				return 0, err
 			}
 		}

@@ -3,6 +3,7 @@ package solver
 import (
 	"errors"
 	"fmt"
+	"sort"
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/kernels/vec"
@@ -11,7 +12,9 @@ import (
 
 // Update is the update of one iteration. It may be applied to all parameters at
 // once, or part by part, in any order and from several goroutines where the
-// parts are disjoint. Parts are ranges [from, to) of Net().Learnable().
+// parts are disjoint. Parts are elements [lo, hi) of the packed buffers
+// (Net().Packed), and may begin and end within a parameter: a parameter server
+// updates the parts that it holds. However the buffers are cut, the bits are the same.
 type Update struct {
 	s           *Solver
 	iter        int
@@ -24,28 +27,29 @@ func (s *Solver) Update(iter int) Update {
 	return Update{s: s, iter: iter, rate: s.rate(iter), scale: 1 / float32(s.param.GetIterSize())}
 }
 
-// Clips reports whether the update depends on all gradients together
-// (clip_gradients); then Clip must come before Apply.
-func (s *Solver) Clips() bool { return s.param.GetClipGradients() >= 0 }
-
-// Clip returns u with clip_gradients, from the norm of all gradients.
-func (u Update) Clip() Update {
-	_, diff := u.s.net.Packed()
-	u.scale = ClipScale(u.s.param.GetClipGradients(), mem.Float32s(diff)) / float32(u.s.param.GetIterSize())
-	return u
-}
-
-// Check returns a *NotFiniteError if a gradient of the part is NaN or infinite.
-func (u Update) Check(from, to int) error {
-	_, buf := u.s.net.Packed()
-	diff := mem.Float32s(buf)
-	for i := from; i < to; i++ {
-		p := &u.s.net.Learnable()[i]
-		if err := u.check(p, diff[p.Offset:p.Offset+p.Blob.Count()]); err != nil {
+// each calls f for every parameter with elements in [lo, hi), with the range of
+// them, until f fails.
+func (s *Solver) each(lo, hi int, f func(p *net.Param, lo, hi int) error) error {
+	params := s.net.Learnable()
+	first := sort.Search(len(params), func(i int) bool { return params[i].Offset+params[i].Blob.Count() > lo })
+	for i := first; i < len(params) && params[i].Offset < hi; i++ {
+		p := &params[i]
+		from, to := max(lo, p.Offset), min(hi, p.Offset+p.Blob.Count())
+		if from >= to {
+			continue
+		}
+		if err := f(p, from, to); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Check returns a *NotFiniteError if a gradient of the part is NaN or infinite.
+func (u Update) Check(lo, hi int) error {
+	_, buf := u.s.net.Packed()
+	diff := mem.Float32s(buf)
+	return u.s.each(lo, hi, func(p *net.Param, lo, hi int) error { return u.check(p, diff[lo:hi]) })
 }
 
 // check checks gradients of one parameter.
@@ -65,51 +69,43 @@ const block = 32 << 10
 // these for the next backward pass. It returns a *NotFiniteError where a
 // gradient is NaN or infinite; what comes before that has changed then, what
 // comes after has not.
-func (u Update) Apply(from, to int) error {
+func (u Update) Apply(lo, hi int) error {
 	s := u.s
 	s.makeHistory()
 	dataBuf, diffBuf := s.net.Packed()
 	data, diff := mem.Float32s(dataBuf), mem.Float32s(diffBuf)
-	params := s.net.Learnable()
-	var hist [2][]float32
-	for i := from; i < to; i++ {
-		p := &params[i]
-		end := p.Offset + p.Blob.Count()
+	return s.each(lo, hi, func(p *net.Param, lo, hi int) error {
 		if p.LRMult == 0 {
-			clear(diff[p.Offset:end])
-			continue
+			clear(diff[lo:hi])
+			return nil
 		}
+		var hist [2][]float32
 		step := Step{Iter: u.iter, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale, Clear: true}
-		for lo := p.Offset; lo < end; lo += block {
-			hi := min(lo+block, end)
-			if err := u.check(p, diff[lo:hi]); err != nil {
+		for ; lo < hi; lo += block {
+			end := min(lo+block, hi)
+			if err := u.check(p, diff[lo:end]); err != nil {
 				return err
 			}
 			for k, h := range s.history {
-				hist[k] = h[lo:hi]
+				hist[k] = h[lo:end]
 			}
-			s.rule.Update(step, data[lo:hi], diff[lo:hi], hist[:len(s.history)])
+			s.rule.Update(step, data[lo:end], diff[lo:end], hist[:len(s.history)])
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // ClearGradients sets the gradients of a part to 0: those that are of no more
 // use without having been applied.
-func (s *Solver) ClearGradients(from, to int) {
-	params := s.net.Learnable()
+func (s *Solver) ClearGradients(lo, hi int) {
 	_, buf := s.net.Packed()
-	diff := mem.Float32s(buf)
-	for i := from; i < to; i++ {
-		p := &params[i]
-		clear(diff[p.Offset : p.Offset+p.Blob.Count()])
-	}
+	clear(mem.Float32s(buf)[lo:hi])
 }
 
 // ApplyUpdate applies the update of the current iteration to all parameters,
 // or returns a *NotFiniteError; with SkipNotFinite none has changed then.
 func (s *Solver) ApplyUpdate() error {
-	u, all := s.Update(s.iter), len(s.net.Learnable())
+	u, all := s.Update(s.iter), s.net.PackedCount()
 	if s.opts.SkipNotFinite {
 		if err := u.Check(0, all); err != nil {
 			return err

@@ -23,6 +23,11 @@
 //	# layer name type forward_ms backward_ms, elements of each parameter
 //	layer conv1 Convolution 10.5 11.25 34848 96
 //	layer relu1 ReLU 0.9 1.1
+//	layer fc8 InnerProduct 2 4 1000x4096 1000
+//
+// A layer's first parameter may be ROWSxCOLUMNS: then sufficient factors can stand
+// for the gradient of that matrix, with a row for each sample of the batch, or
+// factor_rows of them. Without extents they cannot.
 //
 // Layers are in the order of the forward pass. A word with blanks or a # in it
 // is quoted as in Go. Parameters that do not learn (lr_mult 0, such as the

@@ -19,8 +19,19 @@ type Profile struct {
 	Batch int
 	// Update is the time that the update of all parameters takes.
 	Update time.Duration
+	// FactorRows is how many rows the sufficient factors of a layer have; 0: Batch.
+	FactorRows int
 	// Layers are in the order of the forward pass.
 	Layers []Layer
+}
+
+// K returns how many rows the sufficient factors of a layer have: the samples of a
+// batch, unless Shrink has made them fewer.
+func (p *Profile) K() int {
+	if p.FactorRows > 0 {
+		return p.FactorRows
+	}
+	return p.Batch
 }
 
 // Layer is one layer of a profile.
@@ -28,7 +39,11 @@ type Layer struct {
 	Name, Type string // as in the net's prototxt
 	// Params are the numbers of elements (float32) of the parameters that the
 	// layer owns and that learn.
-	Params            []int
+	Params []int
+	// Rows and Cols are the extents of the first of them where that is the matrix
+	// of a layer whose gradient sufficient factors can stand for; 0 elsewhere, and
+	// where a file does not say.
+	Rows, Cols        int
 	Forward, Backward time.Duration
 }
 
@@ -57,6 +72,9 @@ func (p *Profile) Validate() error {
 	if len(p.Layers) == 0 || len(p.Layers) > maxLayers {
 		return fmt.Errorf("number of layers must be between 1 and %d (got %d)", maxLayers, len(p.Layers))
 	}
+	if p.FactorRows < 0 || p.FactorRows > maxBatch {
+		return fmt.Errorf("factor_rows must be between 0 and %d (got %d)", maxBatch, p.FactorRows)
+	}
 	elements, total := 0, p.Update
 	for _, l := range p.Layers {
 		if err := l.validate(); err != nil {
@@ -81,6 +99,11 @@ func (l Layer) validate() error {
 	for _, n := range l.Params {
 		if n < 1 || n > maxElements {
 			return fmt.Errorf("layer %q: invalid parameter of %d elements", l.Name, n)
+		}
+	}
+	if l.Rows != 0 || l.Cols != 0 {
+		if l.Rows < 1 || l.Cols < 1 || len(l.Params) == 0 || l.Rows > l.Params[0] || l.Cols != l.Params[0]/l.Rows || l.Rows*l.Cols != l.Params[0] {
+			return fmt.Errorf("layer %q: a matrix of %dx%d does not have the first parameter's elements %v", l.Name, l.Rows, l.Cols, l.Params)
 		}
 	}
 	if l.Forward < 0 || l.Backward < 0 || l.Forward > maxTime || l.Backward > maxTime {
@@ -147,8 +170,9 @@ func (p *Profile) Scale(factor float64) (*Profile, error) {
 }
 
 // Shrink returns the profile with all times and all sizes of parameters
-// multiplied by factor, at most 1: the same ratios in less time. A parameter
-// keeps at least one element.
+// multiplied by factor, at most 1: the same ratios in less time. The sides of
+// matrices and the rows of factors are multiplied by its root, so that factors
+// shrink as matrices do. A parameter keeps at least one element.
 func (p *Profile) Shrink(factor float64) (*Profile, error) {
 	if !(factor > 0) || factor > 1 {
 		return nil, fmt.Errorf("invalid factor %v of sizes: want a number greater than 0 and at most 1", factor)
@@ -157,9 +181,17 @@ func (p *Profile) Shrink(factor float64) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range q.Layers {
+	by := func(n int, f float64) int { return max(1, int(math.Round(float64(n)*f))) }
+	root := math.Sqrt(factor)
+	for k := range q.Layers {
+		l := &q.Layers[k]
 		for i, n := range l.Params {
-			l.Params[i] = max(1, int(math.Round(float64(n)*factor)))
+			l.Params[i] = by(n, factor)
+		}
+		if l.Rows > 0 {
+			l.Rows, l.Cols = by(l.Rows, root), by(l.Cols, root)
+			l.Params[0] = l.Rows * l.Cols
+			q.FactorRows = by(p.K(), root)
 		}
 	}
 	return q, nil

@@ -76,8 +76,10 @@ func Parse(name, text string) (*Profile, error) {
 			p.Batch, err = l.integer("batch size")
 		case "update_ms":
 			p.Update, err = l.milliseconds("update time")
+		case "factor_rows":
+			p.FactorRows, err = l.integer("number of rows")
 		default:
-			return fmt.Errorf("unknown key %q: want net, source, batch, update_ms or layer", key)
+			return fmt.Errorf("unknown key %q: want net, source, batch, update_ms, factor_rows or layer", key)
 		}
 		return err
 	})
@@ -103,7 +105,7 @@ func (p *Profile) parseLayer(l *line) (err error) {
 			return err
 		}
 	}
-	if y.Params, err = l.integers("number of elements"); err != nil {
+	if y.Params, y.Rows, y.Cols, err = l.params(); err != nil {
 		return err
 	}
 	if len(p.Layers) == maxLayers {
@@ -126,21 +128,28 @@ func (p *Profile) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "batch %d\nupdate_ms %s\n", p.Batch, formatMS(p.Update))
+	if p.FactorRows > 0 {
+		fmt.Fprintf(&b, "factor_rows %d\n", p.FactorRows)
+	}
 	fmt.Fprintf(&b, "# %d parameters, %d bytes; forward %v, backward %v, %.4g samples/s\n", p.Elements(), p.Bytes(), p.Forward(), p.Backward(), p.Rate())
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
-	fmt.Fprintf(w, "# layer name\ttype\tforward_ms\tbackward_ms\telements of each parameter\n")
+	fmt.Fprintf(w, "# layer name\ttype\tforward_ms\tbackward_ms\telements of each parameter, of a matrix ROWSxCOLUMNS\n")
 	for _, l := range p.Layers {
 		fmt.Fprintf(w, "layer %s\t%s\t%s\t%s", quote(l.Name), quote(l.Type), formatMS(l.Forward), formatMS(l.Backward))
-		writeParams(w, l.Params)
+		writeParams(w, l.Params, l.Rows, l.Cols)
 	}
 	_ = w.Flush()
 	return trimLines(b.String())
 }
 
-func writeParams(w *tabwriter.Writer, params []int) {
+func writeParams(w *tabwriter.Writer, params []int, rows, cols int) {
 	fmt.Fprint(w, "\t")
-	for _, n := range params {
-		fmt.Fprintf(w, "%d ", n)
+	for i, n := range params {
+		if i == 0 && rows > 0 {
+			fmt.Fprintf(w, "%dx%d ", rows, cols)
+		} else {
+			fmt.Fprintf(w, "%d ", n)
+		}
 	}
 	fmt.Fprintln(w)
 }
@@ -272,16 +281,29 @@ func parseInteger(w, what string) (int, error) {
 	return n, nil
 }
 
-// integers takes all words that are left.
-func (l *line) integers(what string) (all []int, err error) {
+// params takes all words that are left: the elements of each parameter, of the
+// first perhaps as ROWSxCOLUMNS.
+func (l *line) params() (all []int, rows, cols int, err error) {
+	const what = "number of elements"
 	for {
 		w, ok, err := l.next()
 		if err != nil || !ok {
-			return all, err
+			return all, rows, cols, err
 		}
-		n, err := parseInteger(w, what)
+		var n int
+		if r, c, matrix := strings.Cut(w, "x"); matrix && len(all) == 0 {
+			var errs [2]error
+			rows, errs[0] = parseInteger(r, "number of rows")
+			cols, errs[1] = parseInteger(c, "number of columns")
+			if err = errors.Join(errs[:]...); err == nil && (rows < 1 || cols < 1 || rows > maxElements/cols) {
+				err = fmt.Errorf("invalid matrix %q: want ROWSxCOLUMNS, such as 4096x25088", w)
+			}
+			n = rows * cols
+		} else {
+			n, err = parseInteger(w, what)
+		}
 		if err != nil {
-			return nil, err
+			return nil, 0, 0, err
 		}
 		all = append(all, n)
 	}

@@ -38,7 +38,7 @@ func TestParseWork(t *testing.T) {
 	w := &Work{Net: "small", Layers: []LayerWork{
 		{Name: "conv", Type: "Convolution", Params: []int{108, 4}, MACs: 4 * 36 * 27, Values: 336, Weights: true},
 		{Name: "relu", Type: "ReLU", Values: 288, Data: true},
-		{Name: "ip", Type: "InnerProduct", Params: []int{720}, MACs: 720, Values: 149, Data: true, Weights: true},
+		{Name: "ip", Type: "InnerProduct", Params: []int{720}, Rows: 5, Cols: 144, MACs: 720, Values: 149, Data: true, Weights: true},
 		{Name: "none of it", Type: "Split"},
 	}}
 	again, err := ParseWork("x", w.String())
@@ -54,6 +54,7 @@ func TestParseWork(t *testing.T) {
 		"layer a b 1 2 some":          `x:1: invalid gradients "some"`,
 		"net a\nlayer a b 1 -2 both":  `x:2: invalid number of values "-2": want a whole number`,
 		"layer a b 1 2 both 0":        "invalid parameter of 0 elements",
+		"layer a b 1 2 both 0x5":      `invalid matrix "0x5": want ROWSxCOLUMNS`,
 		"# nothing\nlayers a b 1 2 -": `x:2: unknown key "layers"`,
 	} {
 		if _, err := ParseWork("x", text); err == nil || !strings.Contains(err.Error(), want) {

@@ -47,10 +47,11 @@ type jsonStart struct {
 }
 
 type jsonBucket struct {
-	Name  string  `json:"name"`
-	Bytes int     `json:"bytes"`
-	Push  string  `json:"push"`
-	Pull  *string `json:"pull"` // null: nothing is pulled
+	Name   string  `json:"name"`
+	Bytes  int     `json:"bytes"`
+	Scheme string  `json:"scheme"`
+	Push   string  `json:"push"`
+	Pull   *string `json:"pull"` // null: nothing is pulled
 }
 
 type jsonTimes struct {
@@ -194,7 +195,7 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 	}
 	for _, b := range w.Exchange().Buckets() {
 		specs := w.Exchange().Specs(&b)
-		j := jsonBucket{Name: b.Name, Bytes: b.Bytes(), Push: specs[0].String()}
+		j := jsonBucket{Name: b.Name, Bytes: b.Bytes(), Scheme: b.Scheme.String(), Push: specs[0].String()}
 		if len(specs) > 1 {
 			pull := specs[1].String()
 			j.Pull = &pull

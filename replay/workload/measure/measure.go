@@ -22,8 +22,9 @@ type Times struct{ Mean, Min, Max time.Duration }
 // LayerTiming is what one layer took.
 type LayerTiming struct {
 	Name, Type        string
-	Params            []int // as in workload.Layer
-	Input             bool  // it reads data: not counted in the net's times
+	Params            []int // as in workload.Layer, and
+	Rows, Cols        int
+	Input             bool // it reads data: not counted in the net's times
 	Forward, Backward Times
 }
 
@@ -216,8 +217,9 @@ func (m *meter) timing(iterations int) *Timing {
 		Both: m.all[partBoth].times(), Input: m.all[partInput].times(), Update: m.all[partUpdate].times(),
 	}
 	for i, l := range m.net.Layers() {
+		rows, cols := matrix(m.net, i, t.Batch)
 		t.Layers = append(t.Layers, LayerTiming{
-			Name: l.Name, Type: l.Type, Params: learning(m.net, l.Params), Input: m.input[i],
+			Name: l.Name, Type: l.Type, Params: learning(m.net, l.Params), Rows: rows, Cols: cols, Input: m.input[i],
 			Forward: m.forward[i].times(), Backward: m.back[i].times(),
 		})
 	}
@@ -236,7 +238,7 @@ func (t *Timing) Source() string {
 func (t *Timing) Profile(source string) *workload.Profile {
 	p := &workload.Profile{Net: t.Net, Source: source, Batch: t.Batch, Update: t.Update.Mean}
 	for _, l := range t.Layers {
-		y := workload.Layer{Name: l.Name, Type: l.Type, Params: l.Params}
+		y := workload.Layer{Name: l.Name, Type: l.Type, Params: l.Params, Rows: l.Rows, Cols: l.Cols}
 		if !l.Input {
 			y.Forward, y.Backward = l.Forward.Mean, l.Backward.Mean
 		}

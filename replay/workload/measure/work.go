@@ -19,6 +19,7 @@ func Work(n *net.Net, batch int) (*workload.Work, error) {
 	costs := models.Costs(n)
 	for i, l := range n.Layers() {
 		y := workload.LayerWork{Name: l.Name, Type: l.Type, Params: learning(n, l.Params), MACs: int(costs[i].MultiplyAdds) / batch}
+		y.Rows, y.Cols = matrix(n, i, batch)
 		for _, names := range [][]string{l.Bottoms, l.Tops} {
 			for _, b := range names {
 				if blob := n.Blob(b); blob != nil { // not the tops that losses are given
@@ -51,4 +52,21 @@ func learning(n *net.Net, params []int) (sizes []int) {
 		}
 	}
 	return sizes
+}
+
+// matrix returns the extents of layer i's weights where sufficient factors with a row
+// a sample can stand for their gradient.
+func matrix(n *net.Net, i, batch int) (rows, cols int) {
+	f, err := n.Factors(i)
+	if err != nil {
+		return 0, 0
+	}
+	s, samples := f.Shape()
+	switch {
+	case samples != batch: // an axis other than 1
+		return 0, 0
+	case s.Transposed:
+		return s.In, s.Out
+	}
+	return s.Out, s.In
 }

@@ -68,7 +68,7 @@ func TestWorkCounts(t *testing.T) {
 		{Name: "conv", Type: "Convolution", Params: []int{4 * 3 * 9, 4}, MACs: 4 * 36 * 27, Values: 3*64 + 4*36, Weights: true},
 		{Name: "relu", Type: "ReLU", Values: 2 * 4 * 36, Data: true},
 		{Name: "conv2", Type: "Convolution", Params: []int{8}, MACs: 4 * 36 * 2, Values: 2 * 4 * 36, Data: true, Weights: true},
-		{Name: "ip", Type: "InnerProduct", Params: []int{5 * 144}, MACs: 5 * 144, Values: 149, Data: true, Weights: true},
+		{Name: "ip", Type: "InnerProduct", Params: []int{5 * 144}, Rows: 5, Cols: 144, MACs: 5 * 144, Values: 149, Data: true, Weights: true},
 		{Name: "loss", Type: "SoftmaxWithLoss", Values: 6, Data: true},
 	}
 	if diff := cmp.Diff(want, w.Layers); diff != "" {

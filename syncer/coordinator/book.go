@@ -1,0 +1,313 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/scaffe/scaffe/internal/units"
+)
+
+// FC is the type of the layers that the paper calls so.
+const FC = "InnerProduct"
+
+// Layer is a layer with parameters.
+type Layer struct {
+	Name, Type string
+	// Rows and Cols are the extents of an inner product's weights, as they are
+	// stored: the paper's M and N. 0 where they are not known, or there are none.
+	Rows, Cols int
+	// Refuses says why the layer cannot hand over sufficient factors although it
+	// is an inner product: shared weights.
+	Refuses string
+	// Factors is how many rows each rank's factors have in an iteration; nil: as many
+	// as it has samples.
+	Factors []int
+	// Params are the parameters' places in the packed buffers, ascending.
+	Params []Range
+}
+
+// Elements returns how many elements the parameters have.
+func (l *Layer) Elements() int {
+	n := 0
+	for _, p := range l.Params {
+		n += p.Len
+	}
+	return n
+}
+
+// Shape returns the matrix as text, "" where there is none.
+func (l *Layer) Shape() string {
+	if l.Rows == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%dx%d", l.Rows, l.Cols)
+}
+
+// noFactors says why the layer has no sufficient factors, "" if it has.
+func (l *Layer) noFactors() string {
+	switch {
+	case l.Type != FC:
+		return "only " + FC + " layers have sufficient factors"
+	case l.Refuses != "":
+		return l.Refuses
+	case l.Rows == 0:
+		return "the shape of its weights is not known"
+	}
+	return ""
+}
+
+// Config is what a Book is made of.
+type Config struct {
+	Nodes   []int // of every rank
+	Workers Places
+	Servers Places
+	// Batch is how many samples each rank reads in an iteration, those of all passes
+	// together (iter_size): the paper's K.
+	Batch  []int
+	Layers []Layer
+	// Pair is the size of a KV pair in bytes; 0: DefaultPair.
+	Pair int
+}
+
+// Book is the information book (section 4.1). Its fields are for reading.
+type Book struct {
+	Nodes            []int // the node of every rank
+	Workers, Servers []int // ranks, ascending
+	Batch            []int // by rank
+	PairBytes        int
+	Layers           []Layer
+	Pairs            []Pair // ascending
+}
+
+// New checks c and writes the book. Every layer's parameters are cut into pairs;
+// Deal cuts anew.
+func New(c Config) (*Book, error) {
+	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Layers: c.Layers}
+	if b.PairBytes == 0 {
+		b.PairBytes = DefaultPair
+	}
+	var errs [3]error
+	b.Workers, errs[0] = c.Workers.Of("workers", c.Nodes)
+	b.Servers, errs[1] = c.Servers.Of("servers", c.Nodes)
+	errs[2] = checkPair(b.PairBytes)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	if len(c.Batch) != len(c.Nodes) || len(c.Nodes) == 0 {
+		return nil, fmt.Errorf("information book: %d batches of %s", len(c.Batch), ranks(len(c.Nodes)))
+	}
+	if len(b.Workers) == 0 || len(b.Servers) == 0 {
+		return nil, errors.New("information book: want at least one worker and one server")
+	}
+	for r := range c.Nodes {
+		if !slices.Contains(b.Workers, r) && !slices.Contains(b.Servers, r) {
+			return nil, fmt.Errorf("rank %d is neither a worker nor a server", r)
+		}
+	}
+	var all [][]int
+	for i := range c.Layers {
+		if err := c.Layers[i].check(len(c.Nodes)); err != nil {
+			return nil, err
+		}
+		all = append(all, []int{i})
+	}
+	b.Deal(all)
+	return b, nil
+}
+
+func (l *Layer) check(ranks int) error {
+	end := 0
+	for _, p := range l.Params {
+		if p.Len < 0 || p.Off < end {
+			return fmt.Errorf("layer %q: parameter at %v, where %d is the least", l.Name, p, end)
+		}
+		end = p.End()
+	}
+	switch {
+	case l.Elements() == 0:
+		return fmt.Errorf("layer %q has no parameters", l.Name)
+	case l.Rows < 0 || l.Cols < 0 || l.Rows > 0 && l.Rows*l.Cols != l.Params[0].Len:
+		return fmt.Errorf("layer %q: weights of %dx%d do not have %d elements", l.Name, l.Rows, l.Cols, l.Params[0].Len)
+	case l.Factors != nil && len(l.Factors) != ranks:
+		return fmt.Errorf("layer %q: rows of the factors of %d ranks, not %d", l.Name, len(l.Factors), ranks)
+	}
+	return nil
+}
+
+// Deal cuts the parameters of buckets, neighboring layers each, into pairs, and
+// deals these to the servers. Layers that are in no bucket have no pairs.
+func (b *Book) Deal(buckets [][]int) {
+	b.Pairs = nil
+	for _, members := range buckets {
+		b.Pairs = append(b.Pairs, cutPairs(b.Layers, members, b.PairBytes/4)...)
+	}
+	deal(b.Pairs, b.Servers)
+}
+
+// factorRows is K of a layer: the most rows that a worker's factors have.
+func (b *Book) factorRows(l *Layer) int {
+	rows := l.Factors
+	if rows == nil {
+		rows = b.Batch
+	}
+	k := 0
+	for _, r := range b.Workers {
+		k = max(k, rows[r])
+	}
+	return k
+}
+
+// roles reports whether there are ranks that only serve, that only work, and that
+// do both.
+func (b *Book) roles() (servers, workers, both bool) {
+	for r := range b.Nodes {
+		serves, works := slices.Contains(b.Servers, r), slices.Contains(b.Workers, r)
+		servers, workers, both = servers || serves && !works, workers || works && !serves, both || serves && works
+	}
+	return servers, workers, both
+}
+
+// NodeCount returns how many nodes the ranks lie on.
+func (b *Book) NodeCount() int {
+	return len(slices.Compact(slices.Sorted(slices.Values(b.Nodes))))
+}
+
+// Layer returns the layer of that name; the first of several.
+func (b *Book) Layer(name string) (*Layer, error) {
+	for i := range b.Layers {
+		if b.Layers[i].Name == name {
+			return &b.Layers[i], nil
+		}
+	}
+	return nil, fmt.Errorf("no layer with parameters is named %q", name)
+}
+
+// properties are what Query knows besides layers.
+var properties = []struct {
+	name string
+	of   func(b *Book) any
+}{
+	{"n_worker", func(b *Book) any { return len(b.Workers) }},
+	{"n_server", func(b *Book) any { return len(b.Servers) }},
+	{"n_node", func(b *Book) any { return b.NodeCount() }},
+	{"batchsize", func(b *Book) any { return b.factorRows(&Layer{}) }},
+	{"workers", func(b *Book) any { return b.Workers }},
+	{"servers", func(b *Book) any { return b.Servers }},
+	{"nodes", func(b *Book) any { return b.Nodes }},
+	{"batch", func(b *Book) any { return b.Batch }},
+	{"pair", func(b *Book) any { return b.PairBytes }},
+	{"pairs", func(b *Book) any { return b.Pairs }},
+	{"layers", func(b *Book) any { return b.Layers }},
+}
+
+// Query returns properties of the book by their names, as Table 2's method does:
+// n_worker, n_server and batchsize, which Algorithm 1 asks for; n_node, workers,
+// servers, nodes, batch, pair, pairs and layers; and by the name of a layer, a
+// *Layer.
+func (b *Book) Query(names ...string) ([]any, error) {
+	var values []any
+next:
+	for _, name := range names {
+		var known []string
+		for _, p := range properties {
+			if p.name == name {
+				values = append(values, p.of(b))
+				continue next
+			}
+			known = append(known, p.name)
+		}
+		l, err := b.Layer(name)
+		if err != nil {
+			return nil, fmt.Errorf("unknown property %q: want a layer's name, %s", name, or(known))
+		}
+		values = append(values, l)
+	}
+	return values, nil
+}
+
+// Entry is one line of the book.
+type Entry struct{ Name, Value string }
+
+// Entries returns the book line by line.
+func (b *Book) Entries() []Entry {
+	all := []Entry{
+		{"nodes", fmt.Sprint(b.Nodes)},
+		{"workers", fmt.Sprint(b.Workers)},
+		{"servers", fmt.Sprint(b.Servers)},
+		{"batch", fmt.Sprint(b.Batch)},
+		{"pair", units.FormatBytes(b.PairBytes)},
+	}
+	for i := range b.Layers {
+		l := &b.Layers[i]
+		value := strings.Join(strings.Fields(fmt.Sprint(l.Type, " ", l.Shape(), " at ", l.Params, " ", l.Refuses)), " ")
+		if l.Factors != nil {
+			value += fmt.Sprint(" factors ", l.Factors)
+		}
+		all = append(all, Entry{fmt.Sprintf("layer %q", l.Name), value})
+	}
+	for i, p := range b.Pairs {
+		all = append(all, Entry{fmt.Sprintf("pair %d", i), fmt.Sprintf("%v of layer %q at rank %d", p.Range, b.Layers[p.Layer].Name, p.Server)})
+	}
+	return all
+}
+
+// Digests returns a number for each entry and its name, for Compare.
+func (b *Book) Digests() []uint64 {
+	var all []uint64
+	for _, e := range b.Entries() {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%s\x00%s", e.Name, e.Value)
+		all = append(all, h.Sum64())
+	}
+	return all
+}
+
+// Compare returns an error that names the first entry in which the books of some
+// ranks differ, and these ranks. digests are those of all ranks' books; b is the
+// book of one of them.
+func (b *Book) Compare(digests [][]uint64) error {
+	entries := b.Entries()
+	at := func(rank, i int) uint64 {
+		if i < len(digests[rank]) {
+			return digests[rank][i]
+		}
+		return 0
+	}
+	for i, e := range entries {
+		by := map[uint64][]int{}
+		for r := range digests {
+			by[at(r, i)] = append(by[at(r, i)], r)
+		}
+		if len(by) > 1 {
+			return fmt.Errorf("the information books of the ranks differ in %s: %s; here it is %s (do all nodes have the same files and flags?)", e.Name, groups(by), e.Value)
+		}
+	}
+	for r := range digests {
+		if len(digests[r]) != len(entries) {
+			return fmt.Errorf("the information books of the ranks differ: %d entries here, %d on rank %d", len(entries), len(digests[r]), r)
+		}
+	}
+	return nil
+}
+
+// groups lists ranks that agree.
+func groups(by map[uint64][]int) string {
+	var all [][]int
+	for _, ranks := range by {
+		all = append(all, ranks)
+	}
+	slices.SortFunc(all, func(a, b []int) int { return a[0] - b[0] })
+	var words []string
+	for _, ranks := range all {
+		text := strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
+		if len(ranks) == 1 {
+			words = append(words, "rank "+text+" has one")
+		} else {
+			words = append(words, "ranks "+text+" have one")
+		}
+	}
+	return strings.Join(words, ", ")
+}

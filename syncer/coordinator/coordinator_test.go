@@ -1,0 +1,353 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/report"
+)
+
+// vgg is the end of a net, with shared weights.
+func vgg() []Layer {
+	layers := []Layer{
+		{Name: "conv1/3x3", Type: "Convolution", Params: []Range{{Off: 0, Len: 1728}, {Off: 1728, Len: 64}}},
+		{Name: "fc6", Type: FC, Rows: 512, Cols: 1024, Params: []Range{{Off: 1792, Len: 512 * 1024}, {Off: 1792 + 512*1024, Len: 512}}},
+		{Name: "twin", Type: FC, Rows: 64, Cols: 64, Refuses: `parameter "w" is shared with layer "twin2"`},
+		{Name: "old", Type: FC},
+	}
+	layers[2].Params = []Range{{Off: layers[1].Params[1].End(), Len: 4096}}
+	layers[3].Params = []Range{{Off: layers[2].Params[0].End(), Len: 100}}
+	return layers
+}
+
+func TestParseAsked(t *testing.T) {
+	for text, want := range map[string]string{
+		"auto": "auto", "ps": "ps", "fc6=sfb": "auto,fc6=sfb", "conv*=allreduce, poseidon": "poseidon,conv*=allreduce",
+		"auto,fc6=sfb,conv*=allreduce": "auto,fc6=sfb,conv*=allreduce",
+	} {
+		if a, err := ParseAsked(text); err != nil || a.String() != want {
+			t.Errorf("%q: %v %v, want %v", text, a, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":          `unknown scheme ""`,
+		"sgd":       `unknown scheme "sgd": want auto, poseidon, reduce, allreduce, ps, sfb, adam or onebit`,
+		"fc6=tree":  `unknown scheme "tree"`,
+		"=ps":       "want LAYER=SCHEME",
+		"ps,reduce": "ps and reduce are both for the whole net",
+		"fc6=ps=ps": `unknown scheme "ps=ps"`,
+	} {
+		if _, err := ParseAsked(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for pattern, want := range map[string]bool{
+		"conv1/3x3": true, "conv*": true, "*": true, "*3x3": true, "conv?/3x3": true, "c*/*3": true, "conv": false, "?": false, "": false, "conv*x": false,
+	} {
+		if match(pattern, "conv1/3x3") != want {
+			t.Errorf("%q is not %v", pattern, want)
+		}
+	}
+}
+
+// predicted is a predictor of a table.
+func predicted(ms map[Scheme]int) Predictor {
+	return func(_ *Layer, s Scheme) (Prediction, error) {
+		return Prediction{time.Duration(ms[s]) * time.Millisecond, "spec"}, nil
+	}
+}
+
+func TestChoose(t *testing.T) {
+	predict := predicted(map[Scheme]int{Reduce: 30, Allreduce: 20, PS: 10, SFB: 5, Adam: 2, OneBit: 1})
+	for text, want := range map[string]string{
+		"auto":                    "ps sfb ps ps",
+		"poseidon":                "ps sfb ps ps",
+		"sfb":                     "ps sfb ps ps",
+		"onebit":                  "ps onebit ps ps",
+		"reduce,fc6=auto":         "reduce sfb reduce reduce",
+		"auto,fc*=ps,*6=reduce":   "ps reduce ps ps",
+		"adam,conv*=allreduce":    "allreduce adam ps ps",
+		"conv1/3x3=ps,poseidon":   "ps sfb ps ps",
+		"allreduce,fc6=sfb,o*=ps": "allreduce sfb allreduce ps",
+	} {
+		a, err := ParseAsked(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := book(t, 4, 8, vgg()...)
+		audit, err := b.Choose(a, predict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		served := map[int]bool{}
+		for i, r := range audit.Rows {
+			got = append(got, r.Choice.String())
+			served[i] = r.Choice == PS
+			if r.Reason == "" || r.RunnerUp == r.Choice || r.RunnerUp.FactorsOnly() && r.Layer.noFactors() != "" {
+				t.Errorf("%s: %+v", text, r)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
+		for _, p := range b.Pairs {
+			if !served[p.Layer] {
+				t.Errorf("%s: layer %d has pairs", text, p.Layer)
+			}
+		}
+	}
+}
+
+// Choices repeat: equally fast schemes are taken in a fixed order.
+func TestChooseTies(t *testing.T) {
+	audit, err := book(t, 4, 8, vgg()...).Choose(Asked{}, predicted(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range audit.Rows {
+		if r.Choice != Allreduce || r.RunnerUp != Reduce {
+			t.Errorf("%s: %v, then %v", r.Layer.Name, r.Choice, r.RunnerUp)
+		}
+	}
+}
+
+func TestChooseRefuses(t *testing.T) {
+	failing := func(*Layer, Scheme) (Prediction, error) { return Prediction{}, errors.New("no network") }
+	for text, c := range map[string]struct {
+		predict Predictor
+		want    string
+	}{
+		"fc9=ps":        {nil, "scheme fc9=ps: no layer with parameters has such a name; there are conv1/3x3, fc6, twin, old"},
+		"conv1/3x3=sfb": {nil, `layer "conv1/3x3" (Convolution) cannot: only InnerProduct layers have sufficient factors`},
+		"*=sfb":         {nil, `layer "conv1/3x3" (Convolution) cannot`},
+		"ps,twin=adam":  {nil, `layer "twin" (InnerProduct) cannot: parameter "w" is shared with layer "twin2"`},
+		"ps,old=onebit": {nil, "the shape of its weights is not known"},
+		"auto":          {nil, "auto needs predictions"},
+		"ps,fc6=auto":   {failing, `layer "conv1/3x3": no network`},
+	} {
+		a, err := ParseAsked(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := book(t, 4, 8, vgg()...).Choose(a, c.predict); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", text, err, c.want)
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	nodes := []int{0, 0, 1, 1, 2, 2, 3, 3}
+	for text, want := range map[string]string{
+		"all": "[0 1 2 3 4 5 6 7]", "count:1": "[0]", "count:2": "[0 4]", "count:3": "[0 2 4]", "count:4": "[0 2 4 6]",
+		"count:5": "[0 1 2 4 6]", "count:6": "[0 1 2 4 5 6]", "count:8": "[0 1 2 3 4 5 6 7]", "4, 0": "[0 4]",
+		"count:9": "9 servers of 8 ranks: want at most as many", "0,8": "rank 8 of the servers: there are 8 ranks, from 0 to 7",
+		"0,0": "rank 0 twice", "count:0": "want all, count:4 or ranks such as 0,4", "": "want all", "x": "want all", "-1": "want all",
+	} {
+		p, err := ParsePlaces(text)
+		var got []int
+		if err == nil {
+			if again, err := ParsePlaces(p.String()); err != nil || again.String() != p.String() {
+				t.Errorf("%q is written as %v", text, p)
+			}
+			got, err = p.Of("servers", nodes)
+		}
+		if said := fmt.Sprint(got, err); !strings.Contains(said, want) {
+			t.Errorf("%q: %s, want %s", text, said, want)
+		}
+	}
+	if got := spread(3, []int{0, 0, 0, 1, 0}); !slices.Equal(got, []int{0, 1, 3}) {
+		t.Errorf("uneven nodes: %v", got)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	all := Places{All: true}
+	good := func() Config {
+		return Config{Nodes: []int{0, 1}, Workers: all, Servers: all, Batch: []int{1, 1}, Layers: vgg()}
+	}
+	for want, spoil := range map[string]func(c *Config){
+		"pair size 2K: want a multiple of 4K":      func(c *Config) { c.Pair = 2048 },
+		"pair size 6K: want a multiple of 4K":      func(c *Config) { c.Pair = 6 << 10 },
+		"3 servers of 2 ranks":                     func(c *Config) { c.Servers = Places{Count: 3} },
+		"at least one worker and one server":       func(c *Config) { c.Workers = Places{} },
+		"rank 1 is neither a worker nor a server":  func(c *Config) { c.Workers, c.Servers = Places{Ranks: []int{0}}, Places{Ranks: []int{0}} },
+		"1 batches of 2 ranks":                     func(c *Config) { c.Batch = []int{1} },
+		`layer "fc6": parameter at`:                func(c *Config) { c.Layers[1].Params[1].Off = 5 },
+		`layer "fc6": weights of 512x1023 do not`:  func(c *Config) { c.Layers[1].Cols = 1023 },
+		`layer "old" has no parameters`:            func(c *Config) { c.Layers[3].Params = nil },
+		`layer "fc6": rows of the factors of 1 ra`: func(c *Config) { c.Layers[1].Factors = []int{3} },
+	} {
+		c := good()
+		spoil(&c)
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := New(good()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A difference between the ranks' books is named with the ranks that have it.
+func TestCompare(t *testing.T) {
+	mine := book(t, 4, 8, vgg()...)
+	same := mine.Digests()
+	if err := mine.Compare([][]uint64{same, same, same}); err != nil {
+		t.Error(err)
+	}
+	changed := func(change func(layers []Layer)) []uint64 {
+		layers := vgg()
+		change(layers)
+		return book(t, 4, 8, layers...).Digests()
+	}
+	wide := changed(func(l []Layer) { l[1].Rows, l[1].Cols = 1024, 512 })
+	for _, c := range []struct {
+		all  [][]uint64
+		want string
+	}{
+		{[][]uint64{same, same, wide, same}, `differ in layer "fc6": ranks 0, 1, 3 have one, rank 2 has one; here it is InnerProduct 512x1024`},
+		{[][]uint64{same, book(t, 4, 9, vgg()...).Digests()}, "differ in batch: rank 0 has one, rank 1 has one; here it is [8 8 8 8]"},
+		{[][]uint64{same, same[:len(same)-1]}, "differ in pair 4"},
+		{[][]uint64{same, append(slices.Clone(same), 1)}, fmt.Sprintf("%d entries here, %d on rank 1", len(same), len(same)+1)},
+	} {
+		if err := mine.Compare(c.all); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+}
+
+// Ranks that only serve or only work: the busiest of them counts.
+func TestValuesByRole(t *testing.T) {
+	c := Config{
+		Nodes: spec.NodesOf(5, 1), Workers: Places{Ranks: []int{1, 2, 3, 4}}, Servers: Places{Ranks: []int{0}},
+		Batch: []int{0, 8, 8, 7, 7}, Layers: []Layer{fc("fc", 100, 50)},
+	}
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s, want := range map[Scheme]float64{
+		PS: 2 * 4 * 5000, SFB: 2 * 8 * 3 * 150, Adam: 4*5000 + 4*8*150, Reduce: 4 * 5000, Allreduce: 3 * 5000, OneBit: 3 * (5000./32 + 100),
+	} {
+		if got, ok := b.Values(&b.Layers[0], s); !ok || got != want {
+			t.Errorf("%v: %v, want %v", s, got, want)
+		}
+	}
+	b.Layers[0].Factors = []int{0, 3, 3, 3, 4} // rows that are not samples
+	if got, _ := b.Values(&b.Layers[0], SFB); got != 2*4*3*150 {
+		t.Errorf("sfb of 4 rows: %v", got)
+	}
+}
+
+// A rank alone moves nothing.
+func TestOneRank(t *testing.T) {
+	b := book(t, 1, 8, vgg()...)
+	n := Network{Book: b, Selector: selection.Default()}
+	audit, err := b.Choose(Asked{}, n.Predict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range audit.Rows {
+		for _, o := range r.Outlooks {
+			if o.Bytes != 0 && o.Serves && o.Scheme != Reduce || o.Time != 0 {
+				t.Errorf("%s: %+v", r.Layer.Name, o)
+			}
+		}
+	}
+}
+
+// The network's predictions follow what Table 1 says where bandwidth is all, and
+// what the product adds.
+func TestNetwork(t *testing.T) {
+	s := selection.Default()
+	predict := func(nodes, ppn, k int, product time.Duration, scheme Scheme) Prediction {
+		layers := []Layer{fc("fc", 4096, 4096)}
+		ranks := nodes * ppn
+		b, err := New(Config{Nodes: spec.NodesOf(nodes, ppn), Workers: Places{All: true}, Servers: Places{All: true}, Batch: slices.Repeat([]int{k}, ranks), Layers: layers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := Network{Book: b, Selector: s, Product: func(*Layer) time.Duration { return product }}
+		p, err := n.Predict(&b.Layers[0], scheme)
+		if err != nil || p.Spec == "" {
+			t.Fatal(p, err)
+		}
+		return p
+	}
+	wire := func(scheme Scheme) float64 { // one way
+		b := book(t, 8, 32, fc("fc", 4096, 4096))
+		values, _ := b.Values(&b.Layers[0], scheme)
+		return values / 2 * 4 / s.Model.Inter.Bandwidth
+	}
+	for _, scheme := range []Scheme{PS, SFB, Allreduce, OneBit} {
+		if got, want := predict(8, 1, 32, 0, scheme).Time.Seconds(), wire(scheme); got < want || got > 1.25*want+1e-3 {
+			t.Errorf("%v: %v s, %v on the wire", scheme, got, want)
+		}
+	}
+	if plain, more := predict(8, 1, 32, 0, SFB).Time, predict(8, 1, 32, time.Second, SFB).Time; more != plain+time.Second {
+		t.Errorf("sfb %v, with a second of products %v", plain, more)
+	}
+	if small, large := predict(4, 2, 1, 0, SFB), predict(4, 2, 4096, 0, SFB); small.Spec != "linear" || large.Spec != "ring" {
+		t.Errorf("factors over nodes of two ranks: %v and %v", small, large)
+	}
+	if p := predict(4, 2, 32, 0, PS); p.Spec != "linear/linear" {
+		t.Errorf("servers on nodes of two ranks: %v", p)
+	}
+	if one, two := predict(1, 4, 32, 0, PS), predict(1, 8, 32, 0, PS); one.Time <= 0 || two.Time <= one.Time {
+		t.Errorf("servers on one node: %v and %v", one, two)
+	}
+	if p := predict(8, 1, 32, 0, Reduce); p.Time <= predict(8, 1, 32, 0, Allreduce).Time || p.Spec == "" {
+		t.Errorf("reduce: %v", p)
+	}
+	if p := predict(8, 1, 32, 0, Adam); p.Time.Seconds() < 7*4*4096*4096/s.Model.Inter.Bandwidth {
+		t.Errorf("adam: %v", p)
+	}
+}
+
+// The audit in all formats; JSON has the whole book.
+func TestAuditIsWritten(t *testing.T) {
+	audit, err := book(t, 4, 8, vgg()...).Choose(Asked{Default: Poseidon}, predicted(map[Scheme]int{SFB: 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[report.Format]string{}
+	for _, f := range []report.Format{report.Text, report.CSV, report.JSON} {
+		var b bytes.Buffer
+		if err := audit.Write(&b, f); err != nil {
+			t.Fatal(err)
+		}
+		out[f] = b.String()
+	}
+	for _, want := range []string{"512x1024", "Algorithm 1: 2K(P1−1)(M+N) = 73728 ≤ 1.573 M", "# poseidon: ", "ms alone"} {
+		if !strings.Contains(out[report.Text], want) {
+			t.Errorf("no %q in\n%s", want, out[report.Text])
+		}
+	}
+	if lines := strings.Split(out[report.CSV], "\n"); len(lines) != 6 || !strings.HasPrefix(lines[0], "scheme,n_worker,n_server,n_node,batchsize,pair_bytes,layer,type,shape,parameters,reduce_bytes,reduce_ms") {
+		t.Errorf("csv: %q", lines)
+	}
+	var doc struct {
+		Scheme  string
+		Batch   []int
+		Servers []int
+		Rows    []map[string]any
+		Layers  []struct{ Elements []int }
+		Pairs   []struct{ Offset, Elements, Server int }
+	}
+	if err := json.Unmarshal([]byte(out[report.JSON]), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Scheme != "poseidon" || len(doc.Batch) != 4 || len(doc.Servers) != 4 || len(doc.Rows) != 4 || doc.Rows[1]["choice"] != "sfb" ||
+		doc.Rows[0]["sfb_bytes"] != nil || doc.Layers[1].Elements[1] != 512 || len(doc.Pairs) != 3 {
+		t.Errorf("%s", out[report.JSON])
+	}
+}

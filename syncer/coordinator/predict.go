@@ -1,0 +1,178 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// Network predicts by the cost model of the collectives, whose parameters are
+// measured and rounded. Reductions, broadcasts and allreduces are those that the
+// selection would take. Of servers and factors it counts what passes the busiest
+// node's port one way, the additions at the servers, and latencies.
+type Network struct {
+	Book     *Book
+	Selector *selection.Selector
+	// Product says how long the computation goes on that sfb and adam add to a
+	// layer's: rebuilding its gradient from the factors of all workers, less what its
+	// own backward pass leaves out. Where it is nil, no time.
+	Product func(l *Layer) time.Duration
+}
+
+// Predict is a Predictor.
+func (n *Network) Predict(l *Layer, s Scheme) (Prediction, error) {
+	if len(n.Book.Nodes) == 1 {
+		return Prediction{Spec: "none"}, nil // nobody to be kept in step with
+	}
+	switch s {
+	case Reduce:
+		down, err := n.collective(schedule.Reduce, l)
+		if err != nil {
+			return Prediction{}, err
+		}
+		up, err := n.collective(schedule.Bcast, l)
+		if up.Spec != down.Spec {
+			down.Spec += ", " + up.Spec
+		}
+		return Prediction{down.Time + up.Time, down.Spec}, err
+	case Allreduce:
+		return n.collective(schedule.Allreduce, l)
+	case PS:
+		return n.servers(l), nil
+	case SFB:
+		return n.factors(l), nil
+	case Adam:
+		return n.adam(l), nil
+	}
+	return n.onebit(l), nil
+}
+
+// layout is that of the workers, who take part in collectives.
+func (n *Network) layout() spec.Layout {
+	var nodes []int
+	for _, r := range n.Book.Workers {
+		nodes = append(nodes, n.Book.Nodes[r])
+	}
+	return spec.LayoutOf(nodes)
+}
+
+func (n *Network) collective(v schedule.Collective, l *Layer) (Prediction, error) {
+	q := selection.Query{Collective: v, Bytes: 4 * l.Elements(), Type: mem.Float32, Buffers: selection.Registered}
+	c, err := n.Selector.Select(n.layout(), q, spec.Spec{})
+	if err != nil {
+		return Prediction{}, err
+	}
+	t := selection.Predict(v, q.Bytes, c.Spec, n.layout(), n.Selector.Model, q.Buffers)
+	return Prediction{seconds(t), c.Spec.String()}, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// wire is how long it takes until every node has so many bytes through its port,
+// each way; on one node, until every rank has so many of others' memory, at what one
+// core reads and what the memory gives to all.
+func (n *Network) wire(bytes float64) float64 {
+	m := &n.Selector.Model
+	if n.Book.NodeCount() > 1 {
+		return bytes / m.Inter.Bandwidth
+	}
+	all := float64(len(n.Book.Nodes))
+	turns := 1.0 // on fewer cores than ranks
+	if m.Cores > 0 {
+		turns = max(1, all/m.Cores)
+	}
+	return max(turns*bytes/m.Fresh, 2*all*bytes/m.Memory.At(2*bytes+1, m.Cache))
+}
+
+// hop is the latency of a message.
+func (n *Network) hop() float64 {
+	m := &n.Selector.Model
+	if n.Book.NodeCount() == 1 {
+		return m.Intra.Latency + 2*m.Op
+	}
+	return m.Inter.Latency + 2*m.Op
+}
+
+// add is how long one rank takes to add so many bytes to others.
+func (n *Network) add(bytes float64) float64 {
+	m := &n.Selector.Model
+	return 3 * bytes / m.Core.At(3*bytes+1, m.Cache)
+}
+
+// senders is how many send through the network to a server: nodes, whose ranks
+// are summed first; on one node, ranks.
+func (n *Network) senders() float64 {
+	if nodes := n.Book.NodeCount(); nodes > 1 {
+		return float64(min(nodes, len(n.Book.Workers)))
+	}
+	return float64(len(n.Book.Workers))
+}
+
+// servers predicts ps: a node's port takes in the pushes to its servers and the
+// pulls from all others, while as much leaves by it. What the ranks of a node add
+// up before is one node-level reduction and broadcast more.
+func (n *Network) servers(l *Layer) Prediction {
+	b := n.Book
+	bytes, from := 4*float64(l.Elements()), n.senders()
+	shares := min(float64(len(b.Servers)), max(1, bytes/float64(b.PairBytes))) // servers with a pair of the layer
+	share := bytes / shares
+	in := share*(from-1) + bytes - share // at a node that serves and works
+	t := 2*n.hop() + n.wire(in) + n.add(share*(from-1)/shares)
+	if shares > 1 { // the last pair is pulled when all is pushed
+		t += n.wire(min(share, float64(b.PairBytes)))
+	} else {
+		t = 2*n.hop() + 2*n.wire(bytes*(from-1)) + n.add(bytes)
+	}
+	specText := "linear"
+	if layout := n.layout(); layout.Nodes > 1 && layout.PPN > 1 {
+		specText = "linear/linear"
+		m := &n.Selector.Model
+		t += 2*(m.Intra.Latency+m.Op) + float64(layout.PPN)*bytes/m.Memory.At(bytes, m.Cache)
+	}
+	return Prediction{seconds(t), specText}
+}
+
+// factors predicts sfb: an allgather of the factors, and the product.
+func (n *Network) factors(l *Layer) Prediction {
+	b := n.Book
+	part := 4 * float64(b.factorRows(l)) * float64(l.Rows+l.Cols)
+	p, ppn := float64(len(b.Workers)), float64(n.layout().PPN)
+	if n.layout().Nodes == 1 {
+		ppn = 1
+	}
+	linear := n.hop() + n.wire((p-ppn)*ppn*part)
+	ring := (p-1)*n.hop() + n.wire((p-ppn)*part)
+	if p < 2 {
+		linear, ring = 0, 0
+	}
+	product := n.product(l)
+	if ring < linear {
+		return Prediction{seconds(ring) + product, "ring"}
+	}
+	return Prediction{seconds(linear) + product, "linear"}
+}
+
+func (n *Network) product(l *Layer) time.Duration {
+	if n.Product == nil {
+		return 0
+	}
+	return n.Product(l)
+}
+
+// adam predicts adam: all factors to one server, the matrix from it to all.
+func (n *Network) adam(l *Layer) Prediction {
+	b := n.Book
+	part := 4 * float64(b.factorRows(l)) * float64(l.Rows+l.Cols)
+	others := float64(len(b.Workers) - 1)
+	t := 2*n.hop() + n.wire(others*part) + n.wire(others*4*float64(l.Elements()))
+	return Prediction{seconds(t) + n.product(l), "linear"}
+}
+
+// onebit predicts onebit: stripes of quantised values in, and out again.
+func (n *Network) onebit(l *Layer) Prediction {
+	values, _ := n.Book.Values(l, OneBit) // in and out
+	return Prediction{seconds(2*n.hop() + n.wire(2*values)), "direct"}
+}
