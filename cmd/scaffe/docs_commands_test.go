@@ -38,6 +38,31 @@ func pages(t *testing.T) map[string]string {
 // docCommand is a line of an indented block that runs one of the programs.
 var docCommand = regexp.MustCompile(`^ {4,}(?:\$ )?((?:[A-Z_]+=\S+ )?(?:mpirun (?:-{1,2}\S+ \S+ )*|sudo |for .*)?(?:bin/)?(?:scaffe|osu_\w+|make|hostfiles/lab|scripts/\S+|go test)\s.*)$`)
 
+// docCommands returns the commands that a page shows.
+func docCommands(text string) []string {
+	var commands []string
+	for line := range strings.Lines(text) {
+		if m := docCommand.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
+			c, _, _ := strings.Cut(m[1], "  #")
+			commands = append(commands, strings.TrimSpace(c))
+		}
+	}
+	return commands
+}
+
+// The documentation's commands are typed as they stand there: what is optional or a
+// choice is not written as [this] or <this>, which is a pattern or a file to the shell.
+func TestDocsCommandsAreTyped(t *testing.T) {
+	quoted := regexp.MustCompile(`'[^']*'|"[^"]*"`)
+	for page, text := range pages(t) {
+		for _, c := range docCommands(text) {
+			if i := strings.IndexAny(quoted.ReplaceAllString(c, "-"), "[]{}<*?"); i >= 0 {
+				t.Errorf("%s: %s\nthe shell does not pass this on as it is: quote it, or write it out", page, c)
+			}
+		}
+	}
+}
+
 // rule is a line of testdata/docs-commands.txt.
 type rule struct {
 	skip    bool
@@ -91,13 +116,7 @@ func TestDocsCommands(t *testing.T) {
 	}
 	ran := 0
 	for page, text := range pages(t) {
-		var commands []string
-		for line := range strings.Lines(text) {
-			if m := docCommand.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
-				c, _, _ := strings.Cut(m[1], "  #")
-				commands = append(commands, strings.TrimSpace(c))
-			}
-		}
+		commands := docCommands(text)
 		if len(commands) == 0 {
 			continue
 		}
@@ -105,15 +124,17 @@ func TestDocsCommands(t *testing.T) {
 			dir := docsFolder(t, bin)
 			for _, c := range commands {
 				line, why := shortened(rules, c)
-				if line = withoutMPI(line, mpi != ""); why != "" || line == "" {
+				if line = withMPI(line, mpi != ""); why != "" || line == "" {
 					continue
 				}
 				ran++
+				begun := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				cmd := exec.CommandContext(ctx, "bash", "-c", line)
 				cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"))
 				out, err := cmd.CombinedOutput()
 				cancel()
+				t.Logf("%5.1f s  %s", time.Since(begun).Seconds(), line)
 				if shown := failsOnPurpose[c]; err != nil && shown == "" {
 					t.Errorf("%s\n%v\n%s", line, err, out)
 				} else if shown != "" && !strings.Contains(string(out), shown) {
@@ -160,16 +181,22 @@ func shortened(rules []*rule, c string) (line, why string) {
 // mpirunned is a command that can start its ranks itself instead.
 var mpirunned = regexp.MustCompile(`^mpirun -np \d+ (\S*scaffe (?:train|replay) .*)$`)
 
-// withoutMPI returns the line to run where there is no MPI library; none where
-// it needs several ranks.
-func withoutMPI(line string, mpi bool) string {
+// someRanks is how many ranks a command asks for.
+var someRanks = regexp.MustCompile(`mpirun -np \d+`)
+
+// withMPI returns the line to run, where there is an MPI library with two ranks, since
+// the machine may have no more cores; none where it needs a library that is not there.
+func withMPI(line string, mpi bool) string {
 	if m := mpirunned.FindStringSubmatch(line); m != nil && !mpi {
 		return m[1] + " --local 2"
 	}
 	if strings.Contains(line, "mpirun") && !mpi {
 		return ""
 	}
-	return line
+	if strings.Contains(line, "-np 1 ") {
+		return line
+	}
+	return someRanks.ReplaceAllString(line, "mpirun -np 2")
 }
 
 // docsFolder makes a folder with the files that the documentation's commands

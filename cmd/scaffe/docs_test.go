@@ -55,6 +55,9 @@ func TestDocsArchitectureTable(t *testing.T) {
 	for i, line := range table(t, "architecture.md") {
 		if names := regexp.MustCompile("`([a-z0-9/_-]+)`").FindAllStringSubmatch(line[0], -1); len(line) == 3 && row["cmd/scaffe"] == 0 {
 			for _, n := range names {
+				if row[n[1]] > 0 {
+					t.Errorf("package %s stands in the table twice", n[1])
+				}
 				row[n[1]] = i + 1
 			}
 		}
@@ -96,7 +99,8 @@ func TestDocsArchitectureTable(t *testing.T) {
 }
 
 // The packages of which docs/architecture.md says that they are pure import,
-// themselves or through others, no engine, no kernels and no cgo.
+// themselves or through others, no engine, no kernels and no cgo. Nor do they import
+// anything with which they could race, for which scripts/test-pure relies on them.
 func TestDocsArchitecturePure(t *testing.T) {
 	const root, module = "../..", "github.com/scaffe/scaffe/"
 	text, err := os.ReadFile(root + "/docs/architecture.md")
@@ -112,6 +116,7 @@ func TestDocsArchitecturePure(t *testing.T) {
 	context := build.Default
 	context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas"}, true
 	forbidden := regexp.MustCompile(`^(C|(nbc|kernels|mpi)(/.*)?)$`)
+	threads := regexp.MustCompile(`^(sync(/.*)?|context|unsafe)$`)
 	var visit func(name string, way []string, seen map[string]bool)
 	visit = func(name string, way []string, seen map[string]bool) {
 		if seen[name] {
@@ -126,7 +131,7 @@ func TestDocsArchitecturePure(t *testing.T) {
 		way = append(way[:len(way):len(way)], name)
 		for _, i := range p.Imports {
 			other, ours := strings.CutPrefix(i, module)
-			if forbidden.MatchString(other) {
+			if forbidden.MatchString(other) || len(way) == 1 && threads.MatchString(other) {
 				t.Errorf("%s imports %s", strings.Join(way, ", which imports "), other)
 			} else if ours {
 				visit(other, way, seen)
@@ -138,24 +143,27 @@ func TestDocsArchitecturePure(t *testing.T) {
 	}
 }
 
-// Every row of a table stands below its head: an empty line in between ends the
-// table, and what follows is shown as plain text.
+// Every row of a table stands below its head, since an empty line in between ends
+// the table and what follows is shown as plain text; and it has as many cells.
 func TestDocsTables(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(pages) < 5 {
-		t.Fatalf("%d pages: %v", len(pages), err)
-	}
 	rule := regexp.MustCompile(`^\|[-:| ]*-[-:| ]*\|$`)
-	for _, page := range append(pages, "../../README.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(string(text), "\n")
+	cells := func(line string) int { return strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") - 1 }
+	for page, text := range pages(t) {
+		lines := strings.Split(text, "\n")
+		columns := 0
 		for i, line := range lines {
-			begins := strings.HasPrefix(line, "|") && (i == 0 || !strings.HasPrefix(lines[i-1], "|"))
-			if begins && (i+1 == len(lines) || !rule.MatchString(strings.TrimSpace(lines[i+1]))) {
-				t.Errorf("%s:%d: a row of a table without its head: %s", filepath.Base(page), i+1, line)
+			if !strings.HasPrefix(line, "|") {
+				columns = 0
+				continue
+			}
+			if columns == 0 {
+				columns = cells(line)
+				if i+1 == len(lines) || !rule.MatchString(strings.TrimSpace(lines[i+1])) {
+					t.Errorf("%s:%d: a row of a table without its head: %s", page, i+1, line)
+				}
+			}
+			if cells(line) != columns {
+				t.Errorf("%s:%d: %d cells in a table of %d columns: %s", page, i+1, cells(line), columns, line)
 			}
 		}
 	}

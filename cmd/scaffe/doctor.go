@@ -20,6 +20,7 @@ func doctorCommand() *cli.Command {
 			if rank != 0 {
 				return nil
 			}
+			findings = append(findings, doctor.Measured(launch.Node(0))...)
 			if doctor.Print(stdout, findings) {
 				return launch.ErrReported // the list has said it
 			}

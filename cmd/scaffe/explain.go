@@ -23,11 +23,14 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
 		Usage:     "say which algorithm a collective uses, and why",
-		ArgsUsage: "reduce|bcast|allreduce BYTES",
-		Description: "It answers for the ranks it runs on or, with --nodes and --ppn, for any other layout.\n\n" +
+		ArgsUsage: collectiveArgument + " BYTES",
+		Description: "It answers for the ranks it runs on or, with --nodes and --ppn, for any other layout.\n" +
+			"BYTES are those of the buffer; of an allgather, of all parts together.\n" +
+			"How whole layers are kept in step, and why, says the command schemes.\n\n" +
 			cmdline.Examples(
 				"scaffe explain reduce 64M --nodes 4 --ppn 2",
 				"mpirun -np 4 scaffe explain allreduce 1M --table scaffe.table",
+				"scaffe explain allgather 1M --nodes 4",
 			),
 		Flags: append(selectionFlags(),
 			cmdline.Int("nodes", 0, 1, "answer for a layout of `N` nodes"),
@@ -35,15 +38,18 @@ func explainCommand() *cli.Command {
 			localFlag(),
 			typeFlag(),
 			buffersFlag(),
-			&cli.BoolFlag{Name: "nonblocking", Usage: "explain Ireduce, Ibcast or Iallreduce"},
+			&cli.BoolFlag{Name: "nonblocking", Usage: "explain Ireduce, Ibcast, Iallreduce or Iallgather"},
 			&cli.BoolFlag{Name: "simulate", Usage: "also simulate the schedules"},
 		),
-		Before: arguments(2),
-		Action: runExplain,
+		Subcommands: []*cli.Command{explainSchemesCommand()},
+		Action:      runExplain,
 	}
 }
 
 func runExplain(c *cli.Context) error {
+	if err := arguments(2)(c); err != nil { // not Before, which the commands below would have too
+		return err
+	}
 	q, err := question(c)
 	if err != nil {
 		return cmdline.Usage(err)
@@ -72,19 +78,29 @@ func explainLayout(c *cli.Context, q tune.Question, opts collectives.Options, no
 	if nodes > 1<<16 || ppn > 1<<12 {
 		return cmdline.Usagef("--nodes must be at most 65536 and --ppn at most 4096 (got %d and %d)", nodes, ppn)
 	}
-	s, err := selection.NewSelector(opts.Spec, opts.Table)
+	q.Nodes, q.Query.Library = spec.NodesOf(nodes, ppn), mpi.Built() != ""
+	s, err := selectorFor(opts, q.Nodes, ppn)
 	if err != nil {
 		return err
 	}
-	q.Nodes, q.Query.Library = spec.NodesOf(nodes, ppn), mpi.Built() != ""
+	return tune.Explain(stdout, s, q)
+}
+
+// selectorFor returns what selects for ranks that do not run, ppn of them on a
+// node, and warns of tables that were made for others.
+func selectorFor(opts collectives.Options, nodes []int, ppn int) (*selection.Selector, error) {
+	s, err := selection.NewSelector(selection.Flags{Spec: opts.Spec, Tuned: opts.Tuned, Table: opts.Table})
+	if err != nil {
+		return nil, err
+	}
 	for _, src := range s.Sources {
 		if src.Table != nil {
-			for _, w := range src.Table.Warnings(launch.Machine(0), spec.LayoutOf(q.Nodes)) {
+			for _, w := range src.Table.Warnings(launch.Machine(0), spec.LayoutOf(nodes)) {
 				fmt.Fprintf(os.Stderr, "scaffe: warning: %s\n", w)
 			}
 		}
 	}
-	return tune.Explain(stdout, s, q)
+	return s.Here(launch.Node(0), ppn), nil
 }
 
 func question(c *cli.Context) (q tune.Question, err error) {

@@ -26,7 +26,7 @@ func localFlag() cli.Flag {
 func selectionFlags() []cli.Flag {
 	return []cli.Flag{
 		cmdline.Checked("algorithm", spec.Tuned, "`SPEC` of the algorithm, such as chain:8/binomial or CB-8; tuned selects one by size",
-			cmdline.Parsed(parseAlgorithm, ""), spec.Tuned, "chain", "binomial", "ring", "direct", "linear", "mpi"),
+			cmdline.Parsed(parseAlgorithm, ""), spec.Tuned, "chain", "binomial", "ring", "direct", "doubling", "linear", "mpi"),
 		&cli.StringFlag{Name: "table", Usage: "select algorithms by the tuning table `FILE`, written by scaffe tune"},
 	}
 }
@@ -43,6 +43,7 @@ func parseAlgorithm(s string) (spec.Spec, error) {
 func selectionOptions(c *cli.Context) (o collectives.Options, err error) {
 	o.Table, o.Measure = c.String("table"), true
 	o.Spec, err = parseAlgorithm(c.String("algorithm"))
+	o.Tuned = c.IsSet("algorithm") && len(o.Spec.Levels) == 0
 	return o, err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // moves is between which ranks, how and when parameters and gradients move:
@@ -23,12 +25,11 @@ type moves struct {
 }
 
 func moveFlags() []cli.Flag {
-	designs := designNames()
+	designs := exchange.Names()
 	return slices.Concat([]cli.Flag{
 		cmdline.Checked("design", exchange.SCOBR.String(), "`DESIGN` of the communication: "+cmdline.Or(designs),
 			cmdline.Parsed(exchange.Parse, "want "+cmdline.Or(designs)), designs...),
-		cmdline.Choice("aggregate", exchange.Reduce.String(), "sum gradients at the root, which updates and broadcasts (reduce), or on every rank (allreduce)",
-			exchange.Reduce.String(), exchange.Allreduce.String()),
+		schemeFlag(),
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
 	}, selectionFlags(), []cli.Flag{
@@ -36,6 +37,27 @@ func moveFlags() []cli.Flag {
 		cmdline.Duration("deadline", nbc.DefaultDeadline, "abort a collective that takes longer than `TIME`, naming the rank at fault"),
 		cmdline.Duration("max-deadline", nbc.DefaultMaxDeadline, "wait up to `TIME` for ranks that are late but still answer"),
 	})
+}
+
+// schemeFlag says how replicas are kept in step. Its alias is its name of before.
+func schemeFlag() cli.Flag {
+	reduce, allreduce := exchange.Reduce.String(), exchange.Allreduce.String()
+	f := cmdline.Checked("scheme", reduce, "`SCHEME` of the net: sum gradients at the root, which updates and broadcasts (reduce), or on every rank (allreduce); the others that explain schemes weighs cannot be executed yet",
+		cmdline.Parsed(parseScheme, ""), reduce, allreduce)
+	f.Aliases = []string{"aggregate"}
+	return f
+}
+
+// parseScheme reads a scheme that can be executed, and says which else are known.
+func parseScheme(s string) (exchange.Scheme, error) {
+	scheme, err := exchange.ParseScheme(s)
+	if err == nil {
+		return scheme, nil
+	}
+	if _, failed := coordinator.ParseAsked(s); failed == nil {
+		err = fmt.Errorf("unknown scheme %q: it can be weighed (scaffe explain schemes), and not executed yet: want reduce or allreduce", s)
+	}
+	return 0, err
 }
 
 // auto, for --bucket, leaves the size to the network.
@@ -48,28 +70,21 @@ func parseBucket(s string) (int, error) {
 	return parseSize(s)
 }
 
-func designNames() []string {
-	var names []string
-	for _, d := range exchange.All() {
-		names = append(names, d.String())
-	}
-	return names
-}
-
 // readMoves reads the flags.
 func readMoves(c *cli.Context) (m moves, err error) {
-	m.launch.Collectives.Table, m.launch.Collectives.Measure = c.String("table"), true
+	if m.launch.Collectives, err = selectionOptions(c); err != nil {
+		return m, err
+	}
+	// It is for gradients and parameters; what else ranks tell each other is selected for.
+	m.spec, m.launch.Collectives.Spec = m.launch.Collectives.Spec, spec.Spec{}
 	m.launch.Local = c.Int("local")
 	m.launch.Engine.Deadline, m.launch.Engine.MaxDeadline = c.Duration("deadline"), c.Duration("max-deadline")
 	if m.design, err = exchange.Parse(c.String("design")); err != nil {
 		return m, err
 	}
-	if m.scheme, err = exchange.ParseScheme(c.String("aggregate")); err != nil {
+	if m.scheme, err = parseScheme(c.String("scheme")); err != nil {
 		return m, err
 	}
-	if m.bucket, err = parseBucket(c.String("bucket")); err != nil {
-		return m, err
-	}
-	m.spec, err = parseAlgorithm(c.String("algorithm"))
+	m.bucket, err = parseBucket(c.String("bucket"))
 	return m, err
 }

@@ -34,7 +34,7 @@ func replayCommand() *cli.Command {
 			&cli.StringFlag{Name: "profile", Usage: "`PROFILE` to replay: a file, or the name of a built-in one"},
 			&cli.BoolFlag{Name: "list", Usage: "list the built-in profiles and exit"},
 			&cli.BoolFlag{Name: "show", Usage: "print the profile and exit"},
-			cmdline.Checked("designs", "", "compare the designs in `LIST`, separated by commas, or all", cmdline.Parsed(parseDesigns, ""), append(designNames(), "all")...),
+			cmdline.Checked("designs", "", "compare the designs in `LIST`, separated by commas, or all", cmdline.Parsed(parseDesigns, ""), append(exchange.Names(), "all")...),
 			cmdline.Int("iterations", 20, 1, "measure `N` iterations of each design"),
 			cmdline.Int("warmup", 2, 0, "run `N` warm-up iterations first"),
 			cmdline.Int("turn", replay.DefaultTurn, 1, "switch designs after `N` iterations"),

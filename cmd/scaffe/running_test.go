@@ -97,12 +97,14 @@ func (r *running) end() result {
 // signal sends s to the command, or to those of its ranks that are named.
 func (r *running) signal(s syscall.Signal, whom ...string) {
 	r.t.Helper()
-	for _, who := range whom {
-		pid := r.cmd.Process.Pid
-		if who != "mpirun" {
-			pid = r.rank(who)
+	pids := make([]int, len(whom))
+	for i, who := range whom {
+		if pids[i] = r.cmd.Process.Pid; who != "mpirun" {
+			pids[i] = r.rank(who)
 		}
-		if err := syscall.Kill(pid, s); err != nil {
+	}
+	for i, who := range whom { // the first may end the others before it is their turn
+		if err := syscall.Kill(pids[i], s); err != nil && (i == 0 || err != syscall.ESRCH) {
 			r.t.Errorf("%v to %s: %v", s, who, err)
 		}
 	}

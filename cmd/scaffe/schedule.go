@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -22,11 +23,21 @@ const (
 	maxOps   = 1 << 22
 )
 
+// collectiveArgument is the names of all collectives, of which a command takes one.
+var collectiveArgument = strings.Join(collectiveNames(), "|")
+
+func collectiveNames() (names []string) {
+	for _, c := range schedule.Collectives {
+		names = append(names, c.String())
+	}
+	return names
+}
+
 func scheduleCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "schedule",
 		Usage:     "print the schedule of a collective for every rank, and verify it",
-		ArgsUsage: "reduce|bcast|allreduce SPEC",
+		ArgsUsage: collectiveArgument + " SPEC",
 		Description: cmdline.Examples(
 			"scaffe schedule reduce chain:4/binomial --ranks 8",
 			"scaffe schedule allreduce ring --svg ring.svg",
@@ -34,7 +45,7 @@ func scheduleCommand() *cli.Command {
 		Flags: []cli.Flag{
 			cmdline.Int("ranks", 4, 1, "number of ranks, `N`"),
 			cmdline.Int("root", 0, 0, "`RANK` of the root"),
-			cmdline.Checked("size", "1M", "`SIZE` of the buffer in bytes", cmdline.Parsed(parseSize, "want a size such as 256K or 4M")),
+			cmdline.Checked("size", "1M", "`SIZE` of the buffer in bytes; of an allgather, of all parts", cmdline.Parsed(parseSize, "want a size such as 256K or 4M")),
 			typeFlag(),
 			&cli.StringFlag{Name: "svg", Usage: "draw the schedule to `FILE` instead of printing it (- for stdout)"},
 		},

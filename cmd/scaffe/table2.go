@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/internal/report"
@@ -23,7 +24,7 @@ func table2Flags() []cli.Flag {
 	return []cli.Flag{
 		cmdline.Choice("report", "", "instead of training, compare designs and algorithms as Table 2 of the S-Caffe paper does", "table2"),
 		cmdline.Checked("designs", "", "with --report: compare the designs in `LIST`, separated by commas (default: SC-B, and SC-OB and SC-OBR with tuned)",
-			cmdline.Parsed(table2.List, ""), designNames()...),
+			cmdline.Parsed(table2.List, ""), exchange.Names()...),
 		algorithms,
 		cmdline.Int("report-iterations", 20, 1, "with --report: measure `N` iterations of each"),
 		formatFlag("with --report: output format"),

@@ -109,7 +109,9 @@ func newTraining(c *cli.Context) (*training, error) {
 	if t.table2, err = readTable2(c); err != nil {
 		return nil, err
 	}
-	if t.table2 == nil { // which has no state to write a snapshot of
+	if t.table2 != nil { // which names its rows by what runs in them
+		t.launch.Collectives.Tuned = true
+	} else { // it has no state to write a snapshot of
 		t.launch.Requests = &launch.Requests{}
 		t.config.Requests = t.launch.Requests.Take
 	}

@@ -34,8 +34,8 @@ func tuneCommand() *cli.Command {
 			),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Value: "scaffe.table", Usage: "write the table to `FILE` and a report to FILE.html"},
-			cmdline.Checked("collectives", "reduce,bcast,allreduce", "tune the collectives in `LIST`, separated by commas",
-				cmdline.Parsed(parseCollectives, "want a list of reduce, bcast and allreduce"), "reduce", "bcast", "allreduce"),
+			cmdline.Checked("collectives", strings.Join(collectiveNames(), ","), "tune the collectives in `LIST`, separated by commas",
+				cmdline.Parsed(parseCollectives, "want a list of "+strings.Join(collectiveNames(), ", ")), collectiveNames()...),
 			cmdline.Checked("sizes", "4K:64M", "smallest and largest buffer, `MIN:MAX`", cmdline.Parsed(parseSizes, "want MIN:MAX, such as 4K:64M")),
 			cmdline.Duration("budget", time.Minute, "stop measuring after about `TIME`"),
 			cmdline.Int("iterations", 30, 3, "run each spec at most `N` times"),

@@ -14,7 +14,7 @@ func (p *Program) arrange(args []string) ([]string, error) {
 		return helpOf(p.App, args)
 	}
 	c, n := findCommand(p.App, args)
-	if c == nil || len(c.Subcommands) > 0 {
+	if c == nil || isGroup(c) {
 		return args, nil
 	}
 	flags, rest := flagsFirst(c, args[n:])

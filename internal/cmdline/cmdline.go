@@ -160,12 +160,16 @@ func prepareCommands(path string, commands []*cli.Command) {
 		c.CustomHelpTemplate = commandHelp
 		c.OnUsageError = notParsed
 		c.UsageText = synopsis(c)
-		if len(c.Subcommands) > 0 {
+		if isGroup(c) {
 			c.Action = group
-			prepareCommands(c.HelpName, c.Subcommands)
 		}
+		prepareCommands(c.HelpName, c.Subcommands)
 	}
 }
+
+// isGroup reports whether a command does nothing but have commands of its own. One
+// with arguments does something where its first argument is none of them.
+func isGroup(c *cli.Command) bool { return len(c.Subcommands) > 0 && c.ArgsUsage == "" }
 
 // parseError is what package flag says of a command line.
 type parseError struct{ error }

@@ -65,9 +65,13 @@ func (p *Program) candidates(before []string, last string) []candidate {
 		}
 	case name != "" || last == "-" || last == "--":
 		all = flagCandidates(flags)
-	case c != nil && len(commands) == 0:
-		all = argumentCandidates(c, line[n:])
-	case n == len(line):
+	default:
+		if c != nil && !isGroup(c) {
+			all = argumentCandidates(c, line[n:])
+		}
+		if n < len(line) {
+			break
+		}
 		for _, sub := range commands {
 			if !sub.Hidden {
 				all = append(all, candidate{sub.Name, sub.Usage})

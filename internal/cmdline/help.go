@@ -48,7 +48,7 @@ func Examples(lines ...string) string {
 // its arguments.
 func synopsis(c *cli.Command) string {
 	words := []string{c.HelpName}
-	if len(c.Subcommands) > 0 {
+	if isGroup(c) {
 		return c.HelpName + " COMMAND [flags] [arguments]"
 	}
 	for _, f := range c.Flags {

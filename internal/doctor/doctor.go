@@ -10,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/blas"
@@ -53,7 +56,7 @@ func Examine(ctx context.Context) (findings []Finding, rank int) {
 		}
 	}()
 	<-done
-	findings = append(findings, sharedMemory(), cores(), cpuKernels(), matrices(), convolutions(), gpus())
+	findings = append(findings, sharedMemory(), unregistered(), cores(), cpuKernels(), matrices(), convolutions(), gpus())
 	return findings, rank
 }
 
@@ -138,8 +141,58 @@ func sharedMemory() Finding {
 	return f
 }
 
+// ptraceScope is where Yama says who may read another process's memory.
+const ptraceScope = "/proc/sys/kernel/yama/ptrace_scope"
+
+// unregistered says how messages in memory that is not registered reach another rank
+// of the node (package nbc/shm), and why.
+func unregistered() Finding {
+	scope, _ := os.ReadFile(ptraceScope) // a kernel without Yama has none
+	var got, want uint64 = 0, 1
+	local := []unix.Iovec{{Base: (*byte)(unsafe.Pointer(&got)), Len: 8}}
+	remote := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&want)), Len: 8}}
+	_, err := unix.ProcessVMReadv(os.Getpid(), local, remote, 0)
+	return Finding{What: "unregistered memory", Found: pathOfUnregistered(strings.TrimSpace(string(scope)), err)}
+}
+
+// pathOfUnregistered is given Yama's scope, and whether process_vm_readv fails for this
+// process's own memory.
+func pathOfUnregistered(scope string, err error) string {
+	const copied = "copied by its sender into memory that the ranks of a node share"
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s: process_vm_readv is forbidden here (%v), as by a container's seccomp profile", copied, err)
+	case scope == "2" || scope == "3":
+		return fmt.Sprintf("%s: kernel.yama.ptrace_scope is %s; with 0 or 1 large receives are served in place", copied, scope)
+	}
+	return copied + "; large receives in place (process_vm_readv) where each rank has a core"
+}
+
 func cores() Finding {
 	return Finding{What: "processor", Found: fmt.Sprintf("%d cores for this process, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)}
+}
+
+// Measured says what is kept of measurements of this machine, by which the cost model
+// chooses algorithms.
+func Measured(n selection.Node) []Finding {
+	f := Finding{What: "measured"}
+	dir, err := selection.KeptFolder()
+	if err != nil {
+		f.Wrong, f.Fix = fmt.Sprintf("no cache folder: %v", err), "set XDG_CACHE_HOME: until then every start measures this machine again"
+		return []Finding{f}
+	}
+	var all []Finding
+	for _, k := range selection.AllKept(dir, n) {
+		m := k.Model(selection.Default().Model)
+		f.Found = fmt.Sprintf("on %s, %d ranks a node: %.3g GB/s by a core, %.3g by all; short messages %.2g µs",
+			k.Date, k.PPN, m.Core.Bandwidth/1e9, m.Memory.Bandwidth/1e9, 1e6*(m.Short.Latency+2*m.Short.Op))
+		all = append(all, f)
+	}
+	if len(all) == 0 {
+		f.Found = "nothing yet of this machine: ranks measure it when they first start here"
+		all = append(all, f)
+	}
+	return all
 }
 
 func cpuKernels() Finding {

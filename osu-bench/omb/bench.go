@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/output"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/launch"
@@ -64,9 +66,15 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 }
 
 func run(ctx context.Context, p Program, o *Options, stdout, stderr io.Writer) error {
+	buffers, err := selection.ParseBufferKind(o.Buffers)
+	if err != nil {
+		return err
+	}
 	lo := launch.Options{
 		Local: o.Local, Log: stderr, Engine: nbc.Options{Deadline: o.Deadline},
-		Collectives: collectives.Options{Table: o.Table, Measure: true},
+		Collectives: collectives.Options{
+			Tuned: slices.Contains(o.Algorithms, spec.Tuned), Table: o.Table, Measure: true, Buffers: buffers,
+		},
 	}
 	return launch.Run(ctx, lo, func(ctx context.Context, comm *collectives.Comm) error {
 		if comm.Rank() != 0 {
@@ -120,9 +128,13 @@ type runner struct {
 
 func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options, stdout, stderr io.Writer) (*runner, error) {
 	r := &runner{program: p, opts: o, comm: comm}
-	if o.Max > o.MemLimit && !p.is(latency|bandwidth) {
-		r.opts.Max = o.MemLimit
-		fmt.Fprintf(stderr, "%s: messages are limited to %d bytes; raise the limit with -M\n", p.Name, o.MemLimit)
+	most := o.MemLimit
+	if p.gathers() { // as in OMB, all parts together must not be more
+		most /= comm.Size()
+	}
+	if o.Max > most && !p.is(latency|bandwidth) {
+		r.opts.Max = most
+		fmt.Fprintf(stderr, "%s: messages are limited to %d bytes; raise the limit with -M\n", p.Name, most)
 	}
 	m, err := openMPI(comm)
 	if err != nil && !errors.Is(err, errNoMPI) {
@@ -133,7 +145,7 @@ func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options
 	}
 	r.meetsMPI, err = r.meets()
 	if err == nil {
-		r.subjects, err = subjects(p, &r.opts, comm, r.mpi, r.meetsMPI)
+		r.subjects, err = r.newSubjects()
 	}
 	if err == nil {
 		err = r.allocate()
@@ -174,6 +186,9 @@ func (r *runner) allocate() (err error) {
 	n := max(r.opts.Max, 1)
 	if r.send, err = alloc(n); err != nil {
 		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, n, err)
+	}
+	if r.program.gathers() {
+		n *= r.comm.Size()
 	}
 	if r.recv, err = alloc(n); err != nil {
 		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, n, err)
@@ -226,17 +241,21 @@ func (r *runner) all(ctx context.Context) error {
 
 // cases returns the sizes of a type.
 func (r *runner) cases(t Type) []*testCase {
+	if r.program.is(barrier) {
+		return []*testCase{{program: r.program, opts: &r.opts, typ: t, rank: r.comm.Rank(), size: r.comm.Size()}}
+	}
 	var cases []*testCase
-	for bytes := r.opts.Min; bytes <= r.opts.Max; bytes = max(1, 2*bytes) {
+	for bytes := r.opts.Min; bytes <= r.opts.Max; bytes = max(1, r.opts.Factor*bytes) {
 		count := bytes / t.Size()
 		if count == 0 && !(bytes == 0 && r.program.is(latency)) {
 			continue // as OMB does
 		}
-		cases = append(cases, &testCase{
+		c := &testCase{
 			program: r.program, opts: &r.opts, typ: t, bytes: t.Bytes(count), count: count,
 			rank: r.comm.Rank(), size: r.comm.Size(),
-			send: r.send.Slice(0, t.Bytes(count)), recv: r.recv.Slice(0, t.Bytes(count)),
-		})
+		}
+		c.send, c.recv = r.send.Slice(0, c.bytes), r.recv.Slice(0, c.all())
+		cases = append(cases, c)
 	}
 	return cases
 }

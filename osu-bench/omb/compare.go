@@ -30,11 +30,12 @@ func (w *compareWriter) columns(first bool) []groupColumn {
 		{"time(us)", 12, func(r *Row) string { return fixed(r.Time.Median) }},
 		{"95%", 22, func(r *Row) string { return r.Time.String() }},
 	}
-	if p.is(nonblocking) {
+	switch {
+	case p.is(nonblocking):
 		cs = append(cs,
 			groupColumn{"pure(us)", 12, func(r *Row) string { return fixed(r.Overlap.Pure) }},
 			groupColumn{"overlap(%)", 12, func(r *Row) string { return fixed(r.Overlap.Percent) }})
-	} else {
+	case p.is(withData):
 		cs = append(cs,
 			groupColumn{"algbw(GB/s)", 13, func(r *Row) string { return fixed(r.Algbw) }},
 			groupColumn{"busbw(GB/s)", 13, func(r *Row) string { return fixed(r.Busbw) }})
@@ -66,7 +67,10 @@ func (w *compareWriter) begin(t Type, _ []servedBy) {
 		fmt.Fprintf(w.to, "# ratio: time over that of %s; %q where the intervals overlap\n", w.run.subjects[0].label(), Same)
 	}
 	w.begun = true
-	fmt.Fprintf(w.to, "# Datatype: %s.\n%-*s", t.Name, sizeWidth, "#")
+	if w.run.program.is(withData) {
+		fmt.Fprintf(w.to, "# Datatype: %s.\n", t.Name)
+	}
+	fmt.Fprintf(w.to, "%-*s", sizeWidth, "#")
 	for i, s := range w.run.subjects {
 		total := 0
 		for _, c := range w.columns(i == 0) {

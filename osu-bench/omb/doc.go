@@ -28,10 +28,16 @@
 // assumes no distribution (order statistics). Two results whose intervals
 // overlap are called the same.
 //
-// The MPI library's collective is called on MPI's thread, between two readings of
-// the clock, after MPI_Barrier: what a C program would measure. Scaffe's is
-// called from a goroutine and executed by another thread; handing over to that
-// thread and back is part of its time. Nothing else runs on the engine meanwhile.
+// Up to 8 KiB a turn is a fiftieth of the iterations, back to back but for the
+// barrier before each, as in a program that makes the same call again and again;
+// with -c, and with roots that rotate, it is one.
+//
+// The MPI library's collective is executed on MPI's thread by a loop in C that reads
+// the monotonic clock before and after each call, after MPI_Barrier: what OMB
+// measures. Scaffe's is called from a goroutine, which executes it itself where the
+// engine has nothing else to do; both readings of Go's clock are part of its time.
+// Non-blocking, the library's is MPI_Ireduce and the like and MPI_Wait, also in C;
+// under a computation it is called from Go.
 //
 // Times are kept in memory and gathered after the last iteration of a size.
 //

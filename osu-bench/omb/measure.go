@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/scaffe/scaffe/internal/stats"
+	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -21,18 +22,22 @@ type series struct {
 
 // measure measures all subjects in a case, and returns a row of each.
 func (r *runner) measure(ctx context.Context, c *testCase) ([]Row, error) {
+	subjects, err := r.subjectsOf(c)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
-		for _, s := range r.subjects {
+		for _, s := range subjects {
 			s.release()
 		}
 	}()
-	for _, s := range r.subjects {
+	for _, s := range subjects {
 		if err := s.prepare(c); err != nil {
 			return nil, r.failed(c, s, err)
 		}
 	}
-	works := make([]*work, len(r.subjects))
-	pure, err := r.turns(ctx, c, works)
+	works := make([]*work, len(subjects))
+	pure, err := r.turns(ctx, c, subjects, works)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +47,12 @@ func (r *runner) measure(ctx context.Context, c *testCase) ([]Row, error) {
 			length := meanOf(pure[i].samples, func(s sample) float64 { return s.total }) * r.opts.ComputeScale
 			works[i] = &work{length: time.Duration(length * 1e3), tests: r.opts.Tests, idle: r.opts.Compute == "wait"}
 		}
-		if under, err = r.turns(ctx, c, works); err != nil {
+		if under, err = r.turns(ctx, c, subjects, works); err != nil {
 			return nil, err
 		}
 	}
-	rows := make([]Row, len(r.subjects))
-	for i, s := range r.subjects {
+	rows := make([]Row, len(subjects))
+	for i, s := range subjects {
 		if rows[i], err = r.row(ctx, c, s, pure[i], under[i]); err != nil {
 			return nil, err
 		}
@@ -68,26 +73,34 @@ func (r *runner) iterations(c *testCase) (timed, warmup int) {
 	return r.opts.Iterations, r.opts.Warmup
 }
 
-// exchanges is how many times a test between two ranks runs without a barrier
-// in between, in turns of this share of the iterations: its times would be the
-// barrier's otherwise.
-const turnsOfPair = 20
+// block returns how many iterations of a subject follow each other before the next
+// one has its turn. A small collective is timed as in the loop of a program that calls
+// it again and again, caches and branch predictors warm, and a test between two ranks
+// without a barrier in between, whose time would be the barrier's otherwise. Data are
+// checked, and roots rotate, from turn to turn.
+func (r *runner) block(c *testCase, timed int) int {
+	turns := timed
+	switch {
+	case c.program.is(latency | bandwidth):
+		turns = 20
+	case c.program.is(collective) && c.bytes <= Large && !r.opts.Validate && r.opts.Root != Rotate:
+		turns = 50
+	}
+	return (timed + turns - 1) / turns
+}
 
 // turns lets the subjects take turns, iteration by iteration: what disturbs
 // the machine for a while disturbs all alike. The order of each iteration is
 // drawn, the same on all ranks, so that no subject always follows another.
-func (r *runner) turns(ctx context.Context, c *testCase, works []*work) ([]series, error) {
+func (r *runner) turns(ctx context.Context, c *testCase, subjects []subject, works []*work) ([]series, error) {
 	timed, warmup := r.iterations(c)
-	block := 1
-	if c.program.is(latency | bandwidth) {
-		block = (timed + turnsOfPair - 1) / turnsOfPair
-	}
+	block := r.block(c, timed)
 	var check *checker
 	if r.opts.Validate {
 		check = newChecker(c)
 		defer check.free()
 	}
-	all := make([]series, len(r.subjects))
+	all := make([]series, len(subjects))
 	for i := range all {
 		all[i].samples = make([]sample, 0, timed)
 	}
@@ -98,16 +111,16 @@ func (r *runner) turns(ctx context.Context, c *testCase, works []*work) ([]serie
 		if done < 0 {
 			n = min(len(discard), -done)
 		}
-		for _, i := range rng.Perm(len(r.subjects)) {
+		for _, i := range rng.Perm(len(subjects)) {
 			out := discard[:min(n, len(discard))]
 			if done >= 0 {
 				m := len(all[i].samples)
 				all[i].samples = all[i].samples[:m+n]
 				out = all[i].samples[m:]
 			}
-			wrong, err := r.turn(ctx, c, r.subjects[i], check, iteration, works[i], out)
+			wrong, err := r.turn(ctx, c, subjects[i], check, iteration, works[i], out)
 			if err != nil {
-				return nil, r.failed(c, r.subjects[i], err)
+				return nil, r.failed(c, subjects[i], err)
 			}
 			all[i].wrong += wrong
 		}
@@ -121,8 +134,10 @@ func (r *runner) turn(ctx context.Context, c *testCase, s subject, check *checke
 	if check != nil {
 		check.before(c, iteration)
 	}
-	if err := r.meet(ctx, s); err != nil {
-		return 0, err
+	if !c.program.is(collective) { // whose subjects meet before each execution
+		if err := r.meet(ctx); err != nil {
+			return 0, err
+		}
 	}
 	if err := s.run(ctx, c, iteration, w, out); err != nil {
 		return 0, err
@@ -136,12 +151,8 @@ func (r *runner) turn(ctx context.Context, c *testCase, s subject, check *checke
 	return check.after(c, iteration), nil
 }
 
-// meet lets all ranks begin together. The MPI library's collectives call its
-// barrier themselves where that is the one, on the same thread, as OMB does.
-func (r *runner) meet(ctx context.Context, s subject) error {
-	if _, itself := s.(*mpiSubject); r.meetsMPI && itself {
-		return nil
-	}
+// meet lets all ranks begin together.
+func (r *runner) meet(ctx context.Context) error {
 	if r.meetsMPI {
 		return r.mpi.engine.Do(ctx, r.mpi.comm.Barrier)
 	}
@@ -161,7 +172,7 @@ func meanOf(samples []sample, field func(sample) float64) float64 {
 func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under series) (Row, error) {
 	row := Row{
 		Program: c.program.Name, Asked: s.label(), Algorithm: s.ran(c), Size: c.bytes, Datatype: c.typ.Name,
-		Ranks: c.size, Buffers: r.opts.Buffers, Iterations: len(under.samples), validated: r.opts.Validate,
+		Ranks: c.size, Buffers: r.opts.Buffers, Machine: launch.Machine(r.opts.Local).Host, Iterations: len(under.samples), validated: r.opts.Validate,
 	}
 	row.Nodes, row.MPI, row.Barrier = r.where()
 	slowest, mean, err := r.iterationTimes(ctx, c, under)
@@ -177,6 +188,9 @@ func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under se
 		mean = slowest
 	}
 	row.Time = stats.Median(slowest)
+	if s, ours := s.(*specSubject); ours {
+		row.Predicted = s.predicted(c)
+	}
 	row.rate(c, slowest)
 	row.Percentiles = r.percentiles(c, mean)
 	row.Wrong, err = r.wrong(ctx, c, pure, under)

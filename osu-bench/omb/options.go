@@ -28,6 +28,7 @@ type Options struct {
 	Window                      int // messages of the bandwidth test
 
 	Table        string   // file of the tuning table that tuned selects by
+	Factor       int      // each message's size over that of the one before
 	Algorithms   []string // what to compare; one or none is OMB's table
 	Format       string   // text, csv or json
 	Buffers      string   // registered or unregistered
@@ -63,7 +64,7 @@ var mpiTypes = []Type{{"MPI_CHAR", mem.Uint8}, {"MPI_INT", mem.Int32}, {"MPI_FLO
 func defaults(p Program) Options {
 	o := Options{
 		Min: 1, Max: 1 << 20, Iterations: 1000, IterationsLarge: 100, Warmup: 100, WarmupLarge: 10,
-		MemLimit: 512 << 20, Window: 64,
+		MemLimit: 512 << 20, Window: 64, Factor: 2,
 		Format: "text", Buffers: "registered", Compute: "spin", ComputeScale: 1, Barrier: "auto", Deadline: nbc.DefaultDeadline,
 	}
 	switch p.kind {
@@ -122,7 +123,7 @@ func optionsOf(p Program) []option {
 var allOptions = []option{
 	{'h', "help", none, all, "", "print this help and exit", func(o *Options, _ string) error { o.Help = true; return nil }},
 	{'v', "version", none, all, "", "print the version and exit", func(o *Options, _ string) error { o.Version = true; return nil }},
-	{'m', "message-size", required, all, "[MIN:]MAX", "smallest and largest message in bytes, as in -m 128, -m 2:128, -m 2: (MIN 0 is the smallest possible); K, M and G are binary suffixes", setSizes},
+	{'m', "message-size", required, withData, "[MIN:]MAX", "smallest and largest message in bytes, as in -m 128, -m 2:128, -m 2: (MIN 0 is the smallest possible); K, M and G are binary suffixes", setSizes},
 	{'i', "iterations", required, all, "N", "measure N iterations", func(o *Options, v string) error {
 		n, err := number(v, 1)
 		o.Iterations, o.IterationsLarge = n, n
@@ -134,22 +135,23 @@ var allOptions = []option{
 		return err
 	}},
 	{'f', "full", none, collective | local, "", "also print the minimum and maximum of the ranks, and the iterations", func(o *Options, _ string) error { o.Full = true; return nil }},
-	{'c', "validation", none, all, "", "check every element of every iteration", func(o *Options, _ string) error { o.Validate = true; return nil }},
-	{'d', "accelerator", required, all, "DEVICE", "memory of the buffers: cpu", setDevice},
-	{'T', "type", required, all, "TYPE", "all, mpi_char (the default; reductions use u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i32, i64, u8; may be repeated", setType},
+	{'c', "validation", none, withData, "", "check every element of every iteration", func(o *Options, _ string) error { o.Validate = true; return nil }},
+	{'d', "accelerator", required, withData, "DEVICE", "memory of the buffers: cpu", setDevice},
+	{'T', "type", required, withData, "TYPE", "all, mpi_char (the default; reductions use u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i32, i64, u8; may be repeated", setType},
 	{'k', "root-rank", required, rooted, "ROOT", "root: fixed:RANK, or rotate (another rank in every iteration)", setRoot},
 	{'z', "tail-lat", optional, all, "[P,…]", "percentiles over iterations, without a space: -z50,90,99 (the default)", setPercentiles},
-	{'M', "mem-limit", required, collective | local, "BYTES", "limit the largest message to BYTES, whatever -m says", setMemLimit},
-	{'l', "in-place", none, reducing, "", "put the result in the buffer of the rank's own contribution", func(o *Options, _ string) error { o.InPlace = true; return nil }},
+	{'M', "mem-limit", required, blocking | nonblocking | local, "BYTES", "limit the largest message to BYTES, whatever -m says", setMemLimit},
+	{'l', "in-place", none, placing, "", "put the result in the buffer of the rank's own contribution", func(o *Options, _ string) error { o.InPlace = true; return nil }},
 	{'t', "num-test-calls", required, nonblocking, "N", "call Test N times, spread over the computation", func(o *Options, v string) (err error) { o.Tests, err = number(v, 0); return err }},
 	{'W', "window-size", required, bandwidth, "N", "send N messages before the receiver answers", func(o *Options, v string) (err error) { o.Window, err = number(v, 1); return err }},
 
 	{0, "algorithm", required, all, "SPEC,…", "compare these algorithms, interleaved; may be repeated", addAlgorithms},
 	{0, "table", required, collective, "FILE", "tuning table that tuned selects by", func(o *Options, v string) error { o.Table = v; return nil }},
 	{0, "format", required, all, "FORMAT", "output format: text, csv or json (one object per line)", word(func(o *Options) *string { return &o.Format }, "text", "csv", "json")},
-	{0, "buffers", required, all, "WHERE", "memory of the buffers: registered (from Comm.Alloc, shared by the ranks of a node) or unregistered (private)", setBuffers},
+	{0, "factor", required, withData, "N", "multiply the message size by N from one to the next (default 2)", func(o *Options, v string) (err error) { o.Factor, err = number(v, 2); return err }},
+	{0, "buffers", required, withData, "WHERE", "memory of the buffers: registered (from Comm.Alloc, shared by the ranks of a node) or unregistered (private)", setBuffers},
 	{0, "barrier", required, collective, "WHOSE", "barrier before every timed call: mpi, scaffe, or auto (mpi where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
-	{0, "persistent", none, collective, "", "create scaffe's requests once for each size and start them repeatedly", func(o *Options, _ string) error { o.Persistent = true; return nil }},
+	{0, "persistent", none, blocking | nonblocking, "", "create scaffe's requests once for each size and start them repeatedly", func(o *Options, _ string) error { o.Persistent = true; return nil }},
 	{0, "compute", required, nonblocking, "HOW", "computation: spin (on this core, as OMB) or wait (idle, as for an accelerator)", word(func(o *Options) *string { return &o.Compute }, "spin", "wait")},
 	{0, "compute-scale", required, nonblocking, "F", "length of the computation relative to the pure communication (default 1)", func(o *Options, v string) (err error) {
 		if o.ComputeScale, err = strconv.ParseFloat(v, 64); err != nil || !(o.ComputeScale > 0 && o.ComputeScale < 1e6) {
@@ -284,8 +286,8 @@ func setPercentiles(o *Options, v string) error {
 }
 
 // continues matches a piece between commas that belongs to the spec before
-// it: an option of a level, such as chunk=512K/binomial.
-var continues = regexp.MustCompile(`^[a-z]+=`)
+// it: an option of a level, such as chunk=512K/binomial, or the one of mpi.
+var continues = regexp.MustCompile(`^([a-z]+=|blocking$)`)
 
 // addAlgorithms takes specs separated by commas or semicolons. The commas
 // within a spec come before an option of a level.

@@ -17,15 +17,17 @@ const (
 	latency
 	bandwidth
 	local
-	withRoot // in addition: the collective has a root
-	withSum  // in addition: it reduces
+	barrier
+	withRoot  // in addition: the collective has a root
+	withPlace // in addition: the result may lie where the contribution does
 )
 
 const (
-	all        = blocking | nonblocking | latency | bandwidth | local
-	collective = blocking | nonblocking
+	all        = withData | barrier
+	withData   = blocking | nonblocking | latency | bandwidth | local
+	collective = blocking | nonblocking | barrier
 	rooted     = withRoot
-	reducing   = withSum
+	placing    = withPlace
 )
 
 // Program is one of the programs.
@@ -38,12 +40,15 @@ type Program struct {
 
 // Programs are all there are.
 var Programs = []Program{
-	{"osu_reduce", "Reduce Latency", blocking | withRoot | withSum, schedule.Reduce},
+	{"osu_reduce", "Reduce Latency", blocking | withRoot | withPlace, schedule.Reduce},
 	{"osu_bcast", "Broadcast Latency", blocking | withRoot, schedule.Bcast},
-	{"osu_allreduce", "Allreduce Latency", blocking | withSum, schedule.Allreduce},
-	{"osu_ireduce", "Non-blocking Reduce Latency", nonblocking | withRoot | withSum, schedule.Reduce},
+	{"osu_allreduce", "Allreduce Latency", blocking | withPlace, schedule.Allreduce},
+	{"osu_allgather", "Allgather Latency", blocking | withPlace, schedule.Allgather},
+	{"osu_barrier", "Barrier Latency", barrier, schedule.Allreduce}, // of a byte, as package collectives does it
+	{"osu_ireduce", "Non-blocking Reduce Latency", nonblocking | withRoot | withPlace, schedule.Reduce},
 	{"osu_ibcast", "Non-Blocking Broadcast Latency", nonblocking | withRoot, schedule.Bcast},
-	{"osu_iallreduce", "Non-blocking Allreduce Latency", nonblocking | withSum, schedule.Allreduce},
+	{"osu_iallreduce", "Non-blocking Allreduce Latency", nonblocking | withPlace, schedule.Allreduce},
+	{"osu_iallgather", "Non-blocking Allgather Latency", nonblocking | withPlace, schedule.Allgather},
 	{"osu_latency", "Latency", latency, 0},
 	{"osu_bw", "Bandwidth", bandwidth, 0},
 	{"osu_reduce_local", "Reduce Local Latency", local, 0},
@@ -76,6 +81,9 @@ func (p Program) mostRanks() int {
 	}
 	return 0
 }
+
+// gathers reports whether every rank's message has a place of its own in the result.
+func (p Program) gathers() bool { return p.is(collective) && p.verb == schedule.Allgather }
 
 // Version is that of OMB whose options and columns the programs have.
 const Version = "7.4"
@@ -116,5 +124,6 @@ func (p Program) algorithmHelp() string {
 		return "Algorithms: scaffe (its transport) and mpi (MPI_Isend and MPI_Irecv)."
 	}
 	return "Algorithms: tuned (what scaffe selects), mpi (the MPI library's own, called as OMB does), and\n" +
-		"specs such as chain:8/binomial or chain,chunk=512K (levels: " + strings.Join(spec.Algorithms(), ", ") + ")."
+		"specs such as chain:8/binomial or chain,chunk=512K (levels: " + strings.Join(spec.Algorithms(), ", ") + ");\n" +
+		"after another, candidates (all that scaffe tune would measure; csv and json)."
 }

@@ -16,6 +16,7 @@ type Row struct {
 	Ranks      int
 	Nodes      int
 	MPI        string // the library and its version
+	Machine    string // processor and cores
 	Buffers    string
 	Barrier    string // whose, before every timed call
 	Iterations int
@@ -30,9 +31,11 @@ type Row struct {
 	// iterations.
 	Time Interval
 	// Algbw is Size over that time in GB/s, Busbw what that means for each
-	// rank's link: Algbw times 2(n-1)/n for an allreduce, times 1 for others.
+	// rank's link: Algbw times 2(n-1)/n for an allreduce, times n-1 for an allgather,
+	// times 1 for others.
 	// For the bandwidth test Size counts once for every message of a window.
 	Algbw, Busbw float64
+	Predicted    float64 // by the cost model, of scaffe's specs; 0: nothing
 	Ratio        float64 // Time over that of the first algorithm of its size
 	Verdict      Verdict
 	Bandwidth    float64 // MB/s, of the bandwidth test
@@ -74,8 +77,12 @@ func (row *Row) rate(c *testCase, slowest []float64) {
 }
 
 // busFactor is nccl-tests': how many times over its links each rank must carry
-// the buffer in any algorithm.
+// the buffer in any algorithm. Of an allgather the size is each rank's, and all but its own
+// come to it.
 func busFactor(p Program, n int) float64 {
+	if p.gathers() {
+		return float64(n - 1)
+	}
 	if p.is(collective) && p.verb == schedule.Allreduce {
 		return 2 * float64(n-1) / float64(n)
 	}

@@ -31,6 +31,9 @@ func ranIt(t *testing.T, name, line string) [][]string {
 // size.
 func TestProgramsLocal(t *testing.T) {
 	for _, p := range Programs {
+		if p.is(barrier) {
+			continue // TestBarrierLocal
+		}
 		sizes := []string{"64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384"}
 		for _, line := range []string{"", "-T mpi_float --buffers heap -z"} {
 			rows := ranIt(t, p.Name, "--local 2 -c -i 4 -x 1 -m 64:16K "+line)
@@ -50,12 +53,28 @@ func TestProgramsLocal(t *testing.T) {
 	}
 }
 
+// A barrier has no size and no datatype, but all other columns.
+func TestBarrierLocal(t *testing.T) {
+	for line, columns := range map[string]int{"": 1, "-f -z50,99": 6} {
+		rows := ranIt(t, "osu_barrier", "--local 3 -i 70 -x 3 "+line)
+		if len(rows) != 1 || len(rows[0]) != columns {
+			t.Errorf("%q: rows %q", line, rows)
+		}
+	}
+	rows := ranIt(t, "osu_barrier", "--local 3 -i 20 --algorithm tuned,linear,chain")
+	if len(rows) != 1 || rows[0][0] != "0" {
+		t.Errorf("rows %q", rows)
+	}
+}
+
 // Collectives with every root, in place, persistent, in other types.
 func TestCollectivesLocal(t *testing.T) {
 	for _, c := range []struct{ name, line string }{
 		{"osu_reduce", "-k rotate"},
 		{"osu_reduce", "-k fixed:2 -l --persistent"},
 		{"osu_ireduce", "-k rotate -l -t 3"},
+		{"osu_allgather", "-l --persistent -T f16"},
+		{"osu_iallgather", "-l -t 3 --algorithm linear"},
 		{"osu_ireduce", "-k rotate --persistent --compute wait"},
 		{"osu_bcast", "-k rotate --persistent"},
 		{"osu_ibcast", "-k rotate"},
@@ -108,6 +127,39 @@ func TestRowsSayWhatRan(t *testing.T) {
 	}
 }
 
+// What a tuning run would measure, compared with what is selected.
+func TestCandidates(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	err := Run(context.Background(), program(t, "osu_allreduce"),
+		strings.Fields("--local 3 -i 6 -x 0 -m 4:64K --factor 128 -T mpi_float --algorithm tuned,binomial,candidates --format json"), &stdout, &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs := map[float64]map[string]bool{}
+	for d := json.NewDecoder(&stdout); d.More(); {
+		var row struct {
+			Size      float64
+			Asked     string
+			Predicted float64 `json:"predicted_us"`
+		}
+		if err := d.Decode(&row); err != nil {
+			t.Fatal(err)
+		}
+		of := specs[row.Size]
+		if of == nil {
+			of = map[string]bool{}
+			specs[row.Size] = of
+		}
+		if of[row.Asked] || !(row.Predicted > 0) {
+			t.Errorf("%v: measured twice, or not predicted", row)
+		}
+		of[row.Asked] = true
+	}
+	if len(specs) != 3 || !specs[4]["tuned"] || !specs[4]["binomial"] || len(specs[64<<10]) < 4 {
+		t.Errorf("specs %v", specs)
+	}
+}
+
 func TestRunErrors(t *testing.T) {
 	for _, c := range []struct{ name, line, says string }{
 		{"osu_reduce", "--local 1", "needs at least 2 ranks"},
@@ -119,6 +171,10 @@ func TestRunErrors(t *testing.T) {
 		{"osu_bw", "--local 2 --algorithm chain", "want scaffe or mpi"},
 		{"osu_reduce_local", "--local 2 --algorithm sse", "want best, mpi, or a path"},
 		{"osu_reduce", "--local 2 -i", "-i needs N"},
+		{"osu_bcast", "--local 2 --algorithm candidates", "put an algorithm before it"},
+		{"osu_bcast", "--local 2 --algorithm tuned,candidates", "only --format csv and json"},
+		{"osu_barrier", "--local 2 -m 8", "-m"},
+		{"osu_barrier", "--local 2 --algorithm mpi", "no MPI library to measure"},
 	} {
 		var stdout, stderr bytes.Buffer
 		err := Run(context.Background(), program(t, c.name), strings.Fields(c.line), &stdout, &stderr)
@@ -177,17 +233,22 @@ func TestProgramsMPI(t *testing.T) {
 		case p.is(latency | bandwidth):
 			ours = "scaffe"
 		}
+		if p.is(barrier) {
+			checkMPI(t, p, true, 1, filepath.Join(mpi, "bin", "mpirun"), []string{"-np", "2", filepath.Join(dir, p.Name), "--algorithm", "mpi,tuned", "--format", "json"})
+			continue
+		}
+		const sizes = 17
 		args := []string{"-np", "2", filepath.Join(dir, p.Name), "-c", "-i", "7", "-x", "2", "-m", "4:256K", "-T", "mpi_float"}
 		run := filepath.Join(mpi, "bin", "mpirun")
-		checkMPI(t, p, true, run, append(args[:len(args):len(args)], "--algorithm", "mpi,"+ours, "--format", "json"))
+		checkMPI(t, p, true, sizes, run, append(args[:len(args):len(args)], "--algorithm", "mpi,"+ours, "--format", "json"))
 		if p.Name == "osu_reduce" || p.Name == "osu_ibcast" {
-			checkMPI(t, p, false, run, args)
+			checkMPI(t, p, false, sizes, run, args)
 		}
 	}
 }
 
 // checkMPI runs a command and looks at its rows.
-func checkMPI(t *testing.T, p Program, asJSON bool, name string, args []string) {
+func checkMPI(t *testing.T, p Program, asJSON bool, sizes int, name string, args []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -197,7 +258,6 @@ func checkMPI(t *testing.T, p Program, asJSON bool, name string, args []string) 
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, &stdout, &stderr)
 	}
-	const sizes = 17
 	if !asJSON {
 		rows := awk(stdout.String())
 		if len(rows) != sizes {
@@ -217,11 +277,48 @@ func checkMPI(t *testing.T, p Program, asJSON bool, name string, args []string) 
 			t.Fatal(err)
 		}
 		seen[fmt.Sprint(row["asked"])]++
-		if row["wrong"] != 0.0 || row["ranks"] != 2.0 {
+		want := any(0.0)
+		if p.is(barrier) {
+			want = nil
+		}
+		if row["wrong"] != want || row["ranks"] != 2.0 {
 			t.Errorf("%s: %v", p.Name, row)
 		}
 	}
 	if seen["mpi"] != sizes || len(seen) < 2 {
 		t.Errorf("%s: rows of %v", p.Name, seen)
+	}
+}
+
+// The yardstick in C checks its own results before it times anything.
+func TestFloorMPI(t *testing.T) {
+	mpi, mpicc := os.Getenv("SCAFFE_MPI_DIR"), os.Getenv("SCAFFE_MPICC")
+	if mpi == "" || mpicc == "" {
+		t.Skip("no MPI: run `make test-mpi`")
+	}
+	floor := filepath.Join(t.TempDir(), "floor")
+	if out, err := exec.Command(mpicc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-O3", "-march=native", "-o", floor, "../floor/floor.c", "-lm").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, ranks := range []string{"2", "3", "5"} {
+		// Sizes that the ranks cannot divide evenly, and more than one piece.
+		cmd := exec.Command(filepath.Join(mpi, "bin", "mpirun"), "-np", ranks, floor, "-m", "4:256K", "--factor", "32", "-i", "3", "-x", "1", "-f", "--format", "json")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s ranks: %v\n%s%s", ranks, err, out, &stderr)
+		}
+		seen := map[string]int{}
+		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+			var row map[string]any
+			if err := d.Decode(&row); err != nil {
+				t.Fatal(err)
+			}
+			seen[fmt.Sprint(row["program"])]++
+		}
+		if seen["floor_reduce"] == 0 || seen["floor_allreduce"] != seen["floor_reduce"] || seen["floor_bcast"] < seen["floor_reduce"] {
+			t.Errorf("%s ranks: rows %v", ranks, seen)
+		}
 	}
 }

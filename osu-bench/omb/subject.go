@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/tune"
 )
 
 // subject is something that is measured: a way to do what the program does.
@@ -36,7 +39,16 @@ type testCase struct {
 	bytes      int // of one message
 	count      int // elements
 	rank, size int
-	send, recv mem.Buffer // bytes each
+	send, recv mem.Buffer // bytes each; recv, of an allgather, of every rank
+}
+
+// all returns the bytes of a collective's whole buffer: those of a message, but for an
+// allgather, where the size is each rank's.
+func (c *testCase) all() int {
+	if c.program.gathers() {
+		return c.bytes * c.size
+	}
+	return c.bytes
 }
 
 // root returns the root of an iteration.
@@ -59,12 +71,20 @@ func (c *testCase) roots() []int {
 	return roots
 }
 
-// in returns the buffer that a reduction of this rank reads.
+// in returns the buffer that a reduction or an allgather of this rank reads.
 func (c *testCase) in() mem.Buffer {
-	if c.opts.InPlace {
-		return c.recv
+	switch {
+	case !c.opts.InPlace:
+		return c.send
+	case c.program.gathers():
+		return c.recv.Slice(c.bytes*c.rank, c.bytes)
 	}
-	return c.send
+	return c.recv
+}
+
+// parts are those of an allgather by the MPI library.
+func (c *testCase) parts() mpi.Parts {
+	return mpi.PartsOf(mpi.Parts{}, c.count*c.size, c.size, nil)
 }
 
 // sample is one timed execution on one rank, in microseconds. Without a
@@ -79,25 +99,47 @@ type specSubject struct {
 	spec     spec.Spec // no levels: what the communicator selects
 	comm     *collectives.Comm
 	buffers  selection.BufferKind
-	requests map[int]*nbc.Request // by root, where they are persistent
+	meet     func(context.Context) error // before each execution
+	requests map[int]*nbc.Request        // by root, where they are persistent
 }
 
 func (s *specSubject) label() string { return s.name }
 
 // ran asks the communicator what it asks itself.
 func (s *specSubject) ran(c *testCase) string {
-	choice, err := s.comm.Select(selection.Query{
-		Collective: c.program.verb, Bytes: c.bytes, Type: c.typ.Datatype, Buffers: s.buffers,
-		Blocking: s.verb(c), Library: s.comm.Engine().HasLibrary(),
-	}, s.spec)
+	choice, err := s.comm.Select(s.query(c), s.spec)
 	if err != nil {
 		return err.Error() // the call itself fails for the same reason
 	}
 	return choice.Spec.String()
 }
 
+// query is what the communicator is asked in a case. A barrier is an allreduce of a byte.
+func (s *specSubject) query(c *testCase) selection.Query {
+	q := selection.Query{
+		Collective: c.program.verb, Bytes: c.all(), Type: c.typ.Datatype, Buffers: s.buffers,
+		Blocking: s.verb(c), Library: s.comm.HasLibrary(),
+	}
+	if c.program.is(barrier) {
+		q.Bytes, q.Type = 1, mem.Uint8
+	}
+	return q
+}
+
+// predicted is what the cost model says of a case, in microseconds.
+func (s *specSubject) predicted(c *testCase) float64 {
+	q := s.query(c)
+	choice, err := s.comm.Select(q, s.spec)
+	if err != nil {
+		return 0
+	}
+	return 1e6 * selection.Predict(q.Collective, q.Bytes, choice.Spec, s.comm.Layout(), s.comm.Selector().Model, q.Buffers)
+}
+
 // verb reports whether a case is a call of the blocking verb.
-func (s *specSubject) verb(c *testCase) bool { return c.program.is(blocking) && !c.opts.Persistent }
+func (s *specSubject) verb(c *testCase) bool {
+	return c.program.is(blocking|barrier) && !c.opts.Persistent
+}
 
 func (s *specSubject) prepare(c *testCase) error {
 	s.requests = map[int]*nbc.Request{}
@@ -121,9 +163,13 @@ func (s *specSubject) release() {
 	s.requests = nil
 }
 
-// options are those of every call.
+// options are those of every call: none where the communicator selects, as in
+// most programs.
 func (s *specSubject) options() []collectives.Option {
-	return []collectives.Option{collectives.With(s.spec), collectives.Buffers(s.buffers)}
+	if len(s.spec.Levels) == 0 {
+		return nil
+	}
+	return []collectives.Option{collectives.With(s.spec)}
 }
 
 // out is where a reduction's result goes: nowhere on ranks but the root.
@@ -136,28 +182,36 @@ func out(c *testCase, root int) mem.Buffer {
 
 // call calls the blocking verb.
 func (s *specSubject) call(ctx context.Context, c *testCase, root int) error {
-	switch c.program.verb {
-	case schedule.Reduce:
-		return s.comm.Reduce(ctx, c.in(), out(c, root), c.typ.Datatype, mem.Sum, root, s.options()...)
-	case schedule.Bcast:
-		return s.comm.Bcast(ctx, c.recv, c.typ.Datatype, root, s.options()...)
+	if c.program.is(barrier) {
+		return s.comm.Barrier(ctx, s.options()...)
 	}
-	return s.comm.Allreduce(ctx, c.in(), c.recv, c.typ.Datatype, mem.Sum, s.options()...)
+	return s.comm.Do(ctx, arguments(c, root), s.options()...)
 }
 
-// create makes the request of a collective.
+// begin calls the verb that does not block.
+func (s *specSubject) begin(c *testCase, root int) (*nbc.Request, error) {
+	return s.comm.Start(arguments(c, root), s.options()...)
+}
+
+// create makes a persistent request.
 func (s *specSubject) create(c *testCase, root int) (*nbc.Request, error) {
-	switch c.program.verb {
-	case schedule.Reduce:
-		return s.comm.ReduceInit(c.in(), out(c, root), c.typ.Datatype, mem.Sum, root, s.options()...)
-	case schedule.Bcast:
-		return s.comm.BcastInit(c.recv, c.typ.Datatype, root, s.options()...)
+	return s.comm.Init(arguments(c, root), s.options()...)
+}
+
+// arguments are those of the collective.
+func arguments(c *testCase, root int) collectives.Call {
+	k := collectives.Call{Collective: c.program.verb, Send: c.in(), Recv: c.recv, Datatype: c.typ.Datatype, Op: mem.Sum, Root: root}
+	if k.Collective == schedule.Reduce {
+		k.Recv = out(c, root)
 	}
-	return s.comm.AllreduceInit(c.in(), c.recv, c.typ.Datatype, mem.Sum, s.options()...)
+	return k
 }
 
 func (s *specSubject) run(ctx context.Context, c *testCase, iteration int, w *work, samples []sample) error {
 	for i := range samples {
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
 		if !s.verb(c) {
 			if err := s.request(ctx, c, c.root(iteration), w, &samples[i]); err != nil {
 				return err
@@ -173,24 +227,23 @@ func (s *specSubject) run(ctx context.Context, c *testCase, iteration int, w *wo
 	return nil
 }
 
-// request is a request made, started and waited for, or a persistent one
-// started and waited for.
-func (s *specSubject) request(ctx context.Context, c *testCase, root int, w *work, o *sample) error {
+// request is a request started, or a persistent one, and waited for.
+func (s *specSubject) request(ctx context.Context, c *testCase, root int, w *work, o *sample) (err error) {
 	start := time.Now()
-	r, kept := s.requests[root]
-	if !kept {
-		var err error
-		if r, err = s.create(c, root); err != nil {
-			return err
+	r := s.requests[root]
+	switch {
+	case r == nil:
+		if r, err = s.begin(c, root); err == nil {
+			defer r.Close()
 		}
-		defer r.Close()
-	}
-	if c.program.is(blocking) {
-		err := r.Run(ctx)
+	case c.program.is(blocking):
+		err = r.Run(ctx)
 		o.total = micros(time.Since(start))
 		return err
+	default:
+		err = r.Start()
 	}
-	if err := r.Start(); err != nil {
+	if err != nil {
 		return err
 	}
 	o.begin = micros(time.Since(start))
@@ -198,7 +251,7 @@ func (s *specSubject) request(ctx context.Context, c *testCase, root int, w *wor
 		o.compute, o.test = w.do(func() error { _, err := r.Test(); return err })
 	}
 	waits := time.Now()
-	err := r.Wait(ctx)
+	err = r.Wait(ctx)
 	end := time.Now()
 	o.wait, o.total = micros(end.Sub(waits)), micros(end.Sub(start))
 	return err
@@ -270,11 +323,13 @@ func (m *mpiWorld) finish(n int) error {
 	return nil
 }
 
-// mpiSubject is a collective of the MPI library, called on MPI's thread as a
-// program in C calls it: no other goroutine or engine is between.
+// mpiSubject is a collective of the MPI library, executed and timed in C as a
+// program in C does it: no other goroutine or engine is between. Under a computation
+// the calls are made from Go.
 type mpiSubject struct {
 	m     *mpiWorld
-	meets bool // the ranks meet by MPI_Barrier first
+	meets bool                        // the ranks meet by MPI_Barrier
+	meet  func(context.Context) error // otherwise
 }
 
 func (s *mpiSubject) label() string             { return spec.Library }
@@ -283,42 +338,61 @@ func (s *mpiSubject) prepare(c *testCase) error { return nil }
 func (s *mpiSubject) release()                  {}
 
 func (s *mpiSubject) run(ctx context.Context, c *testCase, iteration int, w *work, out []sample) error {
-	return s.m.engine.Do(ctx, func() error {
+	root := c.root(iteration)
+	if s.meets {
+		return s.m.engine.Do(ctx, func() error { return s.times(c, root, w, out) })
+	}
+	for i := range out {
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
+		if err := s.m.engine.Do(ctx, func() error { return s.times(c, root, w, out[i:i+1]) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// times executes the collective len(out) times, on MPI's thread.
+func (s *mpiSubject) times(c *testCase, root int, w *work, out []sample) (err error) {
+	if w != nil {
 		for i := range out {
 			if s.meets {
-				if err := s.m.comm.Barrier(); err != nil {
-					return err
-				}
+				err = s.m.comm.Barrier()
 			}
-			call := s.blocking
-			if c.program.is(nonblocking) {
-				call = s.nonblocking
+			if err == nil {
+				err = s.under(c, root, w, &out[i])
 			}
-			if err := call(c, c.root(iteration), w, &out[i]); err != nil {
+			if err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-}
-
-func (s *mpiSubject) blocking(c *testCase, root int, _ *work, o *sample) (err error) {
-	send, recv := c.in().Pointer(), c.recv.Pointer()
-	start := time.Now()
-	switch c.program.verb {
-	case schedule.Reduce:
-		err = s.m.comm.Reduce(send, recv, c.count, c.typ.Datatype, mem.Sum, root)
-	case schedule.Bcast:
-		err = s.m.comm.Bcast(recv, c.count, c.typ.Datatype, root)
-	default:
-		err = s.m.comm.Allreduce(send, recv, c.count, c.typ.Datatype, mem.Sum)
 	}
-	o.total = micros(time.Since(start))
+	t := s.m.comm.Time()
+	t.Nonblocking, t.Barrier = c.program.is(nonblocking), s.meets
+	took := make([]float64, len(out))
+	send, recv := c.in().Pointer(), c.recv.Pointer()
+	switch {
+	case c.program.is(barrier):
+		err = t.Meet(took)
+	case c.program.verb == schedule.Reduce:
+		err = t.Reduce(took, send, recv, c.count, c.typ.Datatype, mem.Sum, root)
+	case c.program.verb == schedule.Bcast:
+		err = t.Bcast(took, recv, c.count, c.typ.Datatype, root)
+	case c.program.verb == schedule.Allgather:
+		err = t.Allgather(took, send, recv, c.parts(), c.typ.Datatype)
+	default:
+		err = t.Allreduce(took, send, recv, c.count, c.typ.Datatype, mem.Sum)
+	}
+	for i := range out {
+		out[i].total = took[i]
+	}
 	return err
 }
 
-// nonblocking begins, computes with calls of Test in between, and waits.
-func (s *mpiSubject) nonblocking(c *testCase, root int, w *work, o *sample) (err error) {
+// under begins, computes with calls of Test in between, and waits.
+func (s *mpiSubject) under(c *testCase, root int, w *work, o *sample) (err error) {
 	send, recv := c.in().Pointer(), c.recv.Pointer()
 	start := time.Now()
 	switch c.program.verb {
@@ -326,6 +400,8 @@ func (s *mpiSubject) nonblocking(c *testCase, root int, w *work, o *sample) (err
 		err = s.m.comm.Ireduce(s.m.reqs, 1, send, recv, c.count, c.typ.Datatype, mem.Sum, root)
 	case schedule.Bcast:
 		err = s.m.comm.Ibcast(s.m.reqs, 1, recv, c.count, c.typ.Datatype, root)
+	case schedule.Allgather:
+		err = s.m.comm.Iallgather(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype)
 	default:
 		err = s.m.comm.Iallreduce(s.m.reqs, 1, send, recv, c.count, c.typ.Datatype, mem.Sum)
 	}
@@ -334,19 +410,17 @@ func (s *mpiSubject) nonblocking(c *testCase, root int, w *work, o *sample) (err
 	}
 	o.begin = micros(time.Since(start))
 	left := 1
-	if w != nil {
-		o.compute, o.test = w.do(func() error {
-			if left == 0 {
-				return nil
-			}
-			var done [1]mpi.Done
-			n, err := s.m.reqs.Testsome(done[:])
-			left -= n
-			return errors.Join(err, done[0].Err)
-		})
-		if w.err != nil {
-			return w.err
+	o.compute, o.test = w.do(func() error {
+		if left == 0 {
+			return nil
 		}
+		var done [1]mpi.Done
+		n, err := s.m.reqs.Testsome(done[:])
+		left -= n
+		return errors.Join(err, done[0].Err)
+	})
+	if w.err != nil {
+		return w.err
 	}
 	waits := time.Now()
 	err = s.m.finish(left)
@@ -355,19 +429,54 @@ func (s *mpiSubject) nonblocking(c *testCase, root int, w *work, o *sample) (err
 	return err
 }
 
-// subjects returns what the command line asks to measure. m may be nil.
-func subjects(p Program, o *Options, comm *collectives.Comm, m *mpiWorld, meets bool) ([]subject, error) {
-	names := o.Algorithms
+// Candidates as an algorithm stands for every spec that a tuning run would measure for
+// a size, but for the MPI library's own.
+const Candidates = "candidates"
+
+// newSubjects returns what the command line asks to measure, at every size.
+func (r *runner) newSubjects() ([]subject, error) {
+	names := r.opts.Algorithms
 	if len(names) == 0 {
-		names = []string{p.usual()}
+		names = []string{r.program.usual()}
 	}
 	var all []subject
 	for _, name := range names {
-		s, err := newSubject(p, o, name, comm, m, meets)
+		if name == Candidates && r.program.is(collective) {
+			continue
+		}
+		s, err := r.newSubject(name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: invalid --algorithm %q: %w", p.Name, name, err)
+			return nil, fmt.Errorf("%s: invalid --algorithm %q: %w", r.program.Name, name, err)
 		}
 		all = append(all, s)
+	}
+	switch {
+	case len(all) == len(names):
+	case len(all) == 0:
+		return nil, fmt.Errorf("%s: invalid --algorithm %s: put an algorithm before it that the others are compared with, such as tuned", r.program.Name, Candidates)
+	case r.opts.Format == string(report.Text):
+		return nil, fmt.Errorf("%s: invalid --algorithm %s: its specs differ from size to size, which only --format csv and json show", r.program.Name, Candidates)
+	}
+	return all, nil
+}
+
+// subjectsOf returns what is measured in a case.
+func (r *runner) subjectsOf(c *testCase) ([]subject, error) {
+	if !slices.Contains(r.opts.Algorithms, Candidates) {
+		return r.subjects, nil
+	}
+	kind, err := selection.ParseBufferKind(r.opts.Buffers)
+	if err != nil {
+		return nil, err
+	}
+	q := (&specSubject{comm: r.comm, buffers: kind}).query(c)
+	q.Library = false
+	all := slices.Clone(r.subjects)
+	for _, sp := range tune.Specs(r.comm.Selector(), r.comm.Layout(), q, false) {
+		name := sp.String()
+		if !slices.ContainsFunc(all, func(s subject) bool { return s.label() == name }) {
+			all = append(all, &specSubject{name: name, spec: sp, comm: r.comm, buffers: kind, meet: r.meet})
+		}
 	}
 	return all, nil
 }
@@ -383,27 +492,26 @@ func (p Program) usual() string {
 	return spec.Tuned
 }
 
-func newSubject(p Program, o *Options, name string, comm *collectives.Comm, m *mpiWorld, meets bool) (subject, error) {
-	if name == spec.Library && m == nil {
+func (r *runner) newSubject(name string) (subject, error) {
+	p := r.program
+	if name == spec.Library && r.mpi == nil {
 		return nil, errNoMPI
-	}
-	kind, err := selection.ParseBufferKind(o.Buffers)
-	if err != nil {
-		return nil, err
 	}
 	switch {
 	case p.is(local):
-		return newLocalSubject(name, m)
+		return newLocalSubject(name, r.mpi)
 	case p.is(latency | bandwidth):
-		return newPairSubject(name, comm, m)
+		return newPairSubject(name, r.comm, r.mpi)
 	case name == spec.Library:
-		return &mpiSubject{m, meets}, nil
-	case name == spec.Tuned:
-		return &specSubject{name: name, comm: comm, buffers: kind}, nil
+		return &mpiSubject{r.mpi, r.meetsMPI, r.meet}, nil
 	}
-	spec, err := spec.Parse(name)
+	kind, err := selection.ParseBufferKind(r.opts.Buffers)
 	if err != nil {
 		return nil, err
 	}
-	return &specSubject{name: name, spec: spec, comm: comm, buffers: kind}, nil
+	s := &specSubject{name: name, comm: r.comm, buffers: kind, meet: r.meet}
+	if name != spec.Tuned {
+		s.spec, err = spec.Parse(name)
+	}
+	return s, err
 }

@@ -34,9 +34,15 @@ func (w *ombWriter) begin(t Type, ran []servedBy) {
 	if len(ran) > 0 {
 		fmt.Fprintf(w.to, "# Algorithm: %s\n", ranges(ran))
 	}
-	fmt.Fprintf(w.to, "# Datatype: %s.\n", t.Name)
-	fmt.Fprintf(w.to, "%-*s", sizeWidth, "# Size")
-	for _, name := range w.columns() {
+	columns := w.columns()
+	if w.program.is(barrier) {
+		fmt.Fprint(w.to, "# ", columns[0])
+		columns = columns[1:]
+	} else {
+		fmt.Fprintf(w.to, "# Datatype: %s.\n", t.Name)
+		fmt.Fprintf(w.to, "%-*s", sizeWidth, "# Size")
+	}
+	for _, name := range columns {
 		if strings.HasPrefix(name, "P100 ") {
 			name = " " + name // one wider than the field, in OMB too
 		}
@@ -112,11 +118,17 @@ func width(column string) int {
 func (w *ombWriter) rows(rows []Row) {
 	for i := range rows {
 		row := &rows[i]
-		fmt.Fprintf(w.to, "%-*d", sizeWidth, row.Size)
-		for _, v := range w.values(row) {
+		values := w.values(row)
+		if w.program.is(barrier) { // as wide as the header
+			fmt.Fprintf(w.to, "%*.2f", fieldWidth-1, values[0])
+			values = values[1:]
+		} else {
+			fmt.Fprintf(w.to, "%-*d", sizeWidth, row.Size)
+		}
+		for _, v := range values {
 			fmt.Fprintf(w.to, "%*.2f", fieldWidth, v)
 		}
-		if w.opts.Full && w.program.is(blocking|local) {
+		if w.opts.Full && w.program.is(blocking|barrier|local) {
 			fmt.Fprintf(w.to, "%*d", iterationsWidth, row.Iterations)
 		}
 		if row.validated {

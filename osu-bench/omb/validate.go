@@ -184,6 +184,12 @@ func (k *checker) after(c *testCase, iteration int) int {
 		return k.wrong(c.recv, k.of(c.root(iteration), iteration))
 	case c.program.verb == schedule.Reduce && c.rank != c.root(iteration):
 		return 0
+	case c.program.gathers():
+		wrong := 0
+		for rank := range c.size {
+			wrong += k.wrong(c.recv.Slice(c.bytes*rank, c.bytes), k.of(rank, iteration))
+		}
+		return wrong
 	}
 	return k.wrong(c.recv, k.sum(iteration))
 }

@@ -1,5 +1,5 @@
 // Command osu_allreduce is a program of osu-bench: see package
-// github.com/scaffe/scaffe/osu-bench/bench, and osu_allreduce -h.
+// github.com/scaffe/scaffe/osu-bench/omb, and osu_allreduce -h.
 package main
 
 import "github.com/scaffe/scaffe/osu-bench/omb"

@@ -1,5 +1,5 @@
 // Command osu_bcast is a program of osu-bench: see package
-// github.com/scaffe/scaffe/osu-bench/bench, and osu_bcast -h.
+// github.com/scaffe/scaffe/osu-bench/omb, and osu_bcast -h.
 package main
 
 import "github.com/scaffe/scaffe/osu-bench/omb"

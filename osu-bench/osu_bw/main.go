@@ -1,5 +1,5 @@
 // Command osu_bw is a program of osu-bench: see package
-// github.com/scaffe/scaffe/osu-bench/bench, and osu_bw -h.
+// github.com/scaffe/scaffe/osu-bench/omb, and osu_bw -h.
 package main
 
 import "github.com/scaffe/scaffe/osu-bench/omb"

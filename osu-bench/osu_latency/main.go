@@ -1,5 +1,5 @@
 // Command osu_latency is a program of osu-bench: see package
-// github.com/scaffe/scaffe/osu-bench/bench, and osu_latency -h.
+// github.com/scaffe/scaffe/osu-bench/omb, and osu_latency -h.
 package main
 
 import "github.com/scaffe/scaffe/osu-bench/omb"

@@ -1,5 +1,5 @@
 // Command osu_reduce_local is a program of osu-bench: see package
-// github.com/scaffe/scaffe/osu-bench/bench, and osu_reduce_local -h.
+// github.com/scaffe/scaffe/osu-bench/omb, and osu_reduce_local -h.
 package main
 
 import "github.com/scaffe/scaffe/osu-bench/omb"

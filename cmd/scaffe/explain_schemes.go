@@ -1,0 +1,93 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/cmdline"
+	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/units"
+	"github.com/scaffe/scaffe/replay"
+	"github.com/scaffe/scaffe/replay/workload"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+)
+
+// schemeFlags say which scheme serves which layer, and who serves and works.
+func schemeFlags() []cli.Flag {
+	return []cli.Flag{
+		cmdline.Checked("scheme", coordinator.Auto.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce",
+			cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...),
+		cmdline.Checked("servers", "all", "`RANKS` that serve: all, count:4 spread over the nodes, or ranks such as 0,4",
+			cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
+		cmdline.Checked("workers", "all", "`RANKS` that work, likewise", cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
+		cmdline.Checked("pair", units.FormatBytes(coordinator.DefaultPair), "`SIZE` of the KV pairs that servers hold",
+			cmdline.Parsed(coordinator.ParsePair, "want a multiple of 4K, such as 256K or 2M")),
+	}
+}
+
+// readSchemes reads schemeFlags.
+func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Config, err error) {
+	if asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
+		return asked, cfg, err
+	}
+	if cfg.Servers, err = coordinator.ParsePlaces(c.String("servers")); err != nil {
+		return asked, cfg, err
+	}
+	if cfg.Workers, err = coordinator.ParsePlaces(c.String("workers")); err != nil {
+		return asked, cfg, err
+	}
+	cfg.Pair, err = coordinator.ParsePair(c.String("pair"))
+	return asked, cfg, err
+}
+
+func explainSchemesCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "schemes",
+		Usage: "say by which scheme each layer of a net would be kept in step, and why",
+		Description: "It weighs the schemes for ranks that need not run: what each moves, and how long the\n" +
+			"cost model says that takes.\n\n" +
+			cmdline.Examples(
+				"scaffe explain schemes --profile vgg19-titanx --nodes 8",
+				"scaffe explain schemes --profile vgg19-titanx --nodes 8 --scheme poseidon --format csv",
+				"scaffe explain schemes --profile alexnet-k80 --nodes 4 --ppn 2 --scheme auto,fc8=ps --servers count:4",
+			),
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "profile", Usage: "`PROFILE` of the net: a file, or the name of a built-in one (scaffe replay --list)", Required: true},
+			cmdline.Int("nodes", 1, 1, "answer for a layout of `N` nodes"),
+			cmdline.Int("ppn", 1, 1, "answer for `N` ranks per node"),
+		}, schemeFlags(), selectionFlags(), []cli.Flag{formatFlag("output format")}),
+		Before: cmdline.NoArguments,
+		Action: explainSchemes,
+	}
+}
+
+func explainSchemes(c *cli.Context) error {
+	asked, cfg, err := readSchemes(c)
+	if err != nil {
+		return cmdline.Usage(err)
+	}
+	nodes, ppn := c.Int("nodes"), c.Int("ppn")
+	if nodes > 1<<12 || ppn > 1<<8 {
+		return cmdline.Usagef("--nodes must be at most 4096 and --ppn at most 256 (got %d and %d)", nodes, ppn)
+	}
+	opts, err := selectionOptions(c)
+	if err != nil {
+		return cmdline.Usage(err)
+	}
+	p, err := workload.Load(c.String("profile"))
+	if err != nil {
+		return err
+	}
+	cfg.Nodes = spec.NodesOf(nodes, ppn)
+	s, err := selectorFor(opts, cfg.Nodes, ppn)
+	if err != nil {
+		return err
+	}
+	audit, err := replay.Schemes(p, cfg, asked, s)
+	if err != nil {
+		return cmdline.Usage(err)
+	}
+	return audit.Write(stdout, report.Format(c.String("format")))
+}
