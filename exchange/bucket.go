@@ -135,7 +135,7 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 		schemes = []Scheme{c.Scheme}
 	}
 	most := 0
-	for s := range Scheme(len(schemeNames)) {
+	for _, s := range executed {
 		if !slices.Contains(schemes, s) {
 			continue
 		}
@@ -152,7 +152,7 @@ func autoBucketOf(comm *collectives.Comm, c *Config, s Scheme) (int, error) {
 	var err error
 	size := AutoBucket(func(bytes int) float64 {
 		var sum float64
-		for _, v := range s.collectives() {
+		for _, v := range collectivesOf(s) {
 			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.Spec)
 			if failed != nil {
 				err = failed
@@ -170,8 +170,8 @@ func query(comm *collectives.Comm, v schedule.Collective, bytes int) selection.Q
 	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
 }
 
-// collectives are those of the scheme: gradients, then parameters.
-func (s Scheme) collectives() []schedule.Collective {
+// collectivesOf are those of a scheme: gradients, then parameters.
+func collectivesOf(s Scheme) []schedule.Collective {
 	if s == Allreduce {
 		return []schedule.Collective{schedule.Allreduce}
 	}

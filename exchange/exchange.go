@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -17,7 +18,8 @@ import (
 // Root, UpdateAtOnce and the layers must be alike on all ranks.
 type Config struct {
 	Design Design
-	// Scheme is that of all layers, unless Schemes has one for each of Layers.
+	// Scheme is that of all layers, unless Schemes has one for each of Layers. The
+	// zero value, Auto, is Reduce.
 	Scheme  Scheme
 	Schemes []Scheme
 	// Spec, unless it has no levels, is how the collectives are done.
@@ -82,6 +84,9 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	x.ctx, x.cancel = context.WithCancel(ctx)
 	if comm.Size() == 1 { // nothing to overlap: all work is the computing goroutine's
 		c.Design, c.UpdateAtOnce = SCB, true
+	}
+	if c.Scheme == coordinator.Auto {
+		c.Scheme = Reduce
 	}
 	if c.Events == nil {
 		c.Events = trace.Sinks{}

@@ -2,8 +2,9 @@ package exchange
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // Design is when parameters and gradients move: a row of the table below. The
@@ -21,33 +22,47 @@ const (
 
 // designs are the rows, by Design. A design of another paper is one more row.
 var designs = []row{
-	SCOBR: {name: "SC-OBR", policies: [...]policy{
-		Reduce:    {pushAt: afterLayers, pushAwaitedAt: onSum, pullAt: onSum, pullAwaitedAt: beforeForward},
-		Allreduce: {pushAt: afterLayers, pushAwaitedAt: beforeForward},
-	}},
-	SCOB: {name: "SC-OB", policies: [...]policy{
-		Reduce:    {pushAt: afterBackward, pushAwaitedAt: atFinish, pullAt: atStart, pullAwaitedAt: beforeForward},
-		Allreduce: {pushAt: afterBackward, pushAwaitedAt: beforeForward},
-	}},
-	SCOBNaive: {name: "SC-OB-naive", policies: [...]policy{
-		Reduce:    {pushAt: afterBackward, pushAwaitedAt: atFinish, pullAt: oneAhead, pullAwaitedAt: beforeForward},
-		Allreduce: {pushAt: oneAhead, pushAwaitedAt: beforeForward},
-	}},
-	SCB: {name: "SC-B", packed: true, policies: [...]policy{
-		Reduce:    {pushAt: afterBackward, pushAwaitedAt: atFinish, pullAt: atStart, pullAwaitedAt: beforeForward},
-		Allreduce: {pushAt: afterBackward, pushAwaitedAt: atFinish},
-	}},
-	WFBP: {name: "WFBP", policies: [...]policy{
-		Reduce:    {pushAt: afterLayers, pushAwaitedAt: onSum, pullAt: onSum, pullAwaitedAt: atFinish},
-		Allreduce: {pushAt: afterLayers, pushAwaitedAt: atFinish},
-	}},
+	SCOBR: {
+		name:       "SC-OBR",
+		served:     policy{pushAt: afterLayers, pushAwaitedAt: onSum, pullAt: onSum, pullAwaitedAt: beforeForward},
+		replicated: policy{pushAt: afterLayers, pushAwaitedAt: beforeForward},
+	},
+	SCOB: {
+		name:       "SC-OB",
+		served:     policy{pushAt: afterBackward, pushAwaitedAt: atFinish, pullAt: atStart, pullAwaitedAt: beforeForward},
+		replicated: policy{pushAt: afterBackward, pushAwaitedAt: beforeForward},
+	},
+	SCOBNaive: {
+		name:       "SC-OB-naive",
+		served:     policy{pushAt: afterBackward, pushAwaitedAt: atFinish, pullAt: oneAhead, pullAwaitedAt: beforeForward},
+		replicated: policy{pushAt: oneAhead, pushAwaitedAt: beforeForward},
+	},
+	SCB: {
+		name: "SC-B", packed: true,
+		served:     policy{pushAt: afterBackward, pushAwaitedAt: atFinish, pullAt: atStart, pullAwaitedAt: beforeForward},
+		replicated: policy{pushAt: afterBackward, pushAwaitedAt: atFinish},
+	},
+	WFBP: {
+		name:       "WFBP",
+		served:     policy{pushAt: afterLayers, pushAwaitedAt: onSum, pullAt: onSum, pullAwaitedAt: atFinish},
+		replicated: policy{pushAt: afterLayers, pushAwaitedAt: atFinish},
+	},
 }
 
-// row is one design.
+// row is one design: what it does with schemes by which a root or servers update, and
+// with those by which every rank does (Scheme.Replicated).
 type row struct {
-	name     string
-	packed   bool                     // neighboring buckets of one scheme move as one
-	policies [len(schemeNames)]policy // by Scheme
+	name               string
+	packed             bool // neighboring buckets of one scheme move as one
+	served, replicated policy
+}
+
+// policy returns that of a scheme.
+func (r row) policy(s Scheme) policy {
+	if s.Replicated() {
+		return r.replicated
+	}
+	return r.served
 }
 
 // policy says when a bucket's gradients start to move and when the computing
@@ -122,30 +137,17 @@ func Parse(s string) (Design, error) {
 	return 0, fmt.Errorf("unknown design %q: want SC-B, SC-OB-naive, SC-OB, SC-OBR or WFBP", s)
 }
 
-// Scheme is how the gradients become new parameters everywhere.
-type Scheme uint8
+// Scheme is how the gradients become new parameters everywhere. Those below can be
+// executed; choosing among them is package coordinator's.
+type Scheme = coordinator.Scheme
 
+// The schemes that an exchange executes.
 const (
 	// Reduce sums at the root, which updates and broadcasts, as in S-Caffe.
-	Reduce Scheme = iota
+	Reduce = coordinator.Reduce
 	// Allreduce sums everywhere, and every rank updates.
-	Allreduce
+	Allreduce = coordinator.Allreduce
 )
 
-var schemeNames = [...]string{Reduce: "reduce", Allreduce: "allreduce"}
-
-// String returns reduce or allreduce.
-func (s Scheme) String() string {
-	if int(s) < len(schemeNames) {
-		return schemeNames[s]
-	}
-	return fmt.Sprintf("scheme(%d)", uint8(s))
-}
-
-// ParseScheme is the inverse of String.
-func ParseScheme(s string) (Scheme, error) {
-	if i := slices.Index(schemeNames[:], s); i >= 0 {
-		return Scheme(i), nil
-	}
-	return 0, fmt.Errorf("unknown scheme %q: want reduce (the root updates and broadcasts) or allreduce (every rank updates)", s)
-}
+// executed lists them.
+var executed = []Scheme{Reduce, Allreduce}

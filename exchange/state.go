@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -68,10 +69,10 @@ func (x *Exchange) makeBuckets() error {
 		}
 		b := &bucketState{
 			Bucket: m.Bucket, sync: s, sums: x.sums(m.Bucket, s.Parts()), layers: len(m.Layers),
-			policy: designs[x.c.Design].policies[m.Scheme].within(x.c.UpdateAtOnce, library),
+			policy: designs[x.c.Design].policy(m.Scheme).within(x.c.UpdateAtOnce, library),
 			state:  summed, jobs: make(chan job, 1), done: make(chan error, 1),
 		}
-		if b.Scheme == Allreduce {
+		if b.Scheme.Replicated() {
 			b.state = current
 		}
 		for _, part := range b.sums {
@@ -153,10 +154,13 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
 	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index)} // forward needs the first buckets soonest
-	if b.Scheme == Allreduce {
+	switch b.Scheme {
+	case Reduce:
+		return syncer.Reduce(x.comm, s, x.c.Root, how...)
+	case Allreduce:
 		return syncer.Allreduce(x.comm, s, how...)
 	}
-	return syncer.Reduce(x.comm, s, x.c.Root, how...)
+	return nil, fmt.Errorf("exchange: bucket %q: scheme %v cannot be executed", b.Name, b.Scheme)
 }
 
 // library reports whether the MPI library serves any bucket: its collectives
@@ -177,7 +181,7 @@ func (x *Exchange) library() bool {
 // scheme Reduce, its parameters.
 func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 	var specs []spec.Spec
-	for _, v := range b.Scheme.collectives() {
+	for _, v := range collectivesOf(b.Scheme) {
 		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.Spec)
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)

@@ -17,6 +17,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -56,7 +57,7 @@ type Config struct {
 	// Weights are .caffemodels to start from (fine-tuning).
 	Weights []string
 	// Design is when parameters and gradients move, Scheme how gradients become
-	// parameters everywhere, and Bucket the least size of what moves as one, in
+	// parameters everywhere (the zero value is Reduce), and Bucket the least size of what moves as one, in
 	// bytes; 0 leaves that to package exchange.
 	Design exchange.Design
 	Scheme exchange.Scheme
@@ -120,6 +121,9 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	}
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
+	}
+	if c.Scheme == coordinator.Auto {
+		c.Scheme = exchange.Reduce
 	}
 	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, scheme: c.Scheme, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)

@@ -50,14 +50,14 @@ func schemeFlag() cli.Flag {
 
 // parseScheme reads a scheme that can be executed, and says which else are known.
 func parseScheme(s string) (exchange.Scheme, error) {
-	scheme, err := exchange.ParseScheme(s)
-	if err == nil {
+	scheme, err := coordinator.ParseScheme(s)
+	if err == nil && (scheme == exchange.Reduce || scheme == exchange.Allreduce) {
 		return scheme, nil
 	}
 	if _, failed := coordinator.ParseAsked(s); failed == nil {
-		err = fmt.Errorf("unknown scheme %q: it can be weighed (scaffe explain schemes), and not executed yet: want reduce or allreduce", s)
+		return 0, fmt.Errorf("unknown scheme %q: it can be weighed (scaffe explain schemes), and not executed yet: want reduce or allreduce", s)
 	}
-	return 0, err
+	return 0, fmt.Errorf("unknown scheme %q: want reduce (the root updates and broadcasts) or allreduce (every rank updates)", s)
 }
 
 // auto, for --bucket, leaves the size to the network.

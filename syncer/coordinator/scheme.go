@@ -54,6 +54,10 @@ var candidates = []Scheme{Allreduce, Reduce, PS, SFB}
 // FactorsOnly reports whether the scheme serves inner products alone.
 func (s Scheme) FactorsOnly() bool { return s == SFB || s == Adam || s == OneBit }
 
+// Replicated reports whether every worker has the sum and updates by it; then there are no
+// parameters to bring. Otherwise a root or servers update.
+func (s Scheme) Replicated() bool { return s == Allreduce || s == SFB || s == OneBit }
+
 // ParseScheme reads one name.
 func ParseScheme(text string) (Scheme, error) {
 	if i := slices.Index(names[:], text); i >= 0 {
