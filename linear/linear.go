@@ -4,23 +4,53 @@
 // equal, and the best choice for two ranks or next to no bytes.
 package linear
 
-import "github.com/scaffe/scaffe/schedule"
+import (
+	"slices"
 
-// Reduce adds to b a reduction of In to the root's Out:
-// ((in0 ⊕ in1) ⊕ in2) ⊕ …, in relative ranks.
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// Reduce adds to b a reduction of In to the root's Out: ((in0 ⊕ in1) ⊕ in2) ⊕ …, in
+// ranks. So the result has the same bits whichever rank is the root. A root that is
+// one of the first two adds what arrives to its own; another one adds up what comes before
+// its own in Scratch, since Out may be the memory of In.
 func Reduce(b *schedule.Builder, p schedule.Params) {
-	r := p.Relative()
-	for _, c := range p.Chunks() {
-		if r > 0 {
+	chunks := p.Chunks()
+	if p.Rank != p.Root {
+		for _, c := range chunks {
 			b.Send(p.Root, schedule.In.At(c))
-			continue
 		}
-		sum := schedule.In.At(c)
-		for from := 1; from < p.Size; from++ {
-			b.RecvReduce(p.Absolute(from), sum, schedule.Out.At(c))
-			sum = schedule.Out.At(c)
+		return
+	}
+	order := p.Ascending()
+	own := slices.Index(order, p.Root)
+	if own == 1 {
+		order[0], order[1] = order[1], order[0] // a ⊕ b is b ⊕ a
+	}
+	var before schedule.SlotRing
+	if own > 1 {
+		before = b.SlotRing(2, p.Longest(), len(chunks))
+	}
+	for i, c := range chunks {
+		in, out := schedule.In.At(c), schedule.Out.At(c)
+		sum := in
+		if own > 1 {
+			sum = before.Slot(i, c.Len)
+			b.Recv(order[0], sum)
 		}
-		b.Copy(sum, schedule.Out.At(c)) // nothing, except for a lone rank
+		for k, from := range order[1:] {
+			into := out
+			if k+1 < own && own > 1 {
+				into = sum
+			}
+			if from == p.Root && own > 1 {
+				b.Add(in, sum, into)
+			} else {
+				b.RecvReduce(from, sum, into)
+			}
+			sum = into
+		}
+		b.Copy(sum, out) // nothing, except for a lone rank
 	}
 }
 

@@ -455,6 +455,8 @@ func (e *Engine) start(r *Request, i int32) {
 		done, err = e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
 	case op.Kind == schedule.Scale:
 		done, err = e.device.Divide(tok, r.bind.Datatype, r.bytes(op.Dst), r.bytes(op.Src), r.bind.Scale)
+	case op.Kind == schedule.Add:
+		e.exec.received(r, i, r.bytes(op.With))
 	case op.Kind == schedule.Send:
 		err = e.transport.Send(tok, r.peer(op.Peer), tag, r.bytes(op.Src))
 	case op.Kind == schedule.Recv:

@@ -2,7 +2,6 @@ package nbc
 
 import (
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/schedule"
 )
 
 // executor is the pure part of the engine: which ops of which requests may
@@ -118,9 +117,9 @@ func (x *executor) lookup(tok Token) (*Request, int32) {
 }
 
 // received says that the transport has ended op i of r: data is what a
-// borrowing receive has got.
+// borrowing receive has got. An Add has got With at once.
 func (x *executor) received(r *Request, i int32, data mem.Buffer) {
-	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce && r.library == nil {
+	if r.plan.schedule.Ops[i].Adds() && r.library == nil {
 		r.data[i] = data
 		x.arrived(r, i)
 		return
@@ -135,7 +134,7 @@ func (x *executor) combined(r *Request, i int32) {
 		x.finish(r)
 		return
 	}
-	if r.plan.schedule.Ops[i].Kind == schedule.RecvReduce {
+	if r.plan.schedule.Ops[i].Adds() {
 		x.added(r, i)
 		return
 	}

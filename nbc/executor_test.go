@@ -113,6 +113,9 @@ func TestExecutor(t *testing.T) {
 			if a.step != stepEnd && a.step != stepDivide {
 				fmt.Fprintf(&out, " %d: %s", a.op, &a.r.plan.schedule.Ops[a.op])
 			}
+			if a.step == stepBegin && a.r.plan.schedule.Ops[a.op].Kind == schedule.Add {
+				x.received(a.r, a.op, mem.Buffer{}) // as the engine does
+			}
 			if a.step == stepCombine && a.last != a.op {
 				fmt.Fprintf(&out, ", to %d", a.last)
 			}

@@ -8,7 +8,7 @@ import "github.com/scaffe/scaffe/schedule"
 // receives begin together, for all that wait for nothing but the one before. Of those
 // that have arrived none waits for ever: when there is nothing else to do they are added
 // without the others. The order of additions, and so the bits, are the schedule's in
-// any case.
+// any case. An Add is a RecvReduce whose message is the rank's own, and there already.
 
 // foldMost is how many messages are added in one pass.
 const foldMost = 7
@@ -20,11 +20,11 @@ func chains(s *schedule.Schedule, near func(rank int) bool) (next, prev []int32)
 	for i := range s.Ops {
 		next[i], prev[i] = -1, -1
 		op := &s.Ops[i]
-		if op.Kind != schedule.RecvReduce || op.Src != op.Dst || !near(op.Peer) {
+		if !op.Adds() || op.Src != op.Dst || !op.Local() && !near(op.Peer) {
 			continue
 		}
 		for _, d := range op.Deps {
-			if b := &s.Ops[d]; b.Kind == schedule.RecvReduce && b.Dst == op.Src && near(b.Peer) {
+			if b := &s.Ops[d]; b.Adds() && b.Dst == op.Src && (b.Local() || near(b.Peer)) {
 				next[d], prev[i] = int32(i), int32(d)
 			}
 		}
@@ -135,7 +135,9 @@ func (x *executor) added(r *Request, last int32) {
 	}
 	next := r.plan.next[last]
 	for i := first; ; i = r.plan.next[i] {
-		x.acts = append(x.acts, action{step: stepRelease, r: r, op: i})
+		if r.plan.schedule.Ops[i].Receives() {
+			x.acts = append(x.acts, action{step: stepRelease, r: r, op: i})
+		}
 		end := i == last // complete may be the request's end
 		x.complete(r, i)
 		if end {

@@ -47,7 +47,8 @@ type loneOp struct {
 	peer     int
 	message  uint32
 	dst, src mem.Buffer
-	lent     []Token // the messages, of those that may be lent, for whose ends it waits
+	with     mem.Buffer // of an Add
+	lent     []Token    // the messages, of those that may be lent, for whose ends it waits
 }
 
 // lone is a request's schedule in the order in which it is executed alone.
@@ -93,6 +94,9 @@ func (e *Engine) bindLone(r *Request) *lone {
 		}
 		if op.Reads() {
 			b.src = r.bytes(op.Src)
+		}
+		if op.Kind == schedule.Add {
+			b.with = r.bytes(op.With)
 		}
 		if op.Writes() {
 			b.dst = r.bytes(op.Dst)
@@ -264,6 +268,8 @@ func (e *Engine) execLone(r *Request, from int, waits bool) (done int, ended boo
 			_, err = e.device.Copy(0, op.dst, op.src)
 		case schedule.Scale:
 			_, err = e.device.Divide(0, r.bind.Datatype, op.dst, op.src, r.bind.Scale)
+		case schedule.Add:
+			_, err = e.device.Reduce(0, r.bind.Datatype, r.bind.Op, op.dst, op.with, op.src)
 		default:
 			var dst mem.Buffer
 			if op.kind == schedule.Recv {

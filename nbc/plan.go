@@ -16,7 +16,7 @@ type Plan struct {
 	graph    *schedule.Graph
 	uses     [3]schedule.Range // of each schedule.Buffer, from the first element to the last
 	readsOut bool              // what is stored in Out is read again, as by a broadcast of it
-	adds     bool              // there are RecvReduces
+	adds     bool              // some ops add
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
 	next, prev []int32
 	sequence   []int32 // see there; nil where there are too many ops
@@ -65,14 +65,14 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 	}
 	for i := range s.Ops {
 		op := &s.Ops[i]
-		if op.Reads() {
-			p.use(op.Src)
+		for _, src := range op.Sources(nil) {
+			p.use(src)
+			p.readsOut = p.readsOut || src.Buf == schedule.Out
 		}
-		p.readsOut = p.readsOut || op.Reads() && op.Src.Buf == schedule.Out
 		if op.Writes() {
 			p.use(op.Dst)
 		}
-		p.adds = p.adds || op.Kind == schedule.RecvReduce
+		p.adds = p.adds || op.Adds()
 	}
 	return p, nil
 }

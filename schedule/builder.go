@@ -82,6 +82,11 @@ func (b *Builder) Scale(src, dst Ref) {
 	b.add(Op{Kind: Scale, Peer: -1, Src: b.ref(src), Dst: b.ref(dst)})
 }
 
+// Add adds: dst = with ⊕ src.
+func (b *Builder) Add(with, src, dst Ref) {
+	b.add(Op{Kind: Add, Peer: -1, Src: b.ref(src), With: b.ref(with), Dst: b.ref(dst)})
+}
+
 // CopyAll adds: Out = In, the reduction of a lone rank. Where the two are one range, or
 // have no elements, it adds nothing.
 func (b *Builder) CopyAll() {
@@ -103,8 +108,9 @@ func (b *Builder) Schedule() *Schedule { return &b.plan.Schedule }
 
 func (b *Builder) add(op Op) {
 	id := len(b.plan.Ops)
-	if op.Reads() {
-		op.Deps = b.hazards(op.Src).read(op.Src.Range, id, op.Deps)
+	var reads [2]Ref
+	for _, src := range op.Sources(reads[:0]) {
+		op.Deps = b.hazards(src).read(src.Range, id, op.Deps)
 	}
 	if op.Writes() {
 		op.Deps = b.hazards(op.Dst).write(op.Dst.Range, id, op.Deps)

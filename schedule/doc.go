@@ -1,7 +1,7 @@
 // Package schedule is the plan of a collective as plain data.
 //
 // A Schedule is what one rank does in one collective: ops (Send, Recv,
-// RecvReduce, Copy, Scale) over ranges of named buffers (In, Out, Scratch), with the
+// RecvReduce, Copy, Scale, Add) over ranges of named buffers (In, Out, Scratch), with the
 // ops that each must wait for. It holds no pointer, no communicator, no time
 // and does no I/O. Because it is plain data it can be executed (package nbc),
 // proved for all ranks together (package schedule/check), cached, remapped to

@@ -18,6 +18,9 @@ type Params struct {
 	// Parts lists for every rank where its part of an Allgather lies in the buffer;
 	// together they are all of it. nil: equal parts, in the order of ranks (see Split).
 	Parts [][]Range
+	// Lowest is, of every rank, the lowest of those whose contributions it brings to a
+	// reduction: where it leads others, it brings their sum. nil: itself.
+	Lowest []int
 }
 
 // Validate reports what is wrong with p.
@@ -45,6 +48,19 @@ func (p Params) Relative() int { return (p.Rank - p.Root + p.Size) % p.Size }
 
 // Absolute returns the rank whose relative rank is rel.
 func (p Params) Absolute(rel int) int { return (rel + p.Root) % p.Size }
+
+// Ascending returns all ranks in the order of the contributions that they bring, whoever
+// the root is and the leaders are (Lowest).
+func (p Params) Ascending() []int {
+	all := make([]int, p.Size)
+	for i := range all {
+		all[i] = i
+	}
+	if p.Lowest != nil {
+		slices.SortStableFunc(all, func(a, b int) int { return p.Lowest[a] - p.Lowest[b] })
+	}
+	return all
+}
 
 // Chunks cuts [0, Count) into ranges of Chunk elements, the last one shorter
 // where Chunk does not divide Count, in the order in which Order's ranges touch

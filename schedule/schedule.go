@@ -20,6 +20,8 @@ const (
 	// Scale stores Dst = Src over a divisor that the execution is given: what
 	// every rank does to its contribution to an average whose sum would not fit.
 	Scale
+	// Add stores Dst = With ⊕ Src: the rank's own contribution in the middle of others'.
+	Add
 )
 
 // Buffer names one of a rank's three buffers.
@@ -83,9 +85,11 @@ type Op struct {
 	// from 0. Both ends number alike, so (sender, receiver, Msg) is the
 	// message's identity; no call order is involved.
 	Msg int
-	// Src is read by Send, Copy, Scale, and RecvReduce (the local operand).
+	// Src is read by Send, Copy, Scale, Add, and RecvReduce (the local operand).
 	Src Ref
-	// Dst is written by Recv, RecvReduce, Copy and Scale.
+	// With is read by Add, in the place of RecvReduce's message.
+	With Ref
+	// Dst is written by Recv, RecvReduce, Copy, Scale and Add.
 	Dst Ref
 	// Deps are the ops that must have completed before this one starts:
 	// indices into Schedule.Ops, all smaller than this op's own.
@@ -95,14 +99,28 @@ type Op struct {
 // Reads reports whether the op reads Src.
 func (o *Op) Reads() bool { return o.Kind != Recv }
 
+// Sources appends what the op reads to refs.
+func (o *Op) Sources(refs []Ref) []Ref {
+	if o.Reads() {
+		refs = append(refs, o.Src)
+	}
+	if o.Kind == Add {
+		refs = append(refs, o.With)
+	}
+	return refs
+}
+
 // Writes reports whether the op writes Dst.
 func (o *Op) Writes() bool { return o.Kind != Send }
 
 // Local reports whether the op takes part in no message.
-func (o *Op) Local() bool { return o.Kind == Copy || o.Kind == Scale }
+func (o *Op) Local() bool { return o.Kind == Copy || o.Kind == Scale || o.Kind == Add }
 
 // Receives reports whether the op takes a message from Peer.
 func (o *Op) Receives() bool { return o.Kind == Recv || o.Kind == RecvReduce }
+
+// Adds reports whether the op adds to Src.
+func (o *Op) Adds() bool { return o.Kind == RecvReduce || o.Kind == Add }
 
 // Len returns how many elements the op moves.
 func (o *Op) Len() int {

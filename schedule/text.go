@@ -8,11 +8,11 @@ import (
 )
 
 var (
-	kinds   = [...]string{Send: "send", Recv: "recv", RecvReduce: "recvreduce", Copy: "copy", Scale: "scale"}
+	kinds   = [...]string{Send: "send", Recv: "recv", RecvReduce: "recvreduce", Copy: "copy", Scale: "scale", Add: "add"}
 	buffers = [...]string{In: "in", Out: "out", Scratch: "scratch"}
 )
 
-// String returns send, recv, recvreduce, copy or scale.
+// String returns send, recv, recvreduce, copy, scale or add.
 func (k Kind) String() string {
 	if int(k) < len(kinds) {
 		return kinds[k]
@@ -46,6 +46,8 @@ func (o *Op) String() string {
 		fmt.Fprintf(&s, "recvreduce %s %s from %d #%d", o.Dst, o.Src, o.Peer, o.Msg)
 	case Copy, Scale:
 		fmt.Fprintf(&s, "%s %s %s", o.Kind, o.Dst, o.Src)
+	case Add:
+		fmt.Fprintf(&s, "add %s %s %s", o.Dst, o.Src, o.With)
 	default:
 		s.WriteString(o.Kind.String())
 	}
@@ -186,6 +188,8 @@ func (w *words) op(index int) Op {
 		peer("from")
 	case "copy":
 		o.Kind, o.Dst, o.Src = Copy, w.ref(), w.ref()
+	case "add":
+		o.Kind, o.Dst, o.Src, o.With = Add, w.ref(), w.ref(), w.ref()
 	case "scale":
 		o.Kind, o.Dst, o.Src = Scale, w.ref(), w.ref()
 	default:

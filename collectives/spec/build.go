@@ -107,7 +107,8 @@ type group struct {
 	Level
 	ranks []int // its members, the leader first
 	at    int   // the rank's own position
-	below []int // member i's data are those of the ranks [below[i],below[i+1]) of members
+	below []int // member i's data are those of the ranks all[below[i]:below[i+1]]
+	all   []int // members
 }
 
 // params returns what the group's algorithm is a function of.
@@ -116,7 +117,13 @@ func (g group) params(c Call) schedule.Params {
 	if bytes == 0 {
 		bytes = DefaultChunk
 	}
-	return schedule.Params{Rank: g.at, Size: len(g.ranks), Count: c.Count, Chunk: max(1, bytes/c.ElemSize)}
+	p := schedule.Params{Rank: g.at, Size: len(g.ranks), Count: c.Count, Chunk: max(1, bytes/c.ElemSize)}
+	if c.Collective.Reduces() {
+		for i := range g.ranks {
+			p.Lowest = append(p.Lowest, slices.Min(g.all[g.below[i]:g.below[i+1]]))
+		}
+	}
+	return p
 }
 
 // members returns all ranks, the root first, then those after it, but with
@@ -140,7 +147,7 @@ func members(p schedule.Params, node func(int) int) []int {
 // level where it is not the leader.
 func groups(c Call, p schedule.Params, s Spec) (way []group, own int) {
 	all := members(p, c.node)
-	at := slices.Index(all, c.Rank)
+	at, everyone := slices.Index(all, c.Rank), all
 	below := make([]int, len(all)+1)
 	for i := range below {
 		below[i] = i
@@ -152,7 +159,7 @@ func groups(c Call, p schedule.Params, s Spec) (way []group, own int) {
 		for first := 0; first < len(all); {
 			end := l.end(all, first, c.node)
 			if first <= at && at < end {
-				way, place = append(way, group{l, all[first:end], at - first, below[first : end+1]}), len(leaders)
+				way, place = append(way, group{l, all[first:end], at - first, below[first : end+1], everyone}), len(leaders)
 			}
 			leaders, led = append(leaders, all[first]), append(led, below[first])
 			first = end

@@ -16,7 +16,7 @@ func form(all []*schedule.Schedule, g goal) error {
 		}
 		for i := range s.Ops {
 			o := &s.Ops[i]
-			if o.Reads() && o.Src.Buf == schedule.Out || o.Writes() && o.Dst.Buf == schedule.Out {
+			if o.Reads() && o.Src.Buf == schedule.Out || o.Kind == schedule.Add && o.With.Buf == schedule.Out || o.Writes() && o.Dst.Buf == schedule.Out {
 				return failOp(ForeignOut, s, i, "only the root, rank %d, has an out in a %s", g.root, g.Collective)
 			}
 		}
@@ -53,7 +53,7 @@ func shape(all []*schedule.Schedule) error {
 
 func shapeOp(s *schedule.Schedule, i int) error {
 	o := &s.Ops[i]
-	if o.Kind > schedule.Scale {
+	if o.Kind > schedule.Add {
 		return failOp(Malformed, s, i, "no such kind of op")
 	}
 	if !o.Local() {
@@ -64,8 +64,13 @@ func shapeOp(s *schedule.Schedule, i int) error {
 			return failOp(WrongPeer, s, i, "a message from a rank to itself")
 		}
 	}
-	if o.Reads() && !within(s, o.Src) {
-		return failOp(OutOfBounds, s, i, "%s is not within %s[0:%d]", o.Src, o.Src.Buf, length(s, o.Src.Buf))
+	for _, src := range o.Sources(nil) {
+		if !within(s, src) {
+			return failOp(OutOfBounds, s, i, "%s is not within %s[0:%d]", src, src.Buf, length(s, src.Buf))
+		}
+		if o.Writes() && src.Len != o.Dst.Len {
+			return failOp(LengthMismatch, s, i, "%d elements from %s into %d of %s", src.Len, src, o.Dst.Len, o.Dst)
+		}
 	}
 	if o.Writes() {
 		if !within(s, o.Dst) {
@@ -74,9 +79,6 @@ func shapeOp(s *schedule.Schedule, i int) error {
 		if o.Dst.Buf == schedule.In {
 			return failOp(WriteToIn, s, i, "in is the rank's contribution, not ours to overwrite")
 		}
-	}
-	if o.Reads() && o.Writes() && o.Src.Len != o.Dst.Len {
-		return failOp(LengthMismatch, s, i, "%d elements from %s into %d of %s", o.Src.Len, o.Src, o.Dst.Len, o.Dst)
 	}
 	for _, d := range o.Deps {
 		if d < 0 || d >= i {

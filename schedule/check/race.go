@@ -12,11 +12,11 @@ func races(s *schedule.Schedule) error {
 	r := racing{s: s, past: closure(s), words: (len(s.Ops) + 63) / 64}
 	for i := range s.Ops {
 		o := &s.Ops[i]
-		if o.Reads() && o.Writes() && same(o.Src.Buf) == same(o.Dst.Buf) && o.Src.Off != o.Dst.Off && o.Src.Overlaps(o.Dst.Range) {
-			return failOp(Race, s, i, "%s and %s overlap without being the same elements (in and out may be the same memory)", o.Src, o.Dst)
-		}
-		if o.Reads() {
-			if err := r.read(i); err != nil {
+		for _, src := range o.Sources(nil) {
+			if o.Writes() && same(src.Buf) == same(o.Dst.Buf) && src.Off != o.Dst.Off && src.Overlaps(o.Dst.Range) {
+				return failOp(Race, s, i, "%s and %s overlap without being the same elements (in and out may be the same memory)", src, o.Dst)
+			}
+			if err := r.read(i, src); err != nil {
 				return err
 			}
 		}
@@ -67,8 +67,7 @@ type history struct {
 	readers []int32
 }
 
-func (r *racing) read(i int) error {
-	src := r.s.Ops[i].Src
+func (r *racing) read(i int, src schedule.Ref) error {
 	cells := r.mem[same(src.Buf)].fill(src.Off, src.End(), history{writer: -1})
 	for k := range cells {
 		h := &cells[k].is

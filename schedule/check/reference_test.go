@@ -129,6 +129,11 @@ func (m *machine) do(rank, i int) {
 		for k, x := range m.wire[[3]int{o.Peer, rank, o.Msg}] {
 			dst[k] = x + src[k]
 		}
+	case schedule.Add:
+		dst, src := m.at(rank, o.Dst), m.at(rank, o.Src)
+		for k, x := range m.at(rank, o.With) {
+			dst[k] = x + src[k]
+		}
 	}
 }
 

@@ -89,19 +89,24 @@ func (r *summing) happen(e event) error {
 	var err error
 	switch o.Kind {
 	case schedule.Send:
-		r.sent[n], err = r.read(s, i, nil)
+		r.sent[n], err = r.read(s, i, o.Src, nil)
 	case schedule.Recv:
 		r.write(s, o.Dst, r.take(n))
 	case schedule.Copy, schedule.Scale:
-		if r.local, err = r.read(s, i, r.local[:0]); err == nil {
+		if r.local, err = r.read(s, i, o.Src, r.local[:0]); err == nil {
 			r.write(s, o.Dst, r.local)
 		}
-	case schedule.RecvReduce:
-		if r.local, err = r.read(s, i, r.local[:0]); err != nil {
+	case schedule.RecvReduce, schedule.Add:
+		if r.local, err = r.read(s, i, o.Src, r.local[:0]); err != nil {
 			return err
 		}
-		var total []piece
-		if total, err = add(s, i, r.take(n), r.local); err == nil {
+		var total, other []piece
+		if o.Kind == schedule.RecvReduce {
+			other = r.take(n)
+		} else if other, err = r.read(s, i, o.With, nil); err != nil {
+			return err
+		}
+		if total, err = add(s, i, other, r.local); err == nil {
 			r.write(s, o.Dst, total)
 		}
 	}
@@ -115,9 +120,8 @@ func (r *summing) take(n int32) []piece {
 	return message
 }
 
-// read appends what the source of op i of s holds.
-func (r *summing) read(s *schedule.Schedule, i int, to []piece) ([]piece, error) {
-	src := s.Ops[i].Src
+// read appends what src, which op i of s reads, holds.
+func (r *summing) read(s *schedule.Schedule, i int, src schedule.Ref, to []piece) ([]piece, error) {
 	if src.Len == 0 {
 		return to, nil
 	}
@@ -126,19 +130,19 @@ func (r *summing) read(s *schedule.Schedule, i int, to []piece) ([]piece, error)
 	at := src.Off
 	for _, c := range m.cells[from:end] {
 		if c.off > at {
-			return nil, unwritten(s, i, at, c.off)
+			return nil, unwritten(s, i, src.Buf, at, c.off)
 		}
 		to = append(to, piece{n: c.end - c.off, origin: c.off + c.is.shift, ranks: c.is.ranks})
 		at = c.end
 	}
 	if at < src.End() {
-		return nil, unwritten(s, i, at, src.End())
+		return nil, unwritten(s, i, src.Buf, at, src.End())
 	}
 	return to, nil
 }
 
-func unwritten(s *schedule.Schedule, i, off, end int) error {
-	what := s.Ops[i].Src.Buf.At(schedule.Range{Off: off, Len: end - off})
+func unwritten(s *schedule.Schedule, i int, b schedule.Buffer, off, end int) error {
+	what := b.At(schedule.Range{Off: off, Len: end - off})
 	return failOp(UninitialisedRead, s, i, "nothing was written to %s", what)
 }
 
@@ -162,6 +166,9 @@ func (r *summing) write(s *schedule.Schedule, dst schedule.Ref, value []piece) {
 	m.cells = slices.Replace(m.cells, from, end, cells...)
 }
 
+// operands says what an op adds.
+var operands = map[bool]string{false: "the message and the local operand", true: "the local operands"}
+
 // add returns message ⊕ local, equally long both, for op i of s.
 func add(s *schedule.Schedule, i int, message, local []piece) ([]piece, error) {
 	total := make([]piece, 0, max(len(message), len(local)))
@@ -179,7 +186,7 @@ func add(s *schedule.Schedule, i int, message, local []piece) ([]piece, error) {
 		}
 		if both := m.ranks.and(l.ranks); both != nil {
 			what := s.Ops[i].Dst.Buf.At(schedule.Range{Off: at, Len: n})
-			return nil, failOp(DoubleContribution, s, i, "the message and the local operand both contain rank %s, for %s", both, what)
+			return nil, failOp(DoubleContribution, s, i, "%s both contain rank %s, for %s", operands[s.Ops[i].Local()], both, what)
 		}
 		total = append(total, piece{n: n, origin: m.origin, ranks: m.ranks.or(l.ranks)})
 		m.skip(n)

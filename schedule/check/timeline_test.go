@@ -50,7 +50,7 @@ func timeline(all []*schedule.Schedule) error {
 			}
 			busy[p], ended[end.op] = true, x.Step
 			for _, d := range o.Deps {
-				if at, ok := ended[op{end.rank, d}]; all[end.rank].Ops[d].Kind != schedule.Copy && (!ok || at >= x.Step) {
+				if at, ok := ended[op{end.rank, d}]; !all[end.rank].Ops[d].Local() && (!ok || at >= x.Step) {
 					return fmt.Errorf("%+v: op %v of rank %d has not waited for op %d", x, o, end.rank, d)
 				}
 			}
@@ -58,7 +58,7 @@ func timeline(all []*schedule.Schedule) error {
 	}
 	for r, s := range all {
 		for i := range s.Ops {
-			if _, ok := ended[op{r, i}]; !ok && s.Ops[i].Kind != schedule.Copy {
+			if _, ok := ended[op{r, i}]; !ok && !s.Ops[i].Local() {
 				return fmt.Errorf("op %d of rank %d never travels", i, r)
 			}
 		}

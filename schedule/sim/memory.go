@@ -102,6 +102,10 @@ func (w *world) traffic(r, i int32) (t traffic) {
 	switch op.Kind {
 	case schedule.Copy, schedule.Scale:
 		t.memory += 2 * bytes
+	case schedule.Add:
+		touch(op.With)
+		touch(op.Src)
+		touch(op.Dst)
 	case schedule.Recv:
 		if message == nil { // the network writes it
 			break
