@@ -153,7 +153,7 @@ func autoBucketOf(comm *collectives.Comm, c *Config, s Scheme) (int, error) {
 	size := AutoBucket(func(bytes int) float64 {
 		var sum float64
 		for _, v := range collectivesOf(s) {
-			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.Spec)
+			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.specOf(comm, s))
 			if failed != nil {
 				err = failed
 				return 1

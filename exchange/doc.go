@@ -17,7 +17,8 @@
 // "one ahead" when the forward pass comes to the bucket before it. WFBP is SC-OBR
 // with an end of the iteration at which all parameters are current: Poseidon's vector
 // C, which holds a 1 for every layer that has been synchronized, is all ones. Another
-// paper's design is another row.
+// paper's design is another row. With PS, the parameter server, it is the same: each KV
+// pair's server takes the place of the root.
 //
 // With Allreduce every rank updates and there is nothing to pull. The allreduce
 // takes the place of the pull: SC-OB starts all of them after backward, SC-OBR
@@ -29,7 +30,7 @@
 // scheme.
 //
 // A Syncer hands its bucket over in parts, each when its sum is there. A part is
-// updated, and in SC-OBR and WFBP its pull starts, while others are on their way.
+// updated, and in SC-OBR and WFBP its pull starts, while others are on their way. With PS these parts are the KV pairs.
 //
 // # An iteration on a line
 //

@@ -11,18 +11,23 @@ import (
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/syncer/ps"
 	"github.com/scaffe/scaffe/trace"
 )
 
 // Config says what to exchange and how. Design, Scheme, Schemes, Spec, Bucket,
-// Root, UpdateAtOnce and the layers must be alike on all ranks.
+// Root, Book, UpdateAtOnce and the layers must be alike on all ranks.
 type Config struct {
 	Design Design
 	// Scheme is that of all layers, unless Schemes has one for each of Layers. The
 	// zero value, Auto, is Reduce.
 	Scheme  Scheme
 	Schemes []Scheme
-	// Spec, unless it has no levels, is how the collectives are done.
+	// Book is needed by PS: it has the servers, and New deals its pairs for the buckets
+	// (Book.Deal). Its layers are those of Layers that have parameters.
+	Book *coordinator.Book
+	// Spec, unless it has no levels, is how the collectives are done. Those of PS are
+	// always linear (package syncer/ps).
 	Spec spec.Spec
 	// Bucket is the least size of a bucket in bytes; 0 means AutoBucket's.
 	Bucket int
@@ -60,6 +65,7 @@ type Exchange struct {
 	min     int              // bytes of a bucket
 	buckets []Bucket         // as the net is cut
 	moved   []*bucketState   // what moves as one: each bucket, or neighbors packed
+	pairs   []ps.Pair        // of the buckets of PS, in the packed buffers
 	own     []Sum            // what this rank updates by
 	owner   []*bucketState   // by layer; nil where it has no parameters
 	uses    [][]*bucketState // by layer: what must be current before its forward
@@ -77,7 +83,7 @@ type Exchange struct {
 // New makes the exchange, which lives no longer than ctx. It is a collective,
 // in that all ranks must make it in the same order among their collectives; it
 // moves nothing yet. With the scheme Reduce, Data is current at the root alone
-// and the first Start brings it to the others; with Allreduce it must be equal
+// and the first Start brings it to the others; with other schemes it must be equal
 // on all ranks already.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, error) {
 	x := &Exchange{comm: comm, min: c.Bucket}
@@ -103,6 +109,9 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
 	}
 	if x.buckets, err = divide(c.Layers, c.schemeOf, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
+		return nil, fmt.Errorf("exchange: %w", err)
+	}
+	if err := x.deal(); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
 	if err := x.makeBuckets(); err != nil {

@@ -76,7 +76,7 @@ func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters
 		return nil, nil, err
 	}
 	m.data, m.diff = mem.Float32s(data), mem.Float32s(diff)
-	if comm.Rank() == c.Root || c.Scheme == exchange.Allreduce || c.Schemes != nil {
+	if comm.Rank() == c.Root || c.Scheme == exchange.Allreduce || c.Scheme == exchange.PS || c.Schemes != nil {
 		for i := range m.data {
 			m.data[i] = float32(math.Sin(float64(i)))
 		}

@@ -147,7 +147,9 @@ const (
 	Reduce = coordinator.Reduce
 	// Allreduce sums everywhere, and every rank updates.
 	Allreduce = coordinator.Allreduce
+	// PS sums each KV pair at its server, which updates and broadcasts it: Poseidon.
+	PS = coordinator.PS
 )
 
 // executed lists them.
-var executed = []Scheme{Reduce, Allreduce}
+var executed = []Scheme{Reduce, Allreduce, PS}

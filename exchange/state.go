@@ -9,6 +9,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/syncer/ps"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -72,7 +73,7 @@ func (x *Exchange) makeBuckets() error {
 			policy: designs[x.c.Design].policy(m.Scheme).within(x.c.UpdateAtOnce, library),
 			state:  summed, jobs: make(chan job, 1), done: make(chan error, 1),
 		}
-		if b.Scheme.Replicated() {
+		if b.Scheme != Reduce {
 			b.state = current
 		}
 		for _, part := range b.sums {
@@ -159,6 +160,8 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		return syncer.Reduce(x.comm, s, x.c.Root, how...)
 	case Allreduce:
 		return syncer.Allreduce(x.comm, s, how...)
+	case PS:
+		return ps.New(x.comm, s, x.pairsOf(b.Range), how...)
 	}
 	return nil, fmt.Errorf("exchange: bucket %q: scheme %v cannot be executed", b.Name, b.Scheme)
 }
@@ -177,12 +180,12 @@ func (x *Exchange) library() bool {
 	return false
 }
 
-// Specs returns which collectives move a bucket: its gradients and then, with the
-// scheme Reduce, its parameters.
+// Specs returns which collectives move a bucket: its gradients and then, with
+// Reduce and PS, its parameters.
 func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 	var specs []spec.Spec
 	for _, v := range collectivesOf(b.Scheme) {
-		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.Spec)
+		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.specOf(x.comm, b.Scheme))
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)
 		}

@@ -1,0 +1,78 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/syncer/ps"
+)
+
+// deal cuts the buckets of PS into KV pairs and gives these to servers, as the book
+// says. What lies around the parameters of a bucket is its first and last pair's.
+func (x *Exchange) deal() error {
+	var served [][]int
+	var buckets []*Bucket
+	var last error
+	inBook, n := make([]int, len(x.c.Layers)), 0 // by layer, where it is in the book
+	for i := range x.c.Layers {
+		inBook[i] = n
+		if len(x.c.Layers[i].Params) > 0 {
+			n++
+		}
+	}
+	for i := range x.buckets {
+		b := &x.buckets[i]
+		if b.Scheme != PS {
+			continue
+		}
+		var members []int
+		for _, l := range b.Layers {
+			members = append(members, inBook[l])
+			if x.c.Book != nil && (inBook[l] >= len(x.c.Book.Layers) || x.c.Book.Layers[inBook[l]].Name != x.c.Layers[l].Name) {
+				last = fmt.Errorf("layer %q is not in its place in the information book", x.c.Layers[l].Name)
+			}
+		}
+		served, buckets = append(served, members), append(buckets, b)
+	}
+	switch {
+	case served == nil:
+		return nil
+	case x.c.Book == nil:
+		return errors.New("scheme ps needs an information book")
+	case last != nil:
+		return last
+	}
+	x.c.Book.Deal(served)
+	left := x.c.Book.Pairs
+	for _, b := range buckets {
+		first := len(x.pairs)
+		for ; len(left) > 0 && left[0].Off < b.End(); left = left[1:] {
+			x.pairs = append(x.pairs, ps.Pair{Range: left[0].Range, Server: left[0].Server})
+		}
+		front, back := &x.pairs[first], &x.pairs[len(x.pairs)-1]
+		front.Off, front.Len = b.Off, front.End()-b.Off
+		back.Len = b.End() - back.Off
+	}
+	return nil
+}
+
+// pairsOf returns the pairs of what moves as one, from its own front on.
+func (x *Exchange) pairsOf(r Range) (pairs []ps.Pair) {
+	for _, p := range x.pairs {
+		if p.Off >= r.Off && p.Off < r.End() {
+			p.Off -= r.Off
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs
+}
+
+// specOf returns how collectives of a scheme are asked for.
+func (c *Config) specOf(comm *collectives.Comm, s Scheme) spec.Spec {
+	if s == PS {
+		return ps.Spec(comm.Layout())
+	}
+	return c.Spec
+}

@@ -1,0 +1,127 @@
+package exchange_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+)
+
+// book is the information book of n ranks of a node for the test's net.
+func book(t *testing.T, n int, servers string, pair int) *coordinator.Book {
+	t.Helper()
+	c := coordinator.Config{Nodes: make([]int, n), Batch: make([]int, n), Workers: coordinator.Places{All: true}, Pair: pair}
+	var err error
+	if c.Servers, err = coordinator.ParsePlaces(servers); err != nil {
+		t.Fatal(err)
+	}
+	ls, _ := layers()
+	for _, l := range ls {
+		if len(l.Params) > 0 {
+			c.Layers = append(c.Layers, coordinator.Layer{Name: l.Name, Type: "Convolution", Params: l.Params})
+		}
+	}
+	b, err := coordinator.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// served is c with the scheme ps: every rank has a book of its own, as they do.
+func served(t *testing.T, n int, servers string, pair int, c exchange.Config) [][]float32 {
+	t.Helper()
+	books := make([]*coordinator.Book, n)
+	for r := range books {
+		books[r] = book(t, n, servers, pair)
+	}
+	got := make([][]float32, n)
+	err := launch.Run(context.Background(), launch.Options{Local: n}, func(ctx context.Context, comm *collectives.Comm) error {
+		c := c
+		c.Book = books[comm.Rank()]
+		data, _, err := train(ctx, comm, c, 5)
+		got[comm.Rank()] = data
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestPoseidon_ServersGiveTheBitsOfAReduction: the KV store holds the global parameters in
+// shards, and a worker pushes and pulls KV pairs (section 4.1). Whoever serves which pairs,
+// however large these and the buckets are, and whatever moves when, every worker ends with
+// the parameters that a linear reduction to one root gives.
+func TestPoseidon_ServersGiveTheBitsOfAReduction(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, n := range []int{1, 2, 4} {
+		want := run(t, n, exchange.Config{Spec: parse(t, "linear"), Bucket: 2000}, 5)[0]
+		for _, servers := range []string{"all", "count:1", fmt.Sprint(n - 1), "0"} {
+			for _, pair := range []int{4096, 16384, 1 << 20} {
+				for _, bucket := range []int{1, 2000, 1 << 20} {
+					for _, d := range append(exchange.All(), exchange.WFBP) {
+						atOnce := bucket == 2000 && pair == 4096
+						if bucket != 2000 && pair != 4096 && d != exchange.SCOBR {
+							continue
+						}
+						c := exchange.Config{Design: d, Scheme: exchange.PS, Bucket: bucket, UpdateAtOnce: atOnce}
+						for rank, got := range served(t, n, servers, pair, c) {
+							if !slices.Equal(got, want) {
+								t.Errorf("%d ranks, servers %s, pairs of %d, bucket %d: %v (update at once %v) has other bits on rank %d", n, servers, pair, bucket, d, atOnce, rank)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPoseidon_MixedWithServers: layers that servers keep in step, others that a root
+// does, and others that every rank updates by itself (Algorithm 1 chooses for each).
+func TestPoseidon_MixedWithServers(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	mixed := make([]exchange.Scheme, len(sizes))
+	for i := range mixed {
+		mixed[i] = []exchange.Scheme{exchange.PS, exchange.Reduce, exchange.Allreduce}[i%3]
+	}
+	for _, d := range append(exchange.All(), exchange.WFBP) {
+		for _, atOnce := range []bool{false, true} {
+			c := exchange.Config{Design: d, Spec: parse(t, "linear"), Bucket: 1, UpdateAtOnce: atOnce}
+			want := run(t, 3, c, 5)[0]
+			c.Schemes = mixed
+			for rank, got := range served(t, 3, "1,2", 4096, c) {
+				if !slices.Equal(got, want) {
+					t.Errorf("%v (update at once %v) with three schemes has other bits on rank %d than with reduce", d, atOnce, rank)
+				}
+			}
+		}
+	}
+}
+
+// TestServersNeedABook: and one of this net.
+func TestServersNeedABook(t *testing.T) {
+	err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+		if _, _, err := train(ctx, comm, exchange.Config{Scheme: exchange.PS}, 1); err == nil || !strings.Contains(err.Error(), "needs an information book") {
+			t.Errorf("no book: %v", err)
+		}
+		other := book(t, 2, "all", 4096)
+		other.Layers[1].Name = "another"
+		if _, _, err := train(ctx, comm, exchange.Config{Scheme: exchange.PS, Book: other}, 1); err == nil || !strings.Contains(err.Error(), `layer "l2" is not in its place`) {
+			t.Errorf("another net's book: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

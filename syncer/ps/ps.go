@@ -1,0 +1,118 @@
+// Package ps is the scheme "ps", Poseidon's parameter server (section 4.1): the
+// parameters of a bucket lie in KV pairs, each of which has a server among the ranks.
+//
+//	push   of a pair: a reduction of its gradients to its server
+//	pull   of a pair: a broadcast of its parameters by its server
+//
+// Both are collectives like all others. A server that has the sums of all workers for
+// a pair, whenever that is, updates it and sends it out, whatever becomes of other pairs.
+//
+// Contributions are added in the order of ranks, whoever serves (package linear); where
+// nodes have several ranks, those of each node first (section 5.1, on several GPUs), so
+// that one message a node and pair passes the network. So parameters have the same bits
+// for any servers and pairs, and with one rank a node, or one node, those of the scheme
+// reduce by the algorithm linear.
+//
+//	s, err := ps.New(comm, bucket, []ps.Pair{{Range: ps.Range{Len: 1024}, Server: 3}, …})
+//
+// Which pairs there are, and whose, is package coordinator's to say.
+package ps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/syncer"
+)
+
+// Range is elements of a bucket.
+type Range = schedule.Range
+
+// Pair is a KV pair: elements of the bucket, and the rank that serves them.
+type Pair struct {
+	Range
+	Server int
+}
+
+// Spec returns how pairs are pushed and pulled by ranks that are placed so.
+func Spec(l spec.Layout) spec.Spec {
+	linear := spec.Level{Algorithm: "linear"}
+	if l.Nodes > 1 && l.Ranks > l.Nodes {
+		node := linear
+		node.Size = spec.Node
+		return spec.Spec{Levels: []spec.Level{node, linear}}
+	}
+	return spec.Spec{Levels: []spec.Level{linear}}
+}
+
+// server is one rank's part in a bucket's pairs.
+type server struct {
+	parts []syncer.Part
+	push  *nbc.Set
+	pull  []*nbc.Request
+}
+
+// New returns the syncer of a bucket. pairs are all of it, ascending; each is a part,
+// which its server updates. Every rank of comm must make the same syncers in the same
+// order, and their parameters must be equal at the start.
+func New(comm *collectives.Comm, b syncer.Bucket, pairs []Pair, opts ...collectives.Option) (syncer.Syncer, error) {
+	s := &server{}
+	opts = append(opts[:len(opts):len(opts)], collectives.With(Spec(comm.Layout())))
+	var pushes []*nbc.Request
+	end := 0
+	for _, p := range pairs {
+		if p.Off != end || p.Len <= 0 || mem.Float32.Bytes(p.End()) > b.Diff.Len() {
+			s.close(pushes)
+			return nil, fmt.Errorf("bucket %q: KV pair %v, where one is due that begins at %d and ends within %d bytes", b.Name, p.Range, end, b.Diff.Len())
+		}
+		end = p.End()
+		part := func(of mem.Buffer) mem.Buffer { return of.Slice(mem.Float32.Bytes(p.Off), mem.Float32.Bytes(p.Len)) }
+		push, err := comm.ReduceInit(part(b.Diff), part(b.Diff), mem.Float32, mem.Sum, p.Server, opts...)
+		if err == nil {
+			pushes = append(pushes, push)
+			push, err = comm.BcastInit(part(b.Data), mem.Float32, p.Server, opts...)
+		}
+		if err != nil {
+			s.close(pushes)
+			return nil, fmt.Errorf("bucket %q: KV pair %v at rank %d: %w", b.Name, p.Range, p.Server, err)
+		}
+		s.pull = append(s.pull, push)
+		s.parts = append(s.parts, syncer.Part{Range: p.Range, Updates: comm.Rank() == p.Server})
+	}
+	if mem.Float32.Bytes(end) != b.Diff.Len() {
+		s.close(pushes)
+		return nil, fmt.Errorf("bucket %q: its KV pairs end at element %d, it has %d bytes", b.Name, end, b.Diff.Len())
+	}
+	s.push = nbc.NewSet(pushes...)
+	return s, nil
+}
+
+func (s *server) Parts() []syncer.Part                    { return s.parts }
+func (s *server) Push() error                             { return s.push.Start() }
+func (s *server) Pushed(ctx context.Context) (int, error) { return s.push.Next(ctx) }
+func (s *server) Pull(part int) error                     { return s.pull[part].Start() }
+
+func (s *server) Pulled(ctx context.Context) error {
+	for _, r := range s.pull {
+		if err := r.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *server) Close() { s.close(nil) }
+
+func (s *server) close(pushes []*nbc.Request) {
+	for _, r := range append(pushes, s.pull...) {
+		r.Close()
+	}
+	if s.push != nil {
+		s.push.Close()
+	}
+}
