@@ -114,6 +114,10 @@ func (c *Comm) Alloc(n int) (mem.Buffer, error) {
 // Free gives back what Alloc returned.
 func (c *Comm) Free(b mem.Buffer) { c.engine.Free(b) }
 
+// Payload returns what the messages of this rank's collectives held so far, of all
+// communicators of its engine; see nbc.Engine.Payload.
+func (c *Comm) Payload() nbc.Payload { return c.engine.Payload() }
+
 // Select returns what serves a call, and why. asked is what the call itself
 // asks for; it has no levels where it leaves the choice.
 func (c *Comm) Select(q selection.Query, asked spec.Spec) (*selection.Choice, error) {

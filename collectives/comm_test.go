@@ -430,3 +430,34 @@ func TestAbort(t *testing.T) {
 		t.Errorf("abort: %v", errs[2])
 	}
 }
+
+// The engine counts what messages hold, in both directions, once for every execution,
+// whichever way it takes.
+func TestPayload(t *testing.T) {
+	const ranks, count, times = 3, 1000, 4
+	err := world(t, ranks, 0, nbc.Options{}, func(c *collectives.Comm, e *nbc.Engine) error {
+		b := make([]int32, count)
+		r, err := c.BcastInit(mem.Of(b), mem.Int32, 1, collectives.With(parse(t, "chain")))
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		for range times {
+			if err := errors.Join(r.Start(), r.Wait(context.Background())); err != nil {
+				return err
+			}
+		}
+		if err := r.Run(context.Background()); err != nil {
+			return err
+		}
+		all := int64(4 * count * (times + 1))
+		want := []nbc.Payload{{Received: all}, {Sent: all}, {Sent: all, Received: all}}[c.Rank()] // 1, 2, 0
+		if got := e.Payload(); got != want || c.Payload() != want {
+			return fmt.Errorf("%+v, want %+v", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

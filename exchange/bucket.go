@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/syncer/sfb"
 )
 
 // Range is elements of the packed buffers.
@@ -22,6 +23,10 @@ type Layer struct {
 	Params []Range
 	// Shared are the layers before it whose parameters it uses too.
 	Shared []int
+	// Factors, of a layer whose gradients sufficient factors can stand for, is what
+	// the scheme SFB moves; its places are in the packed buffers. Only a layer with
+	// that scheme needs it.
+	Factors *sfb.Matrix
 }
 
 // Bucket is neighboring layers whose parameters move together.
@@ -47,8 +52,8 @@ type Sum struct {
 func (b *Bucket) Bytes() int { return mem.Float32.Bytes(b.Len) }
 
 // divide makes buckets of neighboring layers of one scheme. It goes the way of the
-// backward pass, last layer first, and closes a bucket as soon as it has minBytes:
-// what is left at the front of the net, whose gradients come last and whose
+// backward pass, last layer first, and closes a bucket as soon as it has minBytes, or
+// a layer that goes by SFB, whose factors are a message of their own anyway. What is left at the front of the net, whose gradients come last and whose
 // parameters are needed first, may be less. The gaps between parameters belong
 // to the bucket before them, so that together the buckets are all count
 // elements.
@@ -72,7 +77,7 @@ func divide(layers []Layer, scheme func(layer int) Scheme, count, minBytes int) 
 		b.Off, b.Len = first, b.Len+end-first
 		b.Layers = append([]int{i}, b.Layers...)
 		end = first
-		open = b.Bytes() < minBytes
+		open = b.Bytes() < minBytes && b.Scheme != SFB // factors move layer by layer
 	}
 	if end > 0 && len(reversed) > 0 {
 		b := &reversed[len(reversed)-1]
@@ -128,15 +133,15 @@ func AutoBucket(predict func(bytes int) float64) int {
 }
 
 // autoBucket is AutoBucket for what the communicator selects; for several schemes
-// the largest of them.
+// the largest of them. Layers that go by SFB are buckets of their own.
 func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 	schemes := c.Schemes
 	if schemes == nil {
 		schemes = []Scheme{c.Scheme}
 	}
-	most := 0
+	most := minBucket
 	for _, s := range executed {
-		if !slices.Contains(schemes, s) {
+		if s == SFB || !slices.Contains(schemes, s) {
 			continue
 		}
 		size, err := autoBucketOf(comm, c, s)
@@ -170,10 +175,13 @@ func query(comm *collectives.Comm, v schedule.Collective, bytes int) selection.Q
 	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
 }
 
-// collectivesOf are those of a scheme: gradients, then parameters.
+// collectivesOf are those of a scheme: gradients, or factors, then parameters.
 func collectivesOf(s Scheme) []schedule.Collective {
-	if s == Allreduce {
+	switch s {
+	case Allreduce:
 		return []schedule.Collective{schedule.Allreduce}
+	case SFB:
+		return []schedule.Collective{schedule.Allgather}
 	}
 	return []schedule.Collective{schedule.Reduce, schedule.Bcast}
 }

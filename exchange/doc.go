@@ -25,6 +25,9 @@
 // each after its layers, SC-OB-naive one ahead, each awaited before forward;
 // SC-B and WFBP await it at Finish.
 //
+// With SFB the same holds of an allgather of factors, from which every rank rebuilds the
+// sum. AfterPass takes a layer's factors after every pass.
+//
 // Every layer may have a scheme of its own (Config.Schemes): buckets hold layers of
 // one scheme, each follows its scheme's policy, and SC-B packs neighbors of one
 // scheme.

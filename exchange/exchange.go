@@ -69,6 +69,7 @@ type Exchange struct {
 	own     []Sum            // what this rank updates by
 	owner   []*bucketState   // by layer; nil where it has no parameters
 	uses    [][]*bucketState // by layer: what must be current before its forward
+	factors []putter         // by layer; nil but for SFB's
 
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -107,6 +108,11 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	var err error
 	if c.Schemes != nil && len(c.Schemes) != len(c.Layers) {
 		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
+	}
+	for i := range c.Layers {
+		if l := &c.Layers[i]; c.schemeOf(i) == SFB && len(l.Params) > 0 && l.Factors == nil {
+			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: it has no sufficient factors", l.Name, SFB)
+		}
 	}
 	if x.buckets, err = divide(c.Layers, c.schemeOf, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
@@ -171,6 +177,15 @@ func (x *Exchange) BeforeForward(layer int) error {
 		return x.reachOneAhead(b.Index + 1)
 	}
 	return nil
+}
+
+// AfterPass says that the backward of a layer has ended in one of the passes whose
+// gradients are summed, the last included: there are factors of it, where the layer
+// goes by SFB.
+func (x *Exchange) AfterPass(layer, pass int) {
+	if f := x.factors[layer]; f.sync != nil {
+		f.sync.Put(f.matrix, pass)
+	}
 }
 
 // AfterBackward says that a layer's gradients are complete.

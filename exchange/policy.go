@@ -149,7 +149,10 @@ const (
 	Allreduce = coordinator.Allreduce
 	// PS sums each KV pair at its server, which updates and broadcasts it: Poseidon.
 	PS = coordinator.PS
+	// SFB sends sufficient factors to all ranks, each of which rebuilds the sum and
+	// updates.
+	SFB = coordinator.SFB
 )
 
 // executed lists them.
-var executed = []Scheme{Reduce, Allreduce, PS}
+var executed = []Scheme{Reduce, Allreduce, PS, SFB}

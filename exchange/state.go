@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/ps"
+	"github.com/scaffe/scaffe/syncer/sfb"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -62,6 +63,7 @@ type job struct {
 // makeBuckets makes the syncers and the buckets' goroutines.
 func (x *Exchange) makeBuckets() error {
 	x.owner = make([]*bucketState, len(x.c.Layers))
+	x.factors = make([]putter, len(x.c.Layers))
 	library := x.library()
 	for _, m := range x.moving() {
 		s, err := x.syncer(m)
@@ -162,8 +164,44 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		return syncer.Allreduce(x.comm, s, how...)
 	case PS:
 		return ps.New(x.comm, s, x.pairsOf(b.Range), how...)
+	case SFB:
+		return x.factored(b, s, how...)
 	}
 	return nil, fmt.Errorf("exchange: bucket %q: scheme %v cannot be executed", b.Name, b.Scheme)
+}
+
+// factored returns the syncer of a bucket whose layers go by SFB.
+func (x *Exchange) factored(b moved, s syncer.Bucket, how ...collectives.Option) (syncer.Syncer, error) {
+	var matrices []sfb.Matrix
+	for _, l := range b.Layers {
+		matrices = append(matrices, x.c.Layers[l].Factors.At(b.Off))
+	}
+	y, err := sfb.New(x.comm, s, matrices, how...)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range b.Layers {
+		x.factors[l] = putter{y, i}
+	}
+	return y, nil
+}
+
+// putter takes the factors of one layer.
+type putter struct {
+	sync   *sfb.Syncer
+	matrix int
+}
+
+// moves returns how many bytes the collectives of a bucket are about.
+func (x *Exchange) moves(b *Bucket) int {
+	if b.Scheme != SFB {
+		return b.Bytes()
+	}
+	n := 0
+	for _, l := range b.Layers {
+		n += x.c.Layers[l].Factors.Bytes()
+	}
+	return n
 }
 
 // library reports whether the MPI library serves any bucket: its collectives
@@ -185,7 +223,7 @@ func (x *Exchange) library() bool {
 func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 	var specs []spec.Spec
 	for _, v := range collectivesOf(b.Scheme) {
-		choice, err := x.comm.Select(query(x.comm, v, b.Bytes()), x.c.specOf(x.comm, b.Scheme))
+		choice, err := x.comm.Select(query(x.comm, v, x.moves(b)), x.c.specOf(x.comm, b.Scheme))
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)
 		}

@@ -68,6 +68,8 @@ type Engine struct {
 
 	onNote atomic.Pointer[func(from int, text string)]
 
+	payloadOut, payloadIn atomic.Int64 // see Payload
+
 	// loopLock is held by the goroutine that runs the loop: the engine's or a
 	// caller.
 	loopLock  sync.Mutex
@@ -390,9 +392,28 @@ func (e *Engine) perform() (any bool) {
 		case stepRelease:
 			e.transport.Release(a.r.token(a.op))
 		case stepEnd:
-			e.stalls.history.add(a.r)
+			e.account(a.r)
 			a.r.end(nil)
 		}
+	}
+}
+
+// Payload is what messages held, in bytes.
+type Payload struct{ Sent, Received int64 }
+
+// Payload returns what the messages of this rank's collectives held that have
+// ended so far, each as often as it was executed. Collectives of the transport's
+// library are not counted. It may be called from any goroutine.
+func (e *Engine) Payload() Payload { return Payload{e.payloadOut.Load(), e.payloadIn.Load()} }
+
+// account keeps account of an execution that has ended.
+func (e *Engine) account(r *Request) {
+	e.stalls.history.add(r)
+	if n := r.plan.sent; n > 0 {
+		e.payloadOut.Add(int64(r.bind.Datatype.Bytes(n)))
+	}
+	if n := r.plan.received; n > 0 {
+		e.payloadIn.Add(int64(r.bind.Datatype.Bytes(n)))
 	}
 }
 

@@ -137,7 +137,7 @@ func sequence(s *schedule.Schedule, g *schedule.Graph) []int32 {
 func (e *Engine) endLone(r *Request) {
 	r.round++
 	e.stalls.history.last = r.called()
-	e.stalls.history.add(r)
+	e.account(r)
 }
 
 // startLone begins r alone, and reports false where it cannot.

@@ -17,6 +17,8 @@ type Plan struct {
 	uses     [3]schedule.Range // of each schedule.Buffer, from the first element to the last
 	readsOut bool              // what is stored in Out is read again, as by a broadcast of it
 	adds     bool              // some ops add
+	// Elements that this rank's messages to others have, and those of others to it.
+	sent, received int
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
 	next, prev []int32
 	sequence   []int32 // see there; nil where there are too many ops
@@ -73,6 +75,12 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 			p.use(op.Dst)
 		}
 		p.adds = p.adds || op.Adds()
+		switch {
+		case op.Receives():
+			p.received += op.Dst.Len
+		case !op.Local():
+			p.sent += op.Src.Len
+		}
 	}
 	return p, nil
 }

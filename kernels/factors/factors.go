@@ -2,6 +2,7 @@ package factors
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/kernels/dnn"
@@ -90,14 +91,10 @@ func (s *Stack) Rebuild(stacked, weights, bias []float32) error {
 	if bias != nil {
 		s.bias(stacked, bias)
 	}
-	rows, cols := s.Out, s.In
-	if s.Transposed {
-		rows, cols = cols, rows
-	}
+	rows, cols := s.stored()
 	for i := 0; i < rows; i += tileRows {
 		for j := 0; j < cols; j += tileCols {
-			t := tile{row: i, col: j, rows: min(tileRows, rows-i), cols: min(tileCols, cols-j)}
-			if err := s.rebuild(stacked, weights, t, cols); err != nil {
+			if err := s.rebuild(stacked, weights[i*cols+j:], s.tileAt(i, j), cols); err != nil {
 				return err
 			}
 		}
@@ -105,13 +102,81 @@ func (s *Stack) Rebuild(stacked, weights, bias []float32) error {
 	return nil
 }
 
+// stored returns the extents of the weights as they lie in memory.
+func (s *Stack) stored() (rows, cols int) {
+	if s.Transposed {
+		return s.In, s.Out
+	}
+	return s.Out, s.In
+}
+
+// tileAt returns the tile that begins at an element of the result.
+func (s *Stack) tileAt(row, col int) tile {
+	rows, cols := s.stored()
+	return tile{row: row, col: col, rows: min(tileRows, rows-row), cols: min(tileCols, cols-col)}
+}
+
+// Digest returns a number that is equal in processes whose Rebuild gives equal bits:
+// a digest of what it makes of made-up factors, in tiles of every size that the weights
+// have, and in the bias.
+func (s *Stack) Digest() (uint64, error) {
+	stacked := make([]float32, s.Len())
+	for i := range stacked { // with all bits, so that other orders of additions round otherwise
+		h := (uint32(i) + 1) * 2654435761
+		h = (h ^ h>>15) * 2246822519
+		stacked[i] = float32(int32(h^h>>13)) / (1 << 31)
+	}
+	bias := make([]float32, s.Out)
+	s.bias(stacked, bias)
+	d := uint64(digestOffset)
+	d = digest(d, bias)
+	rows, cols := s.stored()
+	scratch := make([]float32, min(tileRows, rows)*cols)
+	for _, i := range ends(rows, tileRows) {
+		for _, j := range ends(cols, tileCols) {
+			t := s.tileAt(i, j)
+			if err := s.rebuild(stacked, scratch[j:], t, cols); err != nil {
+				return 0, err
+			}
+			for r := range t.rows {
+				d = digest(d, scratch[r*cols+j:][:t.cols])
+			}
+		}
+	}
+	return d, nil
+}
+
+// ends returns where the first and the last of the pieces of n elements begin.
+func ends(n, piece int) []int {
+	if last := (n - 1) / piece * piece; last > 0 {
+		return []int{0, last}
+	}
+	return []int{0}
+}
+
+// FNV-1a's numbers, of 64 bits.
+const (
+	digestOffset = 14695981039346656037
+	digestPrime  = 1099511628211
+)
+
+// digest adds the bits of values to a digest.
+func digest(d uint64, values []float32) uint64 {
+	for _, x := range values {
+		d = (d ^ uint64(math.Float32bits(x))) * digestPrime
+	}
+	return d
+}
+
+// Digest returns a number that is equal for values of equal bits.
+func Digest(values []float32) uint64 { return digest(digestOffset, values) }
+
 // tile is a part of the result.
 type tile struct{ row, col, rows, cols int }
 
-// rebuild writes one tile of the weights' gradient, whose rows are cols elements
+// rebuild writes one tile of the weights' gradient to out, its rows cols elements
 // apart: the first part's product at once, the others' by way of s.tile.
-func (s *Stack) rebuild(stacked, weights []float32, t tile, cols int) error {
-	out := weights[t.row*cols+t.col:]
+func (s *Stack) rebuild(stacked, out []float32, t tile, cols int) error {
 	first := true
 	for i, n := range s.rows {
 		if n == 0 {

@@ -198,6 +198,44 @@ func TestStack(t *testing.T) {
 	})
 }
 
+// A digest is that of the layout, and sees every bit of what it is of.
+func TestDigest(t *testing.T) {
+	seen := map[uint64]string{}
+	for _, s := range []Shape{{3, 4, false}, {3, 4, true}, {130, 515, false}, {257, 1, false}, {1, 1025, true}} {
+		for _, rows := range [][]int{{2, 3}, {3, 2}, {5}, {0, 5, 1}} {
+			for _, passes := range []int{1, 2} {
+				name := fmt.Sprint(s, rows, passes)
+				var digests [2]uint64
+				for i := range digests {
+					stack, err := NewStack(s, rows, passes)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if digests[i], err = stack.Digest(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if digests[0] != digests[1] {
+					t.Errorf("%s: digests %x and %x", name, digests[0], digests[1])
+				}
+				if other, found := seen[digests[0]]; found {
+					t.Errorf("%s and %s have one digest", name, other)
+				}
+				seen[digests[0]] = name
+			}
+		}
+	}
+	values := make([]float32, 5)
+	zeros := Digest(values)
+	for i := range values {
+		values[i] = float32(math.Copysign(0, -1)) // another sign bit
+		if Digest(values) == zeros {
+			t.Errorf("element %d does not count", i)
+		}
+		values[i] = 0
+	}
+}
+
 func TestStackLayout(t *testing.T) {
 	s, err := NewStack(Shape{Out: 2, In: 3}, []int{2, 0, 1}, 2)
 	if err != nil {

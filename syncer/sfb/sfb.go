@@ -1,0 +1,304 @@
+// Package sfb is Poseidon's sufficient factor broadcasting (section 3.2; the
+// scheme is that of Xie et al.): workers send each other the factors of a fully
+// connected layer's gradient, and everyone rebuilds the sum and updates the
+// parameters itself. No gradient and no parameters travel.
+//
+// A Matrix describes the layer; package caffe/net has its factors:
+//
+//	s, err := sfb.New(comm, bucket, []sfb.Matrix{m})
+//	…                             // an iteration, after the layer's backward of every pass:
+//	s.Put(0, pass)                // this rank's factors, to their place
+//	err = s.Push()                // after the last one: to all others, and theirs here
+//	…
+//	part, err := s.Pushed(ctx)    // the gradients of weights and bias are in Diff
+//
+// The factors lie in one buffer for each matrix, those of rank 0 first, and this
+// rank writes its own to the place that they have in it (factors.Stack): an Allgather
+// in place brings the others'. The sum is one product of all of them in the order of
+// ranks, this rank's among them, so that it does not depend on who was late, and all
+// replicas have equal bits where their products do. Compare says whether they do.
+//
+// It knows no layers and no solvers.
+package sfb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/kernels/factors"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/syncer"
+)
+
+// Matrix is a layer whose gradients are rebuilt from its factors.
+type Matrix struct {
+	Name  string
+	Shape factors.Shape
+	// Rows is how many rows the factors of each rank have in a pass; Passes is how many
+	// passes an iteration has (iter_size).
+	Rows   []int
+	Passes int
+	// Weights and Bias are elements of the bucket. Without a bias that learns, Bias
+	// has none.
+	Weights, Bias schedule.Range
+	// Put writes this rank's factors of the last backward pass to their place, as
+	// those of a part and pass.
+	Put func(s *factors.Stack, stacked []float32, part, pass int)
+}
+
+// At returns the matrix for a bucket that begins at off.
+func (m *Matrix) At(off int) Matrix {
+	moved := *m
+	moved.Weights.Off -= off
+	moved.Bias.Off -= off
+	return moved
+}
+
+// Bytes is how much the factors of all ranks are.
+func (m *Matrix) Bytes() int {
+	rows := 0
+	for _, n := range m.Rows {
+		rows += n * m.Passes
+	}
+	return mem.Float32.Bytes(rows * m.Shape.Row())
+}
+
+// Syncer is that of a bucket whose layers go by sfb. Its parts are the matrices,
+// and arrive in the order of the backward pass, the last first. Put, Push and
+// Pushed are for one goroutine at a time.
+type Syncer struct {
+	rank     int
+	matrices []matrix
+	parts    []syncer.Part
+	next     int // matrices whose factors Pushed has not waited for
+	comm     *collectives.Comm
+}
+
+// matrix is a Matrix with its factors and where its gradients go.
+type matrix struct {
+	Matrix
+	stack         *factors.Stack
+	buffer        mem.Buffer
+	stacked       []float32
+	weights, bias []float32
+	gather        *nbc.Request
+}
+
+// New returns the syncer of a bucket that holds matrices, ascending, and nothing
+// else. Every rank of comm must make the same syncers in the same order. The parameters
+// must start out equal on all ranks, and all must apply the same update.
+func New(comm *collectives.Comm, b syncer.Bucket, matrices []Matrix, opts ...collectives.Option) (*Syncer, error) {
+	s := &Syncer{rank: comm.Rank(), comm: comm, matrices: make([]matrix, 0, len(matrices))}
+	end := b.Diff.Len() / mem.Float32.Size()
+	for i, m := range matrices {
+		x, err := s.prepare(b, m, opts)
+		s.matrices = append(s.matrices, x)
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("bucket %q: layer %q: %w", b.Name, m.Name, err)
+		}
+		p := syncer.Part{Range: schedule.Range{Off: m.Weights.Off, Len: end - m.Weights.Off}, Updates: true}
+		if i == 0 {
+			p.Range = schedule.Range{Len: end}
+		} else {
+			before := &s.parts[i-1]
+			before.Len = p.Off - before.Off
+		}
+		s.parts = append(s.parts, p)
+	}
+	return s, nil
+}
+
+// prepare makes what moves one matrix. What it has made is in the result even where
+// it fails.
+func (s *Syncer) prepare(b syncer.Bucket, m Matrix, opts []collectives.Option) (x matrix, err error) {
+	x.Matrix = m
+	count := b.Diff.Len() / mem.Float32.Size()
+	switch {
+	case len(m.Rows) != s.comm.Size():
+		return x, fmt.Errorf("rows of the factors of %d ranks, where there are %d", len(m.Rows), s.comm.Size())
+	case m.Weights.Off < 0 || m.Weights.Len != m.Shape.Out*m.Shape.In || m.Weights.End() > count:
+		return x, fmt.Errorf("weights at %v of %d elements are not of %d×%d", m.Weights, count, m.Shape.Out, m.Shape.In)
+	case m.Bias.Len != 0 && (m.Bias.Len != m.Shape.Out || m.Bias.Off < m.Weights.End() || m.Bias.End() > count):
+		return x, fmt.Errorf("a bias at %v of %d elements is not of %d outputs", m.Bias, count, m.Shape.Out)
+	}
+	diff := mem.Float32s(b.Diff)
+	x.weights = diff[m.Weights.Off:m.Weights.End()]
+	if m.Bias.Len > 0 {
+		x.bias = diff[m.Bias.Off:m.Bias.End()]
+	}
+	if x.stack, err = factors.NewStack(m.Shape, slices.Clone(m.Rows), m.Passes); err != nil {
+		return x, err
+	}
+	if x.buffer, err = s.comm.Alloc(mem.Float32.Bytes(x.stack.Len())); err != nil {
+		return x, fmt.Errorf("factors: %w", err)
+	}
+	x.stacked = mem.Float32s(x.buffer)
+	counts := make([]int, s.comm.Size())
+	for r := range counts {
+		_, counts[r] = x.stack.Part(r)
+	}
+	off, own := x.stack.Part(s.rank)
+	x.gather, err = s.comm.AllgatherInit(x.buffer.Slice(mem.Float32.Bytes(off), mem.Float32.Bytes(own)), x.buffer, counts, mem.Float32, opts...)
+	return x, err
+}
+
+// Put writes this rank's factors of a pass, which ended with the backward of matrix i,
+// to where they are sent from. Those of the iteration before have been used by then.
+func (s *Syncer) Put(i, pass int) {
+	m := &s.matrices[i]
+	m.Put(m.stack, m.stacked, s.rank, pass)
+}
+
+// Parts are the matrices.
+func (s *Syncer) Parts() []syncer.Part { return s.parts }
+
+// Push sends this rank's factors to the others, those of the last matrix first.
+func (s *Syncer) Push() error {
+	s.next = len(s.matrices)
+	for i := range s.matrices {
+		if err := s.matrices[len(s.matrices)-1-i].gather.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pushed waits for the factors of one more matrix and rebuilds its gradients.
+func (s *Syncer) Pushed(ctx context.Context) (int, error) {
+	m := &s.matrices[s.next-1]
+	if err := m.gather.Wait(ctx); err != nil {
+		return 0, err
+	}
+	s.next--
+	return s.next, m.rebuild()
+}
+
+func (m *matrix) rebuild() error {
+	if err := m.stack.Rebuild(m.stacked, m.weights, m.bias); err != nil {
+		return fmt.Errorf("layer %q: %w", m.Name, err)
+	}
+	return nil
+}
+
+// Pull does nothing: every rank has updated.
+func (s *Syncer) Pull(int) error { return nil }
+
+// Pulled waits for nothing.
+func (s *Syncer) Pulled(context.Context) error { return nil }
+
+// Close ends the requests and gives the factors' memory back, unless a push is still
+// under way: then other ranks may be reading it.
+func (s *Syncer) Close() {
+	for i := range s.matrices {
+		m := &s.matrices[i]
+		if m.gather != nil {
+			m.gather.Close()
+		}
+		if s.next == 0 && m.stacked != nil {
+			s.comm.Free(m.buffer)
+		}
+	}
+	s.matrices = nil
+}
+
+// Compare is a collective in which the ranks see whether they compute equal
+// products, as replicas must that rebuild gradients for themselves: processors, or
+// libraries, may add in other orders. It returns, alike on all ranks, an error for each of
+// matrices, nil where all products are equal and otherwise one that names the ranks.
+func Compare(ctx context.Context, comm *collectives.Comm, matrices []Matrix) ([]error, error) {
+	digests := make([]uint64, 0, len(matrices))
+	var failed error
+	seen := map[string]uint64{} // of layers with factors alike
+	for _, m := range matrices {
+		key := fmt.Sprint(m.Shape, m.Rows, m.Passes)
+		if _, found := seen[key]; !found {
+			s, err := factors.NewStack(m.Shape, m.Rows, m.Passes)
+			if err == nil {
+				seen[key], err = s.Digest()
+			}
+			failed = errors.Join(failed, err)
+		}
+		digests = append(digests, seen[key])
+	}
+	if err := comm.Agree(ctx, failed); err != nil {
+		return nil, err
+	}
+	groups, err := Groups(ctx, comm, digests)
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(matrices))
+	for i, m := range matrices {
+		if groups[i] != "" {
+			errs[i] = fmt.Errorf("the ranks compute products of %d×%d with other bits: %s (do all nodes have the same processors and libraries?)", m.Shape.Out, m.Shape.In, groups[i])
+		}
+	}
+	return errs, nil
+}
+
+// Groups is a collective in which the ranks compare numbers, equally many on each. It
+// returns, alike on all ranks, a text for each number: "" where all ranks have the same,
+// and else which of them agree.
+func Groups(ctx context.Context, comm *collectives.Comm, numbers []uint64) ([]string, error) {
+	texts := make([]string, len(numbers))
+	if len(numbers) == 0 || comm.Size() == 1 {
+		return texts, nil
+	}
+	mine := make([]int64, len(numbers))
+	for i, x := range numbers {
+		mine[i] = int64(x)
+	}
+	all := make([]int64, len(mine)*comm.Size())
+	if err := comm.Allgather(ctx, mem.Of(mine), mem.Of(all), nil, mem.Int64); err != nil {
+		return nil, err
+	}
+	for i := range numbers {
+		texts[i] = grouped(comm.Size(), func(rank int) int64 { return all[rank*len(mine)+i] })
+	}
+	return texts, nil
+}
+
+// grouped says which ranks have equal numbers, "" where all have.
+func grouped(size int, of func(rank int) int64) string {
+	var order []int64 // as the ranks first have them
+	by := map[int64][]int{}
+	for r := range size {
+		x := of(r)
+		if by[x] == nil {
+			order = append(order, x)
+		}
+		by[x] = append(by[x], r)
+	}
+	if len(order) == 1 {
+		return ""
+	}
+	text := ""
+	for i, x := range order {
+		if i > 0 {
+			text += ", "
+		}
+		text += ranks(by[x])
+	}
+	return text
+}
+
+// ranks returns "rank 2 has one" or "ranks 0, 1 have one".
+func ranks(all []int) string {
+	text := ""
+	for i, r := range all {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprint(r)
+	}
+	if len(all) == 1 {
+		return "rank " + text + " has one result"
+	}
+	return "ranks " + text + " have one result"
+}
