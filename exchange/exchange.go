@@ -141,6 +141,9 @@ func (x *Exchange) Buckets() []Bucket { return x.buckets }
 // MinBucket returns the least size of a bucket in bytes, asked for or chosen.
 func (x *Exchange) MinBucket() int { return x.min }
 
+// Own returns what this rank updates, ascending.
+func (x *Exchange) Own() []Sum { return x.own }
+
 // Start begins iteration iter.
 func (x *Exchange) Start(iter int) error {
 	x.iter, x.left = iter, 0

@@ -11,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/replay/workload"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -20,6 +21,10 @@ type Config struct {
 	// Designs take turns.
 	Designs []exchange.Design
 	Scheme  exchange.Scheme
+	// Servers and Pair are those of the scheme PS: the zero values are all ranks, and
+	// coordinator.DefaultPair.
+	Servers coordinator.Places
+	Pair    int
 	// Spec, unless it has no levels, is how the collectives are done.
 	Spec spec.Spec
 	// Bucket is as in exchange.Config.

@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -43,6 +44,9 @@ type sample struct{ total, push, pull float64 }
 func newRank(comm *collectives.Comm, c Config) (*rank, error) {
 	r := &rank{c: c, comm: comm, scale: 1}
 	r.layers, r.count = layout(c.Profile)
+	if _, err := r.book(r.layers); err != nil {
+		return nil, err
+	}
 	var err error
 	if r.wait, err = newWaiter(); err != nil {
 		return nil, err
@@ -77,8 +81,12 @@ func (r *rank) free() {
 // exchange makes the exchange of a design, over the layers before end alone.
 func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchange.Layer, count int) (*exchange.Exchange, error) {
 	bytes := mem.Float32.Bytes(count)
+	book, err := r.book(layers)
+	if err != nil {
+		return nil, err
+	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Scheme: r.c.Scheme, Spec: r.c.Spec, Bucket: r.c.Bucket, Layers: layers,
+		Design: d, Scheme: r.c.Scheme, Spec: r.c.Spec, Bucket: r.c.Bucket, Book: book, Layers: layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {
@@ -89,6 +97,26 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchang
 		r.gates[b.Layers[0]] = true
 	}
 	return x, nil
+}
+
+// book returns the information book of layers, for the scheme that needs one.
+func (r *rank) book(layers []exchange.Layer) (*coordinator.Book, error) {
+	if r.c.Scheme != exchange.PS {
+		return nil, nil
+	}
+	c := coordinator.Config{
+		Nodes: r.comm.Nodes(), Batch: make([]int, r.comm.Size()), Workers: coordinator.Places{All: true},
+		Servers: r.c.Servers, Pair: r.c.Pair,
+	}
+	if c.Servers.None() {
+		c.Servers.All = true
+	}
+	for _, l := range layers {
+		if len(l.Params) > 0 {
+			c.Layers = append(c.Layers, coordinator.Layer{Name: l.Name, Params: l.Params})
+		}
+	}
+	return coordinator.New(c)
 }
 
 // turn runs n iterations of a design after one that does not count. All ranks

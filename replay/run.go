@@ -11,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -26,6 +27,9 @@ const (
 
 // Run replays. All ranks of comm call it together, and get the same result.
 func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error) {
+	if c.Scheme == coordinator.Auto {
+		c.Scheme = exchange.Reduce
+	}
 	if c.Turn == 0 {
 		c.Turn = DefaultTurn
 	}

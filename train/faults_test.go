@@ -32,7 +32,7 @@ func runPoisoned(t *testing.T, path string, change func(rank int, c *train.Confi
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	path, _ := files(t, 30)
 	for _, d := range []exchange.Design{exchange.SCB, exchange.SCOBR} {
-		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS} {
 			for _, skip := range []bool{false, true} {
 				skipped := 0
 				c, err := runPoisoned(t, path, func(_ int, c *train.Config) {
@@ -63,7 +63,7 @@ func TestLastUpdateIsChecked(t *testing.T) {
 	write(t, path, changed)
 	for _, n := range []int{1, 2} {
 		for _, d := range []exchange.Design{exchange.SCB, exchange.SCOBR} {
-			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS} {
 				for _, skip := range []bool{false, true} {
 					_, err := run(t, n, path, func(_ int, c *train.Config) {
 						c.Design, c.Scheme, c.Bucket, c.Options.SkipNotFinite = d, scheme, 1, skip

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/solver"
@@ -108,6 +109,7 @@ func one(asked bool) float64 {
 func (w *Worker) afterBackward(layer int) error {
 	w.time.backwardEnds(layer)
 	if w.solver.LastPass() {
+		w.offerStatistics(layer)
 		if err := w.exchange.AfterBackward(layer); err != nil {
 			return err
 		}
@@ -145,27 +147,52 @@ func (w *Worker) notFinite(e *solver.NotFiniteError) error {
 	return e // the losses are finite one by one
 }
 
-// beforeUpdates decides on the update of all buckets at once, when it must. Either
-// all sums are this rank's own to update by, or none.
+// beforeUpdates decides on the update of all buckets at once, when it must. Unless there
+// are shards, either all sums are this rank's own to update by, or none.
 func (w *Worker) beforeUpdates(iter int, own []exchange.Sum) error {
 	w.skip = nil
 	if err := w.loss.sum.Wait(w.ctx); err != nil {
 		return err
 	}
-	if w.skipLoss = !solver.Finite(w.loss.buf[sumLoss]); w.skipLoss || len(own) == 0 {
+	for _, s := range own {
+		w.takeStatistics(s)
+	}
+	if w.skipLoss = !solver.Finite(w.loss.buf[sumLoss]); w.skipLoss || w.shards == nil && len(own) == 0 {
 		return nil
 	}
 	w.update = w.solver.Update(iter)
 	if w.skipNotFinite {
-		if w.skip = w.update.Check(0, w.solver.Net().PackedCount()); w.skip != nil {
+		if err := w.check(own); err != nil {
+			return err
+		}
+		if w.skip != nil {
 			w.onSkip(solver.Skip{Iter: iter, Err: w.skip})
 			return nil
 		}
 	}
-	if w.solver.Clips() {
-		w.update = w.update.Clip()
+	if !w.solver.Clips() {
+		return nil
 	}
-	return nil
+	if w.shards == nil {
+		w.update = w.update.Clip()
+		return nil
+	}
+	var err error
+	w.update, err = w.clipShards(w.update, own)
+	return err
+}
+
+// check sets skip if a gradient is not finite; the error is another one.
+func (w *Worker) check(own []exchange.Sum) error {
+	if w.shards == nil {
+		w.skip = w.update.Check(0, w.solver.Net().PackedCount())
+		return nil
+	}
+	err := w.checkShards(w.update, own)
+	if bad := (*solver.NotFiniteError)(nil); errors.As(err, &bad) {
+		w.skip, err = err, nil
+	}
+	return err
 }
 
 // onSum updates parameters by the sum of their gradients, or drops these
@@ -183,6 +210,9 @@ func (w *Worker) onSum(iter int, s exchange.Sum) error {
 		}
 	}
 	begin := time.Now()
+	if !w.updateAtOnce {
+		w.takeStatistics(s)
+	}
 	if spoiled || !s.Updates {
 		w.solver.ClearGradients(s.Off, s.End())
 		return nil
@@ -221,6 +251,9 @@ func (w *Worker) paramsNeeded(int) error {
 // snapshot makes the parameters and the history current at the root.
 func (w *Worker) snapshot(int) error {
 	err := w.exchange.Updated()
+	if err == nil && w.shards != nil {
+		err = w.gatherHistory(w.ctx)
+	}
 	w.time.pauses()
 	return err
 }

@@ -20,7 +20,7 @@ func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
 func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
-	c.Scheme = w.scheme
+	c.Scheme, c.Servers, c.Pair = w.scheme, w.servers, w.pair
 	return w.newSetup(ctx, c)
 }
 
@@ -31,7 +31,15 @@ func (w *Worker) Use(s *Setup) error {
 	if err := w.exchange.Current(); err != nil {
 		return err
 	}
+	if w.shards != nil {
+		if err := w.gatherHistory(w.ctx); err != nil {
+			return err
+		}
+	}
 	w.exchange = s.exchange
+	if w.shards != nil { // the other buckets' pairs may be other servers'
+		return w.spreadHistory(w.ctx)
+	}
 	return nil
 }
 
@@ -39,8 +47,12 @@ func (w *Worker) Use(s *Setup) error {
 func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 	n := w.solver.Net()
 	data, diff := n.Packed()
+	book, err := w.bookFor(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	x, err := exchange.New(ctx, w.comm, exchange.Config{
-		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root,
+		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root, Book: book,
 		Layers: exchangeLayers(n), Data: data, Diff: diff,
 		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
 	})

@@ -60,7 +60,7 @@ func TestSetupsInTurn(t *testing.T) {
 		}
 		return params
 	}
-	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS} {
 		want := trained(scheme, exchange.SCB, exchange.SCB, exchange.SCB, exchange.SCB, exchange.SCB)
 		got := trained(scheme, exchange.SCOBR, exchange.SCB, exchange.SCOBR, exchange.SCOB, exchange.SCOBNaive)
 		if !slices.Equal(got, want) {

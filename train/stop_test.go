@@ -75,7 +75,7 @@ func TestStopBetweenPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, path, strings.Replace(string(b), "max_iter: 50", fmt.Sprintf("max_iter: 8\niter_size: %d", iterSize), 1))
-	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS} {
 		whole := mustRun(t, 2, path, func(_ int, c *train.Config) { c.Scheme = scheme })
 		for _, design := range []exchange.Design{exchange.SCB, exchange.SCOBNaive, exchange.SCOB, exchange.SCOBR} {
 			c := mustRun(t, 2, path, func(rank int, c *train.Config) {

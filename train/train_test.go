@@ -256,7 +256,7 @@ func TestSummedLosses(t *testing.T) {
 func TestSCaffe_DesignsTrainAlike(t *testing.T) {
 	path, _ := files(t, 30)
 	one := mustRun(t, 1, path, nil)
-	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS} {
 		for _, text := range []string{"chain,chunk=1K", "direct"} {
 			spec, err := spec.Parse(text)
 			if err != nil {
@@ -299,7 +299,7 @@ func TestUpdatesThatNeedAllGradients(t *testing.T) {
 		if near(plain.loss, one.loss) == nil {
 			t.Fatalf("%s has no effect", field)
 		}
-		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS} {
 			c := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme, c.Bucket = scheme, 1 })
 			if err := near(one.loss, c.loss); err != nil {
 				t.Errorf("%s, %v: %v", field, scheme, err)
@@ -359,7 +359,7 @@ layer { name: "probed" type: "SoftmaxWithLoss" bottom: "probe" bottom: "label" t
 		t.Fatal(err)
 	}
 	write(t, path, strings.Replace(string(text), "max_iter: 50", "max_iter: 1", 1))
-	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS} {
 		with := func(rank int, c *train.Config) {
 			c.Scheme = scheme
 			if rank == 0 { // the others need not have the file

@@ -62,6 +62,10 @@ type Config struct {
 	Design exchange.Design
 	Scheme exchange.Scheme
 	Bucket int
+	// Servers are the ranks that hold the parameters with the scheme PS, the zero value
+	// all; Pair is the size of their KV pairs in bytes, 0 coordinator.DefaultPair.
+	Servers coordinator.Places
+	Pair    int
 	// Spec, unless it has no levels, says which collectives move them.
 	Spec spec.Spec
 	// Options are handed to the solver, its Data.Part, Alloc and NoSnapshots
@@ -87,6 +91,8 @@ type Worker struct {
 	events     Events
 	exchange   *exchange.Exchange
 	scheme     exchange.Scheme
+	servers    coordinator.Places
+	pair       int
 	setups     []*Setup
 	rec        *trace.Recorder
 	meter      trace.Meter
@@ -108,6 +114,8 @@ type Worker struct {
 	skipLoss      bool  // the loss is not finite
 	skip          error // a gradient is not
 
+	shards *shards // nil unless ranks update a part of the parameters each
+
 	ctx context.Context
 }
 
@@ -125,7 +133,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if c.Scheme == coordinator.Auto {
 		c.Scheme = exchange.Reduce
 	}
-	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, scheme: c.Scheme, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, scheme: c.Scheme, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)
 	if err = comm.Agree(ctx, err); err == nil {
 		err = w.join(ctx, c)
@@ -180,13 +188,19 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	if c.Scheme == exchange.Allreduce {
+	if c.Scheme != exchange.Reduce {
 		if err := w.sameState(ctx); err != nil {
 			return err
 		}
 	}
+	w.initShards()
 	if err := w.makeExchange(ctx, c); err != nil {
 		return err
+	}
+	if w.shards != nil && iter[0] > 0 {
+		if err := w.spreadHistory(ctx); err != nil {
+			return err
+		}
 	}
 	w.loss.buf = make([]float64, sums)
 	if w.loss.sum, err = w.comm.AllreduceInit(mem.Of(w.loss.buf), mem.Of(w.loss.buf), mem.Float64, mem.Sum); err != nil {
@@ -202,11 +216,15 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	return nil
 }
 
-// sameState gives every rank the root's parameters and history, for a scheme
-// that does not broadcast them.
+// sameState gives every rank the root's parameters, for a scheme that does not
+// broadcast them, and its history where every rank updates.
 func (w *Worker) sameState(ctx context.Context) error {
 	data, _ := w.solver.Net().Packed()
-	for _, b := range append([]mem.Buffer{data}, buffers(w.solver.History())...) {
+	state := []mem.Buffer{data}
+	if w.scheme.Replicated() {
+		state = append(state, buffers(w.solver.History())...)
+	}
+	for _, b := range state {
 		if err := w.comm.Bcast(ctx, b, mem.Float32, root); err != nil {
 			return err
 		}

@@ -47,9 +47,34 @@ func (s *Solver) each(lo, hi int, f func(p *net.Param, lo, hi int) error) error 
 
 // Check returns a *NotFiniteError if a gradient of the part is NaN or infinite.
 func (u Update) Check(lo, hi int) error {
+	if i, value, found := u.FirstNotFinite(lo, hi); found {
+		return u.NotFinite(i, value)
+	}
+	return nil
+}
+
+// FirstNotFinite returns the first element of the part whose gradient is NaN or infinite.
+func (u Update) FirstNotFinite(lo, hi int) (element int, value float32, found bool) {
 	_, buf := u.s.net.Packed()
 	diff := mem.Float32s(buf)
-	return u.s.each(lo, hi, func(p *net.Param, lo, hi int) error { return u.check(p, diff[lo:hi]) })
+	_ = u.s.each(lo, hi, func(_ *net.Param, lo, hi int) error {
+		if k := vec.FirstNotFinite(diff[lo:hi]); k >= 0 && !found {
+			element, value, found = lo+k, diff[lo+k], true
+		}
+		return nil
+	})
+	return element, value, found
+}
+
+// NotFinite is the error of an element whose gradient, perhaps on another worker, has
+// such a value.
+func (u Update) NotFinite(element int, value float32) error {
+	err := &NotFiniteError{Iter: u.iter, Value: value}
+	_ = u.s.each(element, element+1, func(p *net.Param, _, _ int) error {
+		err.Layer, err.Gradient = u.s.net.LayerName(p.Layer), p.Name
+		return nil
+	})
+	return err
 }
 
 // check checks gradients of one parameter.

@@ -16,15 +16,33 @@ import (
 
 // schemeFlags say which scheme serves which layer, and who serves and works.
 func schemeFlags() []cli.Flag {
+	servers := serverFlags()
 	return []cli.Flag{
 		cmdline.Checked("scheme", coordinator.Auto.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce",
 			cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...),
+		servers[0],
+		cmdline.Checked("workers", "all", "`RANKS` that work, likewise", cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
+		servers[1],
+	}
+}
+
+// serverFlags say who serves what with the scheme ps.
+func serverFlags() []cli.Flag {
+	return []cli.Flag{
 		cmdline.Checked("servers", "all", "`RANKS` that serve: all, count:4 spread over the nodes, or ranks such as 0,4",
 			cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
-		cmdline.Checked("workers", "all", "`RANKS` that work, likewise", cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
 		cmdline.Checked("pair", units.FormatBytes(coordinator.DefaultPair), "`SIZE` of the KV pairs that servers hold",
 			cmdline.Parsed(coordinator.ParsePair, "want a multiple of 4K, such as 256K or 2M")),
 	}
+}
+
+// readServers reads serverFlags.
+func readServers(c *cli.Context) (servers coordinator.Places, pair int, err error) {
+	if servers, err = coordinator.ParsePlaces(c.String("servers")); err != nil {
+		return servers, 0, err
+	}
+	pair, err = coordinator.ParsePair(c.String("pair"))
+	return servers, pair, err
 }
 
 // readSchemes reads schemeFlags.
@@ -32,13 +50,10 @@ func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Confi
 	if asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
 		return asked, cfg, err
 	}
-	if cfg.Servers, err = coordinator.ParsePlaces(c.String("servers")); err != nil {
+	if cfg.Servers, cfg.Pair, err = readServers(c); err != nil {
 		return asked, cfg, err
 	}
-	if cfg.Workers, err = coordinator.ParsePlaces(c.String("workers")); err != nil {
-		return asked, cfg, err
-	}
-	cfg.Pair, err = coordinator.ParsePair(c.String("pair"))
+	cfg.Workers, err = coordinator.ParsePlaces(c.String("workers"))
 	return asked, cfg, err
 }
 

@@ -27,6 +27,7 @@ const killIters = 40
 // moment is when a rank is killed.
 type moment struct {
 	ranks, victim int
+	scheme        string // with ps, every rank is a server
 	// after is the iteration that must have been shown; 0: the victim's process
 	// is there, and sets itself up.
 	after int
@@ -34,7 +35,7 @@ type moment struct {
 }
 
 func (m moment) String() string {
-	return fmt.Sprintf("rank %d of %d, %v after iteration %d", m.victim, m.ranks, m.delay, m.after)
+	return fmt.Sprintf("rank %d of %d, %s, %v after iteration %d", m.victim, m.ranks, m.scheme, m.delay, m.after)
 }
 
 // moments are n random moments, over the whole of a run.
@@ -43,7 +44,7 @@ func moments(n int) []moment {
 	ms := make([]moment, n)
 	for i := range ms {
 		m := &ms[i]
-		m.ranks = 2
+		m.ranks, m.scheme = 2, []string{"reduce", "ps"}[i/2%2]
 		if i%6 == 5 {
 			m.ranks = 3
 		}
@@ -72,15 +73,18 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		n = 12
 	}
 	data := workplace(t, 10)
-	want := map[int][]byte{}
+	want := map[moment][]byte{}
 	for _, ranks := range []int{2, 3} {
-		dir := killplace(t, data)
-		if r := command(t, dir, run, trainArgs(ranks, "")...); r.code != 0 {
-			t.Fatal(r.stderr)
+		for _, scheme := range []string{"reduce", "ps"} {
+			m := moment{ranks: ranks, scheme: scheme}
+			dir := killplace(t, data)
+			if r := command(t, dir, run, m.args("")...); r.code != 0 {
+				t.Fatal(r.stderr)
+			}
+			want[m] = finalWeights(t, dir)
 		}
-		want[ranks] = finalWeights(t, dir)
 	}
-	if bytes.Equal(want[2], finalWeights(t, killplace(t, data))) {
+	if bytes.Equal(want[moment{ranks: 2, scheme: "ps"}], finalWeights(t, killplace(t, data))) {
 		t.Fatal("the comparison sees no difference between something and nothing")
 	}
 	var torn, early, none atomic.Int32
@@ -101,9 +105,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 					if newest == "" {
 						none.Add(1)
 					}
-					if r := command(t, dir, run, trainArgs(m.ranks, newest)...); r.code != 0 {
+					if r := command(t, dir, run, m.args(newest)...); r.code != 0 {
 						t.Errorf("started again from %q it ended with %d\n%s", newest, r.code, last(r.stderr))
-					} else if !bytes.Equal(finalWeights(t, dir), want[m.ranks]) {
+					} else if !bytes.Equal(finalWeights(t, dir), want[moment{ranks: m.ranks, scheme: m.scheme}]) {
 						t.Errorf("gone on from %q, the weights are not those of a run that nobody killed", newest)
 					}
 				})
@@ -180,9 +184,9 @@ func killplace(t *testing.T, data string) string {
 	return dir
 }
 
-// trainArgs is what mpirun is started with.
-func trainArgs(ranks int, snapshot string) []string {
-	args := []string{"-np", strconv.Itoa(ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m"}
+// args is what mpirun is started with.
+func (m moment) args(snapshot string) []string {
+	args := []string{"-np", strconv.Itoa(m.ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m", "--scheme", m.scheme, "--pair", "4K"}
 	if snapshot != "" {
 		args = append(args, "--snapshot", snapshot)
 	}
@@ -206,7 +210,7 @@ func finalWeights(t *testing.T, dir string) []byte {
 // killed starts a run, kills a rank when its moment has come, and sees to how
 // the others end. It reports whether the rank was there to be killed.
 func killed(t *testing.T, dir, mpirun string, m moment) bool {
-	r := begin(t, dir, mpirun, trainArgs(m.ranks, "")...)
+	r := begin(t, dir, mpirun, m.args("")...)
 	shown := regexp.MustCompile(fmt.Sprintf(`(?m)^iteration %d: loss`, m.after))
 	victim := 0
 	for victim == 0 || m.after > 0 && !shown.MatchString(r.text()) {

@@ -19,17 +19,20 @@ import (
 type moves struct {
 	design exchange.Design
 	scheme exchange.Scheme
-	spec   spec.Spec
-	bucket int
-	launch launch.Options
+	// Of the scheme ps:
+	servers coordinator.Places
+	pair    int
+	spec    spec.Spec
+	bucket  int
+	launch  launch.Options
 }
 
 func moveFlags() []cli.Flag {
-	designs := exchange.Names()
+	designs, servers := exchange.Names(), serverFlags()
 	return slices.Concat([]cli.Flag{
 		cmdline.Checked("design", exchange.SCOBR.String(), "`DESIGN` of the communication: "+cmdline.Or(designs),
 			cmdline.Parsed(exchange.Parse, "want "+cmdline.Or(designs)), designs...),
-		schemeFlag(),
+		schemeFlag(), servers[0], servers[1],
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
 	}, selectionFlags(), []cli.Flag{
@@ -41,9 +44,9 @@ func moveFlags() []cli.Flag {
 
 // schemeFlag says how replicas are kept in step. Its alias is its name of before.
 func schemeFlag() cli.Flag {
-	reduce, allreduce := exchange.Reduce.String(), exchange.Allreduce.String()
-	f := cmdline.Checked("scheme", reduce, "`SCHEME` of the net: sum gradients at the root, which updates and broadcasts (reduce), or on every rank (allreduce); the others that explain schemes weighs cannot be executed yet",
-		cmdline.Parsed(parseScheme, ""), reduce, allreduce)
+	reduce, allreduce, ps := exchange.Reduce.String(), exchange.Allreduce.String(), exchange.PS.String()
+	f := cmdline.Checked("scheme", reduce, "`SCHEME` of the net: sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), or at servers, KV pair by KV pair (ps); the others that explain schemes weighs cannot be executed yet",
+		cmdline.Parsed(parseScheme, ""), reduce, allreduce, ps)
 	f.Aliases = []string{"aggregate"}
 	return f
 }
@@ -51,13 +54,13 @@ func schemeFlag() cli.Flag {
 // parseScheme reads a scheme that can be executed, and says which else are known.
 func parseScheme(s string) (exchange.Scheme, error) {
 	scheme, err := coordinator.ParseScheme(s)
-	if err == nil && (scheme == exchange.Reduce || scheme == exchange.Allreduce) {
+	if err == nil && (scheme == exchange.Reduce || scheme == exchange.Allreduce || scheme == exchange.PS) {
 		return scheme, nil
 	}
 	if _, failed := coordinator.ParseAsked(s); failed == nil {
-		return 0, fmt.Errorf("unknown scheme %q: it can be weighed (scaffe explain schemes), and not executed yet: want reduce or allreduce", s)
+		return 0, fmt.Errorf("unknown scheme %q: it can be weighed (scaffe explain schemes), and not executed yet: want reduce, allreduce or ps", s)
 	}
-	return 0, fmt.Errorf("unknown scheme %q: want reduce (the root updates and broadcasts) or allreduce (every rank updates)", s)
+	return 0, fmt.Errorf("unknown scheme %q: want reduce (the root updates and broadcasts), allreduce (every rank updates) or ps (servers update and broadcast)", s)
 }
 
 // auto, for --bucket, leaves the size to the network.
@@ -83,6 +86,9 @@ func readMoves(c *cli.Context) (m moves, err error) {
 		return m, err
 	}
 	if m.scheme, err = parseScheme(c.String("scheme")); err != nil {
+		return m, err
+	}
+	if m.servers, m.pair, err = readServers(c); err != nil {
 		return m, err
 	}
 	m.bucket, err = parseBucket(c.String("bucket"))

@@ -79,6 +79,7 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Iterations, cfg.Warmup, cfg.Turn = c.Int("iterations"), c.Int("warmup"), c.Int("turn")
 	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
 	cfg.Scheme, cfg.Spec, cfg.Bucket = m.scheme, m.spec, m.bucket
+	cfg.Servers, cfg.Pair = m.servers, m.pair
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {
 		return cfg, cmdline.Usagef("missing --profile: want a file or a built-in profile (scaffe replay --list shows them)")

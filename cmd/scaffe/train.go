@@ -93,6 +93,7 @@ func newTraining(c *cli.Context) (*training, error) {
 		return nil, err
 	}
 	t.config.Design, t.config.Scheme, t.config.Spec, t.config.Bucket = m.design, m.scheme, m.spec, m.bucket
+	t.config.Servers, t.config.Pair = m.servers, m.pair
 	t.launch = m.launch
 	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))

@@ -43,6 +43,9 @@ func ParsePlaces(text string) (Places, error) {
 	return p, nil
 }
 
+// None reports whether p is the zero value, which names no rank.
+func (p Places) None() bool { return !p.All && p.Count == 0 && p.Ranks == nil }
+
 // String returns the text that ParsePlaces reads.
 func (p Places) String() string {
 	switch {

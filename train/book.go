@@ -1,0 +1,96 @@
+package train
+
+import (
+	"context"
+	"slices"
+
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+)
+
+// bookFor returns the book where c's scheme needs one, nil elsewhere.
+func (w *Worker) bookFor(ctx context.Context, c Config) (*coordinator.Book, error) {
+	if c.Scheme != exchange.PS {
+		return nil, nil
+	}
+	return w.book(ctx, c)
+}
+
+// book writes the information book of this training, and makes sure that all ranks have
+// written the same.
+func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) {
+	batch := make([]int64, w.comm.Size())
+	batch[w.comm.Rank()] = int64(w.solver.Net().LocalBatch() * int(w.solver.Param().GetIterSize()))
+	if err := w.comm.Allreduce(ctx, mem.Of(batch), mem.Of(batch), mem.Int64, mem.Sum); err != nil {
+		return nil, err
+	}
+	config := coordinator.Config{Nodes: w.comm.Nodes(), Workers: coordinator.Places{All: true}, Servers: c.Servers, Pair: c.Pair}
+	for _, b := range batch {
+		config.Batch = append(config.Batch, int(b))
+	}
+	config.Layers = w.bookLayers()
+	if c.Servers.None() {
+		config.Servers = coordinator.Places{All: true}
+	}
+	b, err := coordinator.New(config)
+	if err = w.comm.Agree(ctx, err); err != nil {
+		return nil, err
+	}
+	return b, w.sameBook(ctx, b)
+}
+
+// bookLayers describes the layers with parameters to the coordinator.
+func (w *Worker) bookLayers() (ls []coordinator.Layer) {
+	n := w.solver.Net()
+	for i, l := range exchangeLayers(n) {
+		if len(l.Params) > 0 {
+			ls = append(ls, coordinator.Layer{Name: l.Name, Type: n.Layers()[i].Type, Params: l.Params})
+		}
+	}
+	return ls
+}
+
+// sameBook compares the books of all ranks.
+func (w *Worker) sameBook(ctx context.Context, b *coordinator.Book) error {
+	own := b.Digests()
+	most := []int64{int64(len(own))}
+	if err := w.comm.Allreduce(ctx, mem.Of(most), mem.Of(most), mem.Int64, mem.Max); err != nil {
+		return err
+	}
+	n := int(most[0])
+	all := make([]int64, (n+1)*w.comm.Size())
+	mine := all[(n+1)*w.comm.Rank():]
+	mine[0] = int64(len(own))
+	for i, d := range own {
+		mine[1+i] = int64(d)
+	}
+	if err := w.comm.Allreduce(ctx, mem.Of(all), mem.Of(all), mem.Int64, mem.Sum); err != nil {
+		return err
+	}
+	var digests [][]uint64
+	for one := range slices.Chunk(all, n+1) {
+		var d []uint64
+		for _, x := range one[1 : 1+one[0]] {
+			d = append(d, uint64(x))
+		}
+		digests = append(digests, d)
+	}
+	return w.comm.Agree(ctx, b.Compare(digests))
+}
+
+// fixed returns, by layer, the parameters of layers that servers keep in step which no
+// solver learns: BatchNorm's statistics.
+func (w *Worker) fixed() [][]exchange.Range {
+	n := w.solver.Net()
+	learnable := n.Learnable()
+	all := make([][]exchange.Range, len(n.Layers()))
+	for i, l := range n.Layers() {
+		for _, p := range l.Params {
+			if learnable[p].LRMult == 0 && w.scheme == exchange.PS {
+				all[i] = append(all[i], exchange.Range{Off: learnable[p].Offset, Len: learnable[p].Blob.Count()})
+			}
+		}
+	}
+	return all
+}

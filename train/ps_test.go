@@ -1,0 +1,120 @@
+package train_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/train"
+)
+
+// withStatistics puts a BatchNorm layer into the test's net, a layer large enough for
+// several pairs, and what more says into its solver.
+func withStatistics(t *testing.T, path, dir, more string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), strings.NewReplacer(`layer { name: "relu1"`,
+		`layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" }
+layer { name: "relu1"`, `layer { name: "ip1" type: "InnerProduct" bottom: "pool1"`,
+		`layer { name: "ip0" type: "InnerProduct" bottom: "pool1" top: "ip0" inner_product_param { num_output: 30 weight_filler { type: "xavier" } } }
+layer { name: "ip1" type: "InnerProduct" bottom: "ip0"`).Replace(string(text)))
+	if text, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.Replace(string(text), "max_iter: 50", "max_iter: 40", 1)+more)
+}
+
+// state reads the solver's state after so many iterations, history included.
+func state(t *testing.T, dir string, iter int) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("s_iter_%d.solverstate", iter)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestPoseidon_ServersTrainAsAReduction: the KV store's servers apply the updates to their
+// shards, and hold what the update rule remembers (section 4.1). Losses, scores and snapshots, the
+// history in them, have the bits of reductions to one root, for any servers and pairs: with
+// BatchNorm's statistics, clipped gradients and several passes too.
+func TestPoseidon_ServersTrainAsAReduction(t *testing.T) {
+	linear, err := spec.Parse("linear")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range []string{"", "clip_gradients: 0.5 iter_size: 2", `type: "Adam" momentum2: 0.999`} {
+		path, dir := files(t, 30)
+		withStatistics(t, path, dir, more)
+		want := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Spec, c.Bucket = linear, 1 })
+		history := state(t, dir, 40)
+		for i, servers := range []coordinator.Places{{}, {Ranks: []int{2}}, {Count: 2}} {
+			for _, pair := range []int{4 << 10, 0} {
+				d := append(exchange.All(), exchange.WFBP)[(2*i+pair/(4<<10))%5]
+				got := mustRun(t, 3, path, func(_ int, c *train.Config) {
+					c.Scheme, c.Servers, c.Pair, c.Design, c.Bucket = exchange.PS, servers, pair, d, 1
+				})
+				if !slices.Equal(got.loss, want.loss) || !slices.Equal(got.scores, want.scores) || !bytes.Equal(got.snapshot, want.snapshot) {
+					t.Errorf("%q, servers %v, pairs of %d, %v: other bits than reduce's", more, servers, pair, d)
+				}
+				if !bytes.Equal(state(t, dir, 40), history) {
+					t.Errorf("%q, servers %v, pairs of %d, %v: another history than reduce's", more, servers, pair, d)
+				}
+			}
+		}
+	}
+}
+
+// TestServersGoOnFromASnapshot: with the bits of a run that was not interrupted, and with
+// other servers.
+func TestServersGoOnFromASnapshot(t *testing.T) {
+	path, dir := files(t, 30)
+	withStatistics(t, path, dir, "")
+	with := func(servers []int, from string) curve {
+		return mustRun(t, 3, path, func(_ int, c *train.Config) {
+			c.Scheme, c.Servers.Ranks, c.Pair, c.Snapshot = exchange.PS, servers, 4<<10, from
+		})
+	}
+	whole := with([]int{0, 1, 2}, "")
+	history := state(t, dir, 40)
+	rest := with([]int{1, 2}, filepath.Join(dir, "s_iter_20.solverstate"))
+	if !slices.Equal(rest.loss, whole.loss[20:]) || !bytes.Equal(rest.snapshot, whole.snapshot) || !bytes.Equal(state(t, dir, 40), history) {
+		t.Error("the resumed run has other bits than the whole one")
+	}
+}
+
+// TestServersThatAreNotThere: one message on all ranks.
+func TestServersThatAreNotThere(t *testing.T) {
+	path, _ := files(t, 30)
+	for want, change := range map[string]func(*train.Config){
+		"9 servers of 3 ranks": func(c *train.Config) { c.Servers.Count = 9 },
+		"pair size 2K":         func(c *train.Config) { c.Pair = 2 << 10 },
+	} {
+		_, err := run(t, 3, path, func(_ int, c *train.Config) {
+			c.Scheme = exchange.PS
+			change(c)
+		})
+		if err == nil || strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%v, want one message with %q", err, want)
+		}
+	}
+	// Ranks whose books differ.
+	_, err := run(t, 3, path, func(rank int, c *train.Config) {
+		if c.Scheme = exchange.PS; rank == 1 {
+			c.Servers.Ranks = []int{2}
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), "differ in servers: ranks 0, 2 have one, rank 1 has one") {
+		t.Errorf("different servers: %v", err)
+	}
+}

@@ -1,0 +1,169 @@
+package train
+
+import (
+	"context"
+	"math"
+
+	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// What follows is for schemes by which each rank updates a part of the parameters, a
+// shard: servers'.
+
+// shards is what the ranks settle together where they hold shards.
+type shards struct {
+	fixed [][]exchange.Range // by layer: see Worker.fixed
+	norm  []float64          // by block of gradients; see solver.Update.ClipBy
+	bad   []int64            // the first gradient that is not finite
+	piece []float32          // of a history
+}
+
+// pieceLen is how many elements of a history move at a time.
+const pieceLen = 1 << 20
+
+// noneBad stands for no element.
+const noneBad = math.MaxInt64
+
+// initShards prepares for shards, where the scheme makes them.
+func (w *Worker) initShards() {
+	if w.scheme == exchange.PS {
+		w.shards = &shards{fixed: w.fixed(), norm: make([]float64, w.solver.NormBlocks()), bad: make([]int64, 1)}
+	}
+}
+
+// offerStatistics puts what this rank has gathered of a layer, and no solver learns
+// (BatchNorm's means), in the place of the gradients if it is the lowest rank, and zeros
+// elsewhere: so their sum, at whoever serves them, is what the lowest rank has.
+func (w *Worker) offerStatistics(layer int) {
+	if w.shards == nil {
+		return
+	}
+	data, diff := w.solver.Net().Packed()
+	for _, r := range w.shards.fixed[layer] {
+		own := mem.Float32s(diff)[r.Off:r.End()]
+		if w.comm.Rank() == root {
+			copy(own, mem.Float32s(data)[r.Off:r.End()])
+		} else {
+			clear(own)
+		}
+	}
+}
+
+// takeStatistics takes what offerStatistics has sent out of the gradients of a part that
+// this rank updates.
+func (w *Worker) takeStatistics(s exchange.Sum) {
+	if w.shards == nil || !s.Updates {
+		return
+	}
+	data, diff := w.solver.Net().Packed()
+	for _, layer := range s.Bucket.Layers {
+		for _, r := range w.shards.fixed[layer] {
+			if lo, hi := max(r.Off, s.Off), min(r.End(), s.End()); lo < hi {
+				copy(mem.Float32s(data)[lo:hi], mem.Float32s(diff)[lo:hi])
+				clear(mem.Float32s(diff)[lo:hi])
+			}
+		}
+	}
+}
+
+// checkShards returns a *solver.NotFiniteError, the same on all ranks, if a gradient is
+// NaN or infinite on any.
+func (w *Worker) checkShards(u solver.Update, own []exchange.Sum) error {
+	first := int64(noneBad)
+	for _, s := range own {
+		if i, value, found := u.FirstNotFinite(s.Off, s.End()); found {
+			first = int64(i)<<32 | int64(math.Float32bits(value))
+			break // they ascend
+		}
+	}
+	w.shards.bad[0] = first
+	b := mem.Of(w.shards.bad)
+	if err := w.comm.Allreduce(w.ctx, b, b, mem.Int64, mem.Min); err != nil {
+		return err
+	}
+	if first = w.shards.bad[0]; first == noneBad {
+		return nil
+	}
+	return u.NotFinite(int(first>>32), math.Float32frombits(uint32(first)))
+}
+
+// speaks reports whether this rank is the one that tells of a part that it updates: what
+// every rank updates is the root's to tell of.
+func (w *Worker) speaks(s exchange.Sum) bool {
+	return w.comm.Rank() == root || !s.Bucket.Scheme.Replicated()
+}
+
+// clipShards returns u with clip_gradients: each rank sums the squares of what it
+// updates, block by block, and the blocks' sums are gathered.
+func (w *Worker) clipShards(u solver.Update, own []exchange.Sum) (solver.Update, error) {
+	clear(w.shards.norm)
+	for _, s := range own {
+		if w.speaks(s) {
+			w.solver.Squares(s.Off, s.End(), w.shards.norm)
+		}
+	}
+	b := mem.Of(w.shards.norm)
+	err := w.comm.Allreduce(w.ctx, b, b, mem.Float64, mem.Sum)
+	return u.ClipBy(w.shards.norm), err
+}
+
+// gatherHistory brings the solver's history to the root, piece by piece: a sum of whole
+// numbers, whose bits are those of the one rank that has an element.
+func (w *Worker) gatherHistory(ctx context.Context) error {
+	return w.eachPiece(func(piece, h []float32, off int) error {
+		clear(piece)
+		w.eachOwn(off, len(piece), func(s exchange.Sum, lo, hi int) {
+			if w.speaks(s) {
+				copy(piece[lo-off:hi-off], h[lo:hi])
+			}
+		})
+		b := mem.Of(piece)
+		if err := w.comm.Reduce(ctx, b, b, mem.Int32, mem.Sum, root); err != nil {
+			return err
+		}
+		if w.comm.Rank() == root {
+			copy(h[off:], piece)
+		}
+		return nil
+	})
+}
+
+// spreadHistory brings the root's history to those who update by it.
+func (w *Worker) spreadHistory(ctx context.Context) error {
+	return w.eachPiece(func(piece, h []float32, off int) error {
+		if w.comm.Rank() == root {
+			copy(piece, h[off:])
+		}
+		if err := w.comm.Bcast(ctx, mem.Of(piece), mem.Float32, root); err != nil {
+			return err
+		}
+		w.eachOwn(off, len(piece), func(_ exchange.Sum, lo, hi int) { copy(h[lo:hi], piece[lo-off:hi-off]) })
+		return nil
+	})
+}
+
+// eachPiece calls f with a buffer for each piece of each history.
+func (w *Worker) eachPiece(f func(piece, h []float32, off int) error) error {
+	if w.shards.piece == nil {
+		w.shards.piece = make([]float32, min(pieceLen, w.solver.Net().PackedCount()))
+	}
+	for _, h := range w.solver.History() {
+		for off := 0; off < len(h); off += pieceLen {
+			if err := f(w.shards.piece[:min(pieceLen, len(h)-off)], h, off); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// eachOwn calls f for the elements from off on that this rank updates.
+func (w *Worker) eachOwn(off, n int, f func(s exchange.Sum, lo, hi int)) {
+	for _, s := range w.exchange.Own() {
+		if lo, hi := max(s.Off, off), min(s.End(), off+n); lo < hi {
+			f(s, lo, hi)
+		}
+	}
+}
