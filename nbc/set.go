@@ -48,7 +48,11 @@ func (s *Set) Next(ctx context.Context) (int, error) {
 			return i, err
 		}
 		for k, i := range s.left {
-			if ended, err := s.requests[i].Test(); ended {
+			ended, err := s.requests[i].ended()
+			if !ended && s.requests[i].lingers.Load() { // it is left to its caller to go on with
+				ended, err = s.requests[i].Test()
+			}
+			if ended {
 				s.left = append(s.left[:k], s.left[k+1:]...)
 				return i, err
 			}
