@@ -163,9 +163,9 @@ func pathOfUnregistered(scope string, err error) string {
 	case err != nil:
 		return fmt.Sprintf("%s: process_vm_readv is forbidden here (%v), as by a container's seccomp profile", copied, err)
 	case scope == "2" || scope == "3":
-		return fmt.Sprintf("%s: kernel.yama.ptrace_scope is %s; with 0 or 1 large receives are served in place", copied, scope)
+		return fmt.Sprintf("%s: kernel.yama.ptrace_scope is %s; with 0 or 1 large messages are read by their receivers", copied, scope)
 	}
-	return copied + "; large receives in place (process_vm_readv) where each rank has a core"
+	return copied + " where it is small, or part of 8 MiB and more and ranks share cores; otherwise read by its receiver (process_vm_readv)"
 }
 
 func cores() Finding {

@@ -13,8 +13,8 @@ func TestPathOfUnregisteredMemory(t *testing.T) {
 		err   error
 		want  string
 	}{
-		{"", nil, "in place"},
-		{"1", nil, "in place"},
+		{"", nil, "read by its receiver"},
+		{"1", nil, "read by its receiver"},
 		{"2", nil, "ptrace_scope is 2"},
 		{"0", unix.EPERM, "forbidden here (operation not permitted)"},
 	} {

@@ -20,12 +20,18 @@ const copyChunk = 1 << 20
 // enqueue lets Poll copy the message of o, which has met the other side.
 func (t *Transport) enqueue(o *op) { t.work = append(t.work, o) }
 
-// labor copies one chunk's worth of what there is to copy.
+// labor copies one chunk's worth of what there is to copy; of messages to be added as
+// many as stay in the cache until they are.
 func (t *Transport) labor() {
+	borrowed := 0
 	for budget := copyChunk; budget > 0 && t.worked < len(t.work); {
 		o := t.work[t.worked]
 		n, ended, err := t.piece(o, budget)
 		budget -= n
+		if o.borrows {
+			borrowed += n
+			budget = min(budget, t.askRoom-borrowed)
+		}
 		if ended || n == 0 {
 			t.worked++
 		}

@@ -27,13 +27,16 @@
 // when it is first touched.
 //
 // Memory in the arena is called registered. Messages in any other memory come on
-// one of two ways:
+// one of three ways:
 //
 //   - Sender and receiver copy it together, each with the system's help
 //     (process_vm_writev, process_vm_readv), which moves about half of what a plain copy
 //     does. So large receives are served where each rank has a core and the
 //     system allows it (Yama, seccomp, other users may be in the way).
-//   - Everywhere else, and for borrowing receives, the sender copies it into its
+//   - The receiver reads it, likewise with the system's help: what it borrows to add, into memory
+//     that stays in its cache, and, where ranks share cores, what is part of no more than the caches
+//     hold. The sender need not have its turn for it.
+//   - Everywhere else the sender copies it into its
 //     arena, from where the receiver takes it: a message of up to 64 KiB at once,
 //     others when the receiver asks, or before it does if it always asks. A receiver asks
 //     for half of its core's cache at most, so that the second copy is one within caches.

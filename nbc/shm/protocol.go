@@ -292,6 +292,10 @@ func (t *Transport) meet(o *op, d *descriptor, message []byte) {
 		t.end(o, nil)
 	case place == private && o.told && !t.reaches(p): // they cross, and the sender puts
 		o.other = *d
+	case place == private && t.readsAlone(o):
+		o.other = *d
+		o.other.place = place
+		t.read(o)
 	case place == private && (o.borrows || !t.reaches(p)):
 		o.other = *d
 		t.ask(o)

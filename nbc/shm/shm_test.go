@@ -3,6 +3,7 @@
 package shm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
@@ -203,6 +205,83 @@ func TestBorrowedIsTheSendersMemory(t *testing.T) {
 		return nil
 	})
 	all(t, ts, nbc.Transport.Close)
+}
+
+// TestTheReceiverReads: a message in private memory is read by its receiver while the
+// sender does nothing: to add it, or, where ranks share cores, as part of no more than
+// the caches hold. What it borrows lies in memory that is used again.
+func TestTheReceiverReads(t *testing.T) {
+	const n = 3 << 20
+	for _, c := range []struct {
+		what            string
+		opts            Options
+		expected        int
+		borrows, copies bool // by the receiver; by the sender
+	}{
+		{what: "borrows, a core each", opts: Options{forceShare: true}, borrows: true},
+		{what: "borrows, cores shared", opts: Options{forbidShare: true}, borrows: true},
+		{what: "borrows of more than the caches hold", opts: Options{forbidShare: true}, expected: kernels.StreamFrom, borrows: true},
+		{what: "receives, cores shared", opts: Options{forbidShare: true}},
+		{what: "receives of more than the caches hold", opts: Options{forbidShare: true}, expected: kernels.StreamFrom, copies: true},
+		{what: "borrows, forbidden", opts: Options{forbidVM: true}, borrows: true, copies: true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			ts := world(t, c.opts, 0, 0)
+			src, dst := mem.Alloc(n), mem.Alloc(n)
+			for i := range n {
+				mem.Bytes(src)[i] = byte(i >> 10)
+			}
+			var first mem.Buffer
+			for round := range 3 {
+				tag := nbc.Tag{Instance: uint32(round)}
+				clear(mem.Bytes(dst))
+				begin := func() error { return ts[1].Recv(1, 0, tag, dst) }
+				if c.borrows {
+					begin = func() error { return ts[1].RecvBorrow(1, 0, tag, n) }
+				}
+				ts[1].(nbc.Expecter).Expect(c.expected)
+				if err := errors.Join(ts[0].Send(1, 1, tag, src), begin()); err != nil {
+					t.Fatal(err)
+				}
+				var done [1]nbc.Completion
+				for polls, k := 0, 0; k == 0; polls++ {
+					var err error
+					if k, err = ts[1].Poll(done[:]); err != nil || done[0].Err != nil {
+						t.Fatal(err, done[0].Err)
+					}
+					if looks := n / copyChunk; k > 0 == c.copies && polls == looks {
+						t.Fatalf("after %d looks of the receiver alone the message is there: %v", looks, k > 0)
+					} else if polls > looks && k == 0 {
+						if _, err := ts[0].Poll(nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				data := dst
+				if c.borrows {
+					data = done[0].Data
+				}
+				if !bytes.Equal(mem.Bytes(data), mem.Bytes(src)) {
+					t.Fatal("another message has come")
+				}
+				if first.Len() == 0 {
+					first = data
+				} else if !data.Same(first) {
+					t.Error("the memory that a receiver gave back is not used again")
+				}
+				if copied := base(ts[0]).filled > 0; copied != c.copies {
+					t.Errorf("the sender has copied: %v", copied)
+				}
+				if c.borrows {
+					ts[1].Release(1)
+				}
+				if err := drain(ts[0], 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all(t, ts, nbc.Transport.Close)
+		})
+	}
 }
 
 // TestTheLaterCopies: a receive that was there first is put into by the

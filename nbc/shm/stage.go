@@ -9,11 +9,15 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// A message in private memory that its receiver borrows, or does not read itself,
-// is copied into registered memory by its sender: at once where it is small,
-// otherwise when the receiver asks for it. A receiver asks for no more than it can
-// read while it is still in a cache. So the bytes come from memory once; the system's
-// copy between processes costs more than the second copy in a cache.
+// A message in private memory that two ranks do not copy together is read by its receiver,
+// with the system's help, where that is allowed: at once, whenever the sender has its turn on a core
+// that it shares. What is borrowed, to be added, is read into memory that stays in
+// the core's cache.
+//
+// Otherwise, and where several ranks on few cores receive more than the caches hold, it is
+// copied into registered memory by its sender: at once where it is small, else when
+// the receiver asks for it. A receiver asks for no more than it can read while it is
+// still in a cache. So the bytes come from memory once, for all their receivers.
 
 // eagerCopy is the greatest message that is copied at once: to copy it costs less
 // than to be asked.
@@ -93,6 +97,28 @@ func (t *Transport) unstage(s *staging) {
 	t.filled -= s.to.Len()
 	*s = staging{next: t.unstaged}
 	t.unstaged = s
+}
+
+// readsAlone reports whether the receive o copies its message by itself out of the
+// sender's private memory.
+func (t *Transport) readsAlone(o *op) bool {
+	return o.peer.vm && (o.borrows || !t.shares && o.total < kernels.StreamFrom)
+}
+
+// read lets Poll do that: what is borrowed goes to memory of the transport's.
+func (t *Transport) read(o *op) {
+	if !o.borrows {
+		t.enqueue(o)
+		return
+	}
+	var err error
+	if o.buf, err = t.arena.stage(o.n); err != nil {
+		t.answer(o.peer, o.other.id, o.n, failed)
+		t.end(o, err)
+		return
+	}
+	o.staged = true
+	t.enqueue(o)
 }
 
 // ask lets the sender of the message of o copy it, as soon as there is room.
