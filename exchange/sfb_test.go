@@ -180,9 +180,9 @@ func TestPoseidon_FactorsUnderEveryDesign(t *testing.T) {
 		return all
 	}
 	const iters = 4
-	for _, ranks := range []int{1, 2, 3} {
+	for _, ranks := range []int{1, 3} {
 		for _, rest := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {
-			for _, text := range []string{"", "chain,chunk=1K", "direct"} {
+			for _, text := range []string{"", "direct"} {
 				plain, _ := trainFactored(t, ranks, exchange.Config{Schemes: schemes(rest, rest), Spec: parse(t, text)}, iters)
 				var want []float32
 				for _, bucket := range []int{1, 1 << 20} {

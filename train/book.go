@@ -9,9 +9,9 @@ import (
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
-// bookFor returns the book where c's scheme needs one, nil elsewhere.
+// bookFor returns the book where a scheme needs one, nil elsewhere.
 func (w *Worker) bookFor(ctx context.Context, c Config) (*coordinator.Book, error) {
-	if c.Scheme != exchange.PS {
+	if !w.schemes.any(isPS) {
 		return nil, nil
 	}
 	return w.book(ctx, c)
@@ -42,11 +42,14 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 
 // bookLayers describes the layers with parameters to the coordinator.
 func (w *Worker) bookLayers() (ls []coordinator.Layer) {
-	n := w.solver.Net()
-	for i, l := range exchangeLayers(n) {
-		if len(l.Params) > 0 {
-			ls = append(ls, coordinator.Layer{Name: l.Name, Type: n.Layers()[i].Type, Params: l.Params})
+	types := w.solver.Net().Layers()
+	for i, l := range w.exchangeLayers() {
+		if len(l.Params) == 0 {
+			continue
 		}
+		known := coordinator.Layer{Name: l.Name, Type: types[i].Type, Params: l.Params}
+		w.schemes.describe(&known, i)
+		ls = append(ls, known)
 	}
 	return ls
 }
@@ -87,7 +90,7 @@ func (w *Worker) fixed() [][]exchange.Range {
 	all := make([][]exchange.Range, len(n.Layers()))
 	for i, l := range n.Layers() {
 		for _, p := range l.Params {
-			if learnable[p].LRMult == 0 && w.scheme == exchange.PS {
+			if learnable[p].LRMult == 0 && isPS(w.schemes.of[i]) {
 				all[i] = append(all[i], exchange.Range{Off: learnable[p].Offset, Len: learnable[p].Blob.Count()})
 			}
 		}

@@ -108,6 +108,7 @@ func one(asked bool) float64 {
 // iteration, when they are complete.
 func (w *Worker) afterBackward(layer int) error {
 	w.time.backwardEnds(layer)
+	w.exchange.AfterPass(layer, w.solver.Pass())
 	if w.solver.LastPass() {
 		w.offerStatistics(layer)
 		if err := w.exchange.AfterBackward(layer); err != nil {
@@ -241,8 +242,10 @@ func (w *Worker) requested(int) (solver.Action, error) {
 // paramsNeeded makes all parameters current on this rank, for a test.
 func (w *Worker) paramsNeeded(int) error {
 	err := w.exchange.Current()
-	if err == nil && w.scheme == exchange.Allreduce {
-		err = w.statistics()
+	if err == nil && w.schemes.any(exchange.Scheme.Replicated) {
+		if err = w.statistics(); err == nil {
+			err = w.sameReplicas()
+		}
 	}
 	w.time.pauses()
 	return err
@@ -251,6 +254,9 @@ func (w *Worker) paramsNeeded(int) error {
 // snapshot makes the parameters and the history current at the root.
 func (w *Worker) snapshot(int) error {
 	err := w.exchange.Updated()
+	if err == nil {
+		err = w.sameReplicas()
+	}
 	if err == nil && w.shards != nil {
 		err = w.gatherHistory(w.ctx)
 	}

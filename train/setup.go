@@ -20,7 +20,7 @@ func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
 func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
-	c.Scheme, c.Servers, c.Pair = w.scheme, w.servers, w.pair
+	c.Servers, c.Pair = w.servers, w.pair
 	return w.newSetup(ctx, c)
 }
 
@@ -52,8 +52,8 @@ func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 		return nil, err
 	}
 	x, err := exchange.New(ctx, w.comm, exchange.Config{
-		Design: c.Design, Scheme: c.Scheme, Spec: c.Spec, Bucket: c.Bucket, Root: root, Book: book,
-		Layers: exchangeLayers(n), Data: data, Diff: diff,
+		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Root: root, Book: book,
+		Layers: w.exchangeLayers(), Data: data, Diff: diff,
 		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
 	})
 	if err != nil {

@@ -26,9 +26,10 @@ const pieceLen = 1 << 20
 // noneBad stands for no element.
 const noneBad = math.MaxInt64
 
-// initShards prepares for shards, where the scheme makes them.
+// initShards prepares for shards, where the schemes make them: servers', or a root's beside
+// what every rank updates.
 func (w *Worker) initShards() {
-	if w.scheme == exchange.PS {
+	if w.schemes.any(isPS) || w.schemes.any(exchange.Scheme.Replicated) && w.schemes.any(func(s exchange.Scheme) bool { return !s.Replicated() }) {
 		w.shards = &shards{fixed: w.fixed(), norm: make([]float64, w.solver.NormBlocks()), bad: make([]int64, 1)}
 	}
 }

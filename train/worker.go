@@ -66,6 +66,8 @@ type Config struct {
 	// all; Pair is the size of their KV pairs in bytes, 0 coordinator.DefaultPair.
 	Servers coordinator.Places
 	Pair    int
+	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.
+	Asked *coordinator.Asked
 	// Spec, unless it has no levels, says which collectives move them.
 	Spec spec.Spec
 	// Options are handed to the solver, its Data.Part, Alloc and NoSnapshots
@@ -90,7 +92,7 @@ type Worker struct {
 	solver     *solver.Solver
 	events     Events
 	exchange   *exchange.Exchange
-	scheme     exchange.Scheme
+	schemes    schemes
 	servers    coordinator.Places
 	pair       int
 	setups     []*Setup
@@ -130,10 +132,10 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	if c.Scheme == coordinator.Auto {
+	if c.Asked == nil && c.Scheme == coordinator.Auto {
 		c.Scheme = exchange.Reduce
 	}
-	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, scheme: c.Scheme, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)
 	if err = comm.Agree(ctx, err); err == nil {
 		err = w.join(ctx, c)
@@ -188,7 +190,10 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	if c.Scheme != exchange.Reduce {
+	if err := w.choose(ctx, c); err != nil {
+		return err
+	}
+	if w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
 			return err
 		}
@@ -221,7 +226,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 func (w *Worker) sameState(ctx context.Context) error {
 	data, _ := w.solver.Net().Packed()
 	state := []mem.Buffer{data}
-	if w.scheme.Replicated() {
+	if w.schemes.any(exchange.Scheme.Replicated) {
 		state = append(state, buffers(w.solver.History())...)
 	}
 	for _, b := range state {
@@ -288,11 +293,15 @@ func (w *Worker) makeExchange(ctx context.Context, c Config) error {
 }
 
 // exchangeLayers describes the net's layers to package exchange.
-func exchangeLayers(n *net.Net) []exchange.Layer {
+func (w *Worker) exchangeLayers() []exchange.Layer {
+	n := w.solver.Net()
 	learnable := n.Learnable()
 	var ls []exchange.Layer
-	for _, l := range n.Layers() {
+	for i, l := range n.Layers() {
 		d := exchange.Layer{Name: l.Name}
+		if f := w.schemes.factored[i]; f != nil && w.schemes.of[i] == exchange.SFB {
+			d.Factors = &f.matrix
+		}
 		for _, p := range l.Params {
 			d.Params = append(d.Params, exchange.Range{Off: learnable[p].Offset, Len: learnable[p].Blob.Count()})
 		}

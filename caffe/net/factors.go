@@ -32,21 +32,21 @@ func (n *Net) Factors(i int) (*Factors, error) {
 	nd := n.nodes[i]
 	l, ok := nd.layer.(layers.Factored)
 	if !ok {
-		return nil, nd.wrap(errors.New("has no sufficient factors: InnerProduct layers alone have them"))
+		return nil, nd.wrap(none(errors.New("InnerProduct layers alone have them")))
 	}
 	if !nd.backward {
-		return nil, nd.wrap(errors.New("has no sufficient factors: it has no backward pass"))
+		return nil, nd.wrap(none(errors.New("it has no backward pass")))
 	}
 	for _, k := range nd.params {
 		if err := n.alone(k); err != nil {
-			return nil, nd.wrap(fmt.Errorf("has no sufficient factors: %w", err))
+			return nil, nd.wrap(none(err))
 		}
 	}
 	f := &Factors{node: nd, layer: l}
 	for index, k := range nd.params {
 		switch p := &n.learnable[n.params[k].learn]; {
 		case p.LRMult == 0 && index == 0:
-			return nil, nd.wrap(errors.New("has no sufficient factors: its weights do not learn (lr_mult 0)"))
+			return nil, nd.wrap(none(errors.New("its weights do not learn (lr_mult 0)")))
 		case p.LRMult == 0:
 		case index == 0:
 			f.weights = p.Blob
@@ -56,6 +56,9 @@ func (n *Net) Factors(i int) (*Factors, error) {
 	}
 	return f, nil
 }
+
+// none says why a layer has no factors.
+func none(why error) error { return fmt.Errorf("has no sufficient factors: %w", why) }
 
 // alone makes sure that a parameter is one layer's only: the gradient of a
 // shared one is a sum over layers.

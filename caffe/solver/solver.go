@@ -471,6 +471,9 @@ func (s *Solver) forwardBackward() (float64, error) {
 	return part(), nil
 }
 
+// Pass tells a hook which pass of its iteration this is, counted from 0.
+func (s *Solver) Pass() int { return s.pass }
+
 // LastPass reports, to a hook, whether this pass is the last of its iteration.
 func (s *Solver) LastPass() bool { return s.pass == int(s.param.GetIterSize())-1 }
 

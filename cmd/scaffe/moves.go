@@ -18,7 +18,7 @@ import (
 // what train and replay have in common.
 type moves struct {
 	design exchange.Design
-	scheme exchange.Scheme
+	asked  coordinator.Asked // the schemes
 	// Of the scheme ps:
 	servers coordinator.Places
 	pair    int
@@ -44,23 +44,46 @@ func moveFlags() []cli.Flag {
 
 // schemeFlag says how replicas are kept in step. Its alias is its name of before.
 func schemeFlag() cli.Flag {
-	reduce, allreduce, ps := exchange.Reduce.String(), exchange.Allreduce.String(), exchange.PS.String()
-	f := cmdline.Checked("scheme", reduce, "`SCHEME` of the net: sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), or at servers, KV pair by KV pair (ps); the others that explain schemes weighs cannot be executed yet",
-		cmdline.Parsed(parseScheme, ""), reduce, allreduce, ps)
+	f := cmdline.Checked("scheme", exchange.Reduce.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce: "+
+		"sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), at servers, KV pair by KV pair (ps), "+
+		"or send factors of inner products to all (sfb); auto takes the fastest for each layer, poseidon ps or sfb",
+		cmdline.Parsed(parseAsked, ""), executable()...)
 	f.Aliases = []string{"aggregate"}
 	return f
 }
 
-// parseScheme reads a scheme that can be executed, and says which else are known.
-func parseScheme(s string) (exchange.Scheme, error) {
-	scheme, err := coordinator.ParseScheme(s)
-	if err == nil && (scheme == exchange.Reduce || scheme == exchange.Allreduce || scheme == exchange.PS) {
-		return scheme, nil
+// executable lists the schemes that training executes, and those that choose among them.
+func executable() (names []string) {
+	for _, name := range coordinator.Names() {
+		if s, err := coordinator.ParseScheme(name); err == nil && s != coordinator.Adam && s != coordinator.OneBit {
+			names = append(names, name)
+		}
 	}
-	if _, failed := coordinator.ParseAsked(s); failed == nil {
-		return 0, fmt.Errorf("unknown scheme %q: it can be weighed (scaffe explain schemes), and not executed yet: want reduce, allreduce or ps", s)
+	return names
+}
+
+// parseAsked reads schemes that can be executed, and says which else are known.
+func parseAsked(text string) (coordinator.Asked, error) {
+	a, err := coordinator.ParseAsked(text)
+	if err != nil {
+		return a, err
 	}
-	return 0, fmt.Errorf("unknown scheme %q: want reduce (the root updates and broadcasts), allreduce (every rank updates) or ps (servers update and broadcast)", s)
+	all := []exchange.Scheme{a.Default}
+	for _, r := range a.Rules {
+		all = append(all, r.Scheme)
+	}
+	for _, s := range all {
+		if s == coordinator.Adam || s == coordinator.OneBit {
+			return a, fmt.Errorf("%v can be weighed (scaffe explain schemes), and not executed yet: want %s", s, cmdline.Or(executable()))
+		}
+	}
+	return a, nil
+}
+
+// one returns the scheme that serves all layers, and false where it depends on them.
+func (m *moves) one() (exchange.Scheme, bool) {
+	s := m.asked.Default
+	return s, len(m.asked.Rules) == 0 && (s == exchange.Reduce || s == exchange.Allreduce || s == exchange.PS)
 }
 
 // auto, for --bucket, leaves the size to the network.
@@ -85,7 +108,7 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.design, err = exchange.Parse(c.String("design")); err != nil {
 		return m, err
 	}
-	if m.scheme, err = parseScheme(c.String("scheme")); err != nil {
+	if m.asked, err = parseAsked(c.String("scheme")); err != nil {
 		return m, err
 	}
 	if m.servers, m.pair, err = readServers(c); err != nil {

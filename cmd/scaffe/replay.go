@@ -78,7 +78,12 @@ func runReplay(c *cli.Context) error {
 func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Iterations, cfg.Warmup, cfg.Turn = c.Int("iterations"), c.Int("warmup"), c.Int("turn")
 	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
-	cfg.Scheme, cfg.Spec, cfg.Bucket = m.scheme, m.spec, m.bucket
+	cfg.Spec, cfg.Bucket = m.spec, m.bucket
+	one, alone := m.one()
+	if !alone {
+		return cfg, cmdline.Usagef("--scheme %v: replay moves all layers by one scheme: want %v, %v or %v", m.asked, exchange.Reduce, exchange.Allreduce, exchange.PS)
+	}
+	cfg.Scheme = one
 	cfg.Servers, cfg.Pair = m.servers, m.pair
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {

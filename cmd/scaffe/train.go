@@ -92,7 +92,12 @@ func newTraining(c *cli.Context) (*training, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.config.Design, t.config.Scheme, t.config.Spec, t.config.Bucket = m.design, m.scheme, m.spec, m.bucket
+	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
+	if one, alone := m.one(); alone {
+		t.config.Scheme = one
+	} else {
+		t.config.Asked = &m.asked
+	}
 	t.config.Servers, t.config.Pair = m.servers, m.pair
 	t.launch = m.launch
 	if c.String("snapshot-format") != "" {
@@ -183,7 +188,7 @@ func (t *training) train(ctx context.Context, comm *collectives.Comm, cfg train.
 func (t *training) writeTrace(ctx context.Context, comm *collectives.Comm, cfg train.Config) error {
 	cfg.Trace.Describe("version", version.String())
 	cfg.Trace.Describe("design", cfg.Design.String())
-	cfg.Trace.Describe("aggregate", cfg.Scheme.String())
+	cfg.Trace.Describe("aggregate", cfg.SchemeText())
 	cfg.Trace.Describe("solver", t.solver)
 	all, err := trace.Gather(ctx, comm, cfg.Trace)
 	if err == nil && comm.Rank() == 0 {

@@ -351,3 +351,19 @@ func TestAuditIsWritten(t *testing.T) {
 		t.Errorf("%s", out[report.JSON])
 	}
 }
+
+// A line a layer says what was chosen, what else could have been, and why.
+func TestAuditLines(t *testing.T) {
+	audit, err := book(t, 8, 32, fc("fc7", 4096, 4096), Layer{Name: "conv1", Type: "Convolution", Params: []Range{{Off: 1 << 24, Len: 500}}}).
+		Choose(Asked{Default: Poseidon}, predicted(map[Scheme]int{SFB: 3, PS: 5, Reduce: 6, Allreduce: 7}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"layer fc7, 4096x4096: sfb 14.68 MB, 3.000 ms (ps 234.9 MB, 5.000 ms): Algorithm 1: 2K(P1−1)(M+N) = 3.67 M ≤ 58.72 M = 2MN(P1+P2−2)/P2",
+		"layer conv1, 500 parameters: ps 0.007 MB, 5.000 ms (reduce 0.008 MB, 6.000 ms): Algorithm 1: only InnerProduct layers have sufficient factors",
+	}
+	if got := audit.Lines(); !slices.Equal(got, want) {
+		t.Errorf("%q,\nwant %q", got, want)
+	}
+}

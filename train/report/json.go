@@ -190,7 +190,7 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 	v := jsonStart{
 		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), GlobalBatch: n.GlobalBatch(),
 		Iter: w.Solver().Iter(), MaxIter: int(w.Solver().Param().GetMaxIter()),
-		Design: cfg.Design.String(), Aggregate: cfg.Scheme.String(), Spec: cfg.Spec.Name(), LeastBucket: w.Exchange().MinBucket(),
+		Design: cfg.Design.String(), Aggregate: cfg.SchemeText(), Spec: cfg.Spec.Name(), LeastBucket: w.Exchange().MinBucket(),
 		Buckets: []jsonBucket{},
 	}
 	for _, b := range w.Exchange().Buckets() {

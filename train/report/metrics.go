@@ -37,7 +37,7 @@ func (m *metricsReport) start(comm *collectives.Comm, cfg train.Config, n *net.N
 	if m == nil {
 		return
 	}
-	m.to.Info.WithLabelValues(cfg.Design.String(), cfg.Scheme.String(), n.Name()).Set(1)
+	m.to.Info.WithLabelValues(cfg.Design.String(), cfg.SchemeText(), n.Name()).Set(1)
 	m.to.Ranks.Set(float64(comm.Size()))
 	m.Serve(m.to.Registry)
 }

@@ -160,7 +160,12 @@ func (r *Reporter) Started(w *train.Worker) error {
 	if len(x.Buckets()) == 1 {
 		buckets = "one bucket"
 	}
-	r.log("design %v, aggregate %v, %s", r.cfg.Design, r.cfg.Scheme, buckets)
+	r.log("design %v, aggregate %v, %s", r.cfg.Design, r.cfg.SchemeText(), buckets)
+	if a := w.Audit(); a != nil {
+		for _, line := range a.Lines() {
+			r.log("%s", line)
+		}
+	}
 	if r.comm.Rank() != 0 {
 		return nil
 	}

@@ -73,7 +73,7 @@ type Report struct {
 	Net                        string
 	Parameters, GlobalBatch    int
 	Layout                     spec.Layout
-	Aggregate                  exchange.Scheme
+	Aggregate                  string // the schemes, as asked for
 	Warmup, Iterations, Rounds int
 	Results                    []Result
 }
@@ -104,7 +104,7 @@ func Run(ctx context.Context, comm *collectives.Comm, c train.Config, rows []Row
 	if err := r.measure(ctx); err != nil {
 		return nil, err
 	}
-	return r.report(ctx, c.Scheme)
+	return r.report(ctx, c.SchemeText())
 }
 
 func orElse(n, otherwise int) int {
@@ -190,14 +190,14 @@ func (r *run) one(ctx context.Context, s *train.Setup, warmup, n int) error {
 }
 
 // report takes the slowest rank's times, and medians of the rounds.
-func (r *run) report(ctx context.Context, scheme exchange.Scheme) (*Report, error) {
+func (r *run) report(ctx context.Context, schemes string) (*Report, error) {
 	if err := r.comm.Allreduce(ctx, mem.Of(r.times), mem.Of(r.times), mem.Int64, mem.Max); err != nil {
 		return nil, err
 	}
 	n := r.worker.Solver().Net()
 	out := &Report{
 		Net: n.Name(), Parameters: n.ParamCount(), GlobalBatch: n.GlobalBatch() * int(r.worker.Solver().Param().GetIterSize()),
-		Layout: r.comm.Layout(), Aggregate: scheme, Warmup: r.o.Warmup, Iterations: r.o.Iterations, Rounds: r.o.Rounds,
+		Layout: r.comm.Layout(), Aggregate: schemes, Warmup: r.o.Warmup, Iterations: r.o.Iterations, Rounds: r.o.Rounds,
 	}
 	for i, row := range r.rows {
 		median := func(which int) time.Duration {

@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := reports[0]
-		if r.Net != "line" || r.Parameters != 26 || r.GlobalBatch != 4 || r.Layout.Ranks != 3 || r.Iterations != 5 || r.Rounds != 2 || r.Aggregate != scheme {
+		if r.Net != "line" || r.Parameters != 26 || r.GlobalBatch != 4 || r.Layout.Ranks != 3 || r.Iterations != 5 || r.Rounds != 2 || r.Aggregate != scheme.String() {
 			t.Errorf("%+v", r)
 		}
 		for i, x := range r.Results {

@@ -21,7 +21,7 @@ func (r *Report) Write(w io.Writer, f report.Format) error {
 			{Name: "global_batch", Value: r.GlobalBatch},
 			{Name: "ranks", Value: r.Layout.Ranks},
 			{Name: "nodes", Value: r.Layout.Nodes},
-			{Name: "aggregate", Value: r.Aggregate.String()},
+			{Name: "aggregate", Value: r.Aggregate},
 			{Name: "warmup", Value: r.Warmup},
 			{Name: "iterations", Value: r.Iterations},
 			{Name: "rounds", Value: r.Rounds},

@@ -1,0 +1,276 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/kernels/factors"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/syncer/sfb"
+)
+
+// schemes says by which scheme each layer is kept in step.
+type schemes struct {
+	of       []exchange.Scheme // by layer; of those without parameters it does not matter
+	used     []exchange.Scheme // of layers with parameters
+	factored []*factored       // by layer; nil where it has no factors, or nothing asks for them
+	refuses  []string          // by layer: why an inner product has none
+	rate     float64           // of products, multiplications and additions a second; 0: not measured
+	audit    *coordinator.Audit
+}
+
+// factored is a layer with sufficient factors.
+type factored struct {
+	net    *net.Factors
+	matrix sfb.Matrix
+}
+
+// any reports whether some layer's scheme is such.
+func (s *schemes) any(such func(exchange.Scheme) bool) bool { return slices.ContainsFunc(s.used, such) }
+
+// isPS reports whether a scheme is the parameter server's.
+func isPS(s exchange.Scheme) bool { return s == exchange.PS }
+
+// asked is what c asks for.
+func (c *Config) asked() coordinator.Asked {
+	if c.Asked != nil {
+		return *c.Asked
+	}
+	return coordinator.Asked{Default: c.Scheme}
+}
+
+// SchemeText says in a few words what c asks for, as --scheme takes it.
+func (c *Config) SchemeText() string {
+	a := c.asked()
+	if c.Asked == nil && a.Default == coordinator.Auto {
+		a.Default = exchange.Reduce
+	}
+	return a.String()
+}
+
+// choose gives every layer its scheme, on all ranks the same.
+func (w *Worker) choose(ctx context.Context, c Config) error {
+	n := w.solver.Net()
+	asked := c.asked()
+	uniform := len(asked.Rules) == 0 && slices.Contains([]exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS}, asked.Default)
+	w.schemes = schemes{
+		of:       slices.Repeat([]exchange.Scheme{asked.Default}, len(n.Layers())),
+		factored: make([]*factored, len(n.Layers())), refuses: make([]string, len(n.Layers())),
+	}
+	if uniform {
+		w.schemes.used = w.schemes.of[:1]
+		return nil
+	}
+	if err := w.findFactors(ctx); err != nil {
+		return err
+	}
+	book, err := w.book(ctx, c)
+	if err != nil {
+		return err
+	}
+	network := coordinator.Network{Book: book, Selector: w.comm.Selector(), Product: w.product}
+	audit, err := book.Choose(asked, network.Predict)
+	if err = w.comm.Agree(ctx, err); err != nil {
+		return err
+	}
+	w.schemes.audit = audit
+	row := 0
+	for i, l := range n.Layers() {
+		if len(l.Params) == 0 {
+			continue
+		}
+		s := audit.Rows[row].Choice
+		if row++; w.comm.Size() == 1 { // nobody to be kept in step with
+			s = exchange.Reduce
+		}
+		w.schemes.of[i], w.schemes.used = s, append(w.schemes.used, s)
+		if s == exchange.SFB {
+			w.schemes.factored[i].net.Leave(true)
+		}
+	}
+	return nil
+}
+
+// findFactors finds the layers whose factors can stand for their gradients, how many rows
+// these have on every rank, and whether the ranks rebuild equal bits from them.
+func (w *Worker) findFactors(ctx context.Context) error {
+	n, passes := w.solver.Net(), int(w.solver.Param().GetIterSize())
+	var found []int
+	for i, l := range n.Layers() {
+		if l.Type != coordinator.FC || len(l.Params) == 0 {
+			continue
+		}
+		f, err := n.Factors(i)
+		if err != nil {
+			w.schemes.refuses[i] = reason(err)
+			continue
+		}
+		m := sfb.Matrix{Name: l.Name, Passes: passes, Weights: placed(n, l.Params[0]), Put: f.Put}
+		m.Shape, _ = f.Shape()
+		if len(l.Params) > 1 && n.Learnable()[l.Params[1]].LRMult != 0 {
+			m.Bias = placed(n, l.Params[1])
+		}
+		w.schemes.factored[i] = &factored{f, m}
+		found = append(found, i)
+	}
+	var rows []int64
+	for _, i := range found {
+		_, own := w.schemes.factored[i].net.Shape()
+		rows = append(rows, int64(own))
+	}
+	all := make([]int64, len(rows)*w.comm.Size())
+	if err := w.comm.Allgather(ctx, mem.Of(rows), mem.Of(all), nil, mem.Int64); err != nil {
+		return err
+	}
+	var matrices []sfb.Matrix
+	for k, i := range found {
+		f := w.schemes.factored[i]
+		for rank := range w.comm.Size() {
+			f.matrix.Rows = append(f.matrix.Rows, int(all[rank*len(found)+k]))
+		}
+		matrices = append(matrices, f.matrix)
+	}
+	errs, err := sfb.Compare(ctx, w.comm, matrices)
+	if err != nil {
+		return err
+	}
+	for k, i := range found {
+		if errs[k] != nil {
+			w.schemes.factored[i], w.schemes.refuses[i] = nil, errs[k].Error()
+		}
+	}
+	return w.measureProducts(ctx, matrices)
+}
+
+// placed is where a parameter lies in the packed buffers.
+func placed(n *net.Net, param int) schedule.Range {
+	p := n.Learnable()[param]
+	return schedule.Range{Off: p.Offset, Len: p.Blob.Count()}
+}
+
+// reason is the innermost error: what a layer says, without its name.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// Extents of the product that is measured, at most: large enough that its rate is that of
+// larger ones.
+const (
+	measuredOut = 512
+	measuredIn  = 1024
+	measuredFor = 3 // times
+)
+
+// measureProducts measures how fast the slowest rank rebuilds the largest of
+// matrices, rounded, so that run after run finds the same.
+func (w *Worker) measureProducts(ctx context.Context, matrices []sfb.Matrix) error {
+	if len(matrices) == 0 {
+		return nil
+	}
+	m := slices.MaxFunc(matrices, func(a, b sfb.Matrix) int { return a.Weights.Len - b.Weights.Len })
+	m.Shape.Out, m.Shape.In = min(m.Shape.Out, measuredOut), min(m.Shape.In, measuredIn)
+	stack, err := factors.NewStack(m.Shape, m.Rows, m.Passes)
+	if err == nil {
+		stacked, weights := make([]float32, stack.Len()), make([]float32, m.Shape.Out*m.Shape.In)
+		for range measuredFor {
+			begin := time.Now()
+			err = errors.Join(err, stack.Rebuild(stacked, weights, nil))
+			took := max(time.Since(begin), time.Microsecond).Seconds()
+			w.schemes.rate = max(w.schemes.rate, 2*float64(stack.Len()/m.Shape.Row())*float64(len(weights))/took)
+		}
+	}
+	if err := w.comm.Agree(ctx, err); err != nil {
+		return err
+	}
+	rate := []float64{w.schemes.rate}
+	if err := w.comm.Allreduce(ctx, mem.Of(rate), mem.Of(rate), mem.Float64, mem.Min); err != nil {
+		return err
+	}
+	if w.schemes.rate = 0; rate[0] > 0 {
+		w.schemes.rate = selection.Rounded(rate[0], 1, 2, 5)
+	}
+	return nil
+}
+
+// product is how much longer a rank computes where it rebuilds a layer's gradient from
+// all factors, rather than from its own.
+func (w *Worker) product(l *coordinator.Layer) time.Duration {
+	if w.schemes.rate == 0 || l.Factors == nil {
+		return 0
+	}
+	others := 0
+	for _, rows := range l.Factors {
+		others += rows
+	}
+	others -= slices.Min(l.Factors)
+	return time.Duration(2 * float64(others) * float64(l.Rows*l.Cols) / w.schemes.rate * float64(time.Second))
+}
+
+// describe adds to the book's layer what is known of its factors.
+func (s *schemes) describe(l *coordinator.Layer, layer int) {
+	l.Refuses = s.refuses[layer]
+	f := s.factored[layer]
+	if f == nil {
+		return
+	}
+	l.Rows, l.Cols = f.matrix.Shape.Out, f.matrix.Shape.In
+	if f.matrix.Shape.Transposed {
+		l.Rows, l.Cols = l.Cols, l.Rows
+	}
+	for _, rows := range f.matrix.Rows {
+		l.Factors = append(l.Factors, rows*f.matrix.Passes)
+	}
+}
+
+// Audit says which scheme serves which layer, and why; nil where one scheme was asked
+// for that serves all.
+func (w *Worker) Audit() *coordinator.Audit { return w.schemes.audit }
+
+// sameReplicas makes sure that what every rank updates for itself is still the same on all
+// of them.
+func (w *Worker) sameReplicas() error {
+	if w.comm.Size() == 1 {
+		return nil
+	}
+	n := w.solver.Net()
+	var digests []uint64
+	var names []string
+	data, _ := n.Packed()
+	for i, l := range n.Layers() {
+		if !w.schemes.of[i].Replicated() {
+			continue
+		}
+		for _, p := range l.Params {
+			if n.Learnable()[p].LRMult == 0 { // statistics, which are the root's
+				continue
+			}
+			at := placed(n, p)
+			digests = append(digests, factors.Digest(mem.Float32s(data)[at.Off:at.End()]))
+			names = append(names, fmt.Sprintf("layer %q: parameter %s, which every rank updates (scheme %v), is not the same everywhere", l.Name, n.Learnable()[p].Name, w.schemes.of[i]))
+		}
+	}
+	groups, err := sfb.Groups(w.ctx, w.comm, digests)
+	if err != nil {
+		return err
+	}
+	for i, text := range groups {
+		if text != "" {
+			return w.comm.Agree(w.ctx, fmt.Errorf("%s: %s", names[i], text))
+		}
+	}
+	return nil
+}

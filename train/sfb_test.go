@@ -1,0 +1,215 @@
+package train_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/train"
+)
+
+// fullyConnected puts inner products of all kinds into the test's net, and what more says
+// into its solver.
+func fullyConnected(t *testing.T, path, dir, more string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), strings.Replace(string(text), `layer { name: "ip1" type: "InnerProduct" bottom: "pool1"`,
+		`layer { name: "rows" type: "InnerProduct" bottom: "pool1" top: "rows" inner_product_param { axis: 2 num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "turned" type: "InnerProduct" bottom: "rows" top: "turned" param { lr_mult: 1 } param { lr_mult: 0 } inner_product_param { transpose: true num_output: 30 weight_filler { type: "xavier" } } }
+layer { name: "relu2" type: "ReLU" bottom: "turned" top: "turned" }
+layer { name: "ip0" type: "InnerProduct" bottom: "turned" top: "ip0" inner_product_param { num_output: 20 bias_term: false weight_filler { type: "xavier" } } }
+layer { name: "relu3" type: "ReLU" bottom: "ip0" top: "ip0" }
+layer { name: "ip1" type: "InnerProduct" bottom: "ip0"`, 1))
+	if text, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.Replace(string(text), "max_iter: 50", "max_iter: 30", 1)+more)
+}
+
+// ask returns what --scheme asks for.
+func ask(t testing.TB, text string) *coordinator.Asked {
+	t.Helper()
+	a, err := coordinator.ParseAsked(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &a
+}
+
+// TestPoseidon_FactorsTrainAsReductions: fully connected layers that go by sufficient
+// factors (section 3.2), of any axis, stored either way, with a bias, with one that does not
+// learn, without one, learn what one rank learns, from unequal parts of a batch, in several
+// passes, with clipped gradients. All designs write the same bits, and so do two runs.
+func TestPoseidon_FactorsTrainAsReductions(t *testing.T) {
+	for _, more := range []string{"", "iter_size: 2", "clip_gradients: 0.5"} {
+		path, dir := files(t, 30)
+		fullyConnected(t, path, dir, more)
+		one := mustRun(t, 1, path, nil)
+		for _, text := range []string{"sfb", "reduce,ip*=sfb", "allreduce,rows=sfb,turned=sfb"} {
+			var first curve
+			designs := []exchange.Design{exchange.SCB, exchange.SCOBR, exchange.SCOBR}
+			if text == "sfb" {
+				designs = append(exchange.All(), exchange.WFBP, exchange.SCOBR)
+			}
+			for i, d := range designs {
+				c := mustRun(t, 4, path, func(_ int, c *train.Config) { c.Design, c.Asked, c.Bucket = d, ask(t, text), 1 })
+				if i == 0 {
+					first = c
+				}
+				if !bytes.Equal(c.snapshot, first.snapshot) || !slices.Equal(c.loss, first.loss) || !slices.Equal(c.scores, first.scores) {
+					t.Errorf("%q, %s: %v has other bits than SC-B", more, text, d)
+				}
+			}
+			if err := near(one.loss, first.loss); err != nil {
+				t.Errorf("%q, %s: loss: %v", more, text, err)
+			}
+			if err := near(one.scores, first.scores); err != nil {
+				t.Errorf("%q, %s: scores: %v", more, text, err)
+			}
+		}
+	}
+}
+
+// chosen returns which scheme each layer of the test's net goes by.
+func chosen(t *testing.T, ranks int, path string, c train.Config) (schemes string, audit *coordinator.Audit, err error) {
+	t.Helper()
+	err = launch.Run(context.Background(), launch.Options{Local: ranks}, func(ctx context.Context, comm *collectives.Comm) error {
+		c := c
+		var err error
+		if c.Solver, err = proto.ReadSolver(path); err != nil {
+			return err
+		}
+		w, err := train.New(ctx, comm, c)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if comm.Rank() == 0 {
+			for _, b := range w.Exchange().Buckets() {
+				schemes += b.Name + "=" + b.Scheme.String() + " "
+			}
+			audit = w.Audit()
+		}
+		return comm.Barrier(ctx)
+	})
+	return strings.TrimSpace(schemes), audit, err
+}
+
+// What is asked for is what layers go by; what cannot be is one message on all ranks.
+func TestSchemesAskedFor(t *testing.T) {
+	path, dir := files(t, 30)
+	fullyConnected(t, path, dir, "")
+	for text, want := range map[string]string{
+		"sfb":                   "conv1=ps rows=sfb turned=sfb ip0=sfb ip1=sfb",
+		"allreduce,ip*=sfb":     "conv1=allreduce rows=allreduce turned=allreduce ip0=sfb ip1=sfb",
+		"reduce,ip1=sfb,*p1=ps": "conv1=reduce rows=reduce turned=reduce ip0=reduce ip1=ps",
+	} {
+		got, audit, err := chosen(t, 3, path, train.Config{Asked: ask(t, text), Bucket: 1})
+		if err != nil || got != want || len(audit.Rows) != 5 {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"conv1=sfb":       `scheme conv1=sfb: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
+		"fc6=sfb":         "scheme fc6=sfb: no layer with parameters has such a name; there are conv1, rows, turned, ip0, ip1",
+		"reduce,ip0=adam": "adam",
+	} {
+		if _, _, err := chosen(t, 3, path, train.Config{Asked: ask(t, text)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if got, _, err := chosen(t, 1, path, train.Config{Asked: ask(t, "sfb"), Bucket: 1}); err != nil || strings.Contains(got, "sfb") {
+		t.Errorf("a lone rank moves %s (%v)", got, err)
+	}
+	// Weights that two layers share.
+	text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), strings.NewReplacer(`layer { name: "accuracy"`,
+		`layer { name: "a" type: "InnerProduct" bottom: "ip1" top: "a" param { name: "w" } inner_product_param { num_output: 10 bias_term: false } }
+layer { name: "b" type: "InnerProduct" bottom: "a" top: "b" param { name: "w" } inner_product_param { num_output: 10 bias_term: false } }
+layer { name: "accuracy"`, `bottom: "ip1" bottom: "label" top: "loss"`, `bottom: "b" bottom: "label" top: "loss"`).Replace(string(text)))
+	want := `layer "a" (InnerProduct) cannot: parameter "w" is shared with layer "b"`
+	if _, _, err := chosen(t, 2, path, train.Config{Asked: ask(t, "a=sfb")}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// Algorithm 1: of a net that trains, as of a profile. K is the largest part of the batch.
+func TestPoseidon_Algorithm1ChoosesForANet(t *testing.T) {
+	path, dir := files(t, 30)
+	fullyConnected(t, path, dir, "")
+	_, audit, err := chosen(t, 4, path, train.Config{Asked: ask(t, "poseidon"), Bucket: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range audit.Rows {
+		want := exchange.PS
+		if l := r.Layer; l.Type == coordinator.FC {
+			k := slices.Max(l.Factors)
+			if coordinator.SFBCost(l.Rows, l.Cols, k, 4).Both <= coordinator.PSCost(l.Rows*l.Cols, 4, 4).Both {
+				want = exchange.SFB
+			}
+		}
+		if r.Choice != want {
+			t.Errorf("layer %s, %s: %v, not %v", r.Layer.Name, r.Layer.Shape(), r.Choice, want)
+		}
+	}
+	if k := fmt.Sprint(audit.Rows[4].Layer.Factors); k != "[7 8 7 8]" {
+		t.Errorf("rows of the factors: %s", k)
+	}
+}
+
+// A replica that differs is noticed at the next test or snapshot, and its layer named.
+func TestPoseidon_ReplicasAreCompared(t *testing.T) {
+	for _, text := range []string{"test_interval: 25", "test_interval: 1000"} { // a test at 25, or a snapshot at 20
+		path, dir := files(t, 30)
+		fullyConnected(t, path, dir, "")
+		solver, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, strings.NewReplacer("test_interval: 25", text, "test_iter: 5", "test_iter: 5 test_initialization: false").Replace(string(solver)))
+		err = launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
+			c := train.Config{Asked: ask(t, "reduce,ip*=sfb")}
+			var err error
+			if c.Solver, err = proto.ReadSolver(path); err != nil {
+				return err
+			}
+			w, err := train.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if comm.Rank() == 1 { // a bit flips
+				n := w.Solver().Net()
+				data, _ := n.Packed()
+				for _, p := range n.Learnable() {
+					if n.LayerName(p.Layer) == "ip0" {
+						mem.Float32s(data)[p.Offset+3] *= 1.5
+					}
+				}
+			}
+			_, err = w.Run(ctx)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), `layer "ip0": parameter`) || !strings.Contains(err.Error(), "ranks 0, 2 have one result, rank 1 has one result") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
