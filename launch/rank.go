@@ -46,6 +46,7 @@ func newRank(e *nbc.Engine, o Options, here int) *rank {
 func (r *rank) run(ctx context.Context, f func(context.Context, *collectives.Comm) error) error {
 	ended := make(chan struct{})
 	defer close(ended)
+	defer r.watch.close()
 	go r.watchEngine(ended)
 	if err := r.work(ctx, f); err != nil {
 		return r.fail(err)

@@ -23,6 +23,11 @@ const (
 const (
 	// reportTimeout is how long a rank waits for rank 0 to confirm.
 	reportTimeout = 10 * time.Second
+	// hurryTimeout takes its place once a signal has come: a launcher ends all ranks
+	// when the first of them has learned of the failure and ended. One that had no
+	// processor until then finds the signal and rank 0's answer together. It is less
+	// than what the process has left (exitGrace).
+	hurryTimeout = exitGrace / 2
 	// ownReason is how long f has to return the error of an engine that failed
 	// on its own rank, which says more than the engine's.
 	ownReason = 200 * time.Millisecond
@@ -138,7 +143,7 @@ func (p *report) gone(rank int) {
 	}
 }
 
-// signaled ends the wait for rank 0, where this rank has failed, and reports
+// signaled shortens the wait for rank 0, where this rank has failed, and reports
 // whether it has.
 func (p *report) signaled() bool {
 	p.mu.Lock()
@@ -173,7 +178,7 @@ func (p *report) reportedBy0(f failure, mine bool) bool {
 	if mine {
 		question += f.err.Error()
 	}
-	timeout := time.After(reportTimeout)
+	timeout, hurry := time.After(reportTimeout), p.hurry
 	for pause := askSoon; ; pause = min(2*pause, askSeldom) {
 		p.engine.Note(0, question)
 		select {
@@ -181,8 +186,9 @@ func (p *report) reportedBy0(f failure, mine bool) bool {
 			return true
 		case <-p.rank0Gone:
 			return false
-		case <-p.hurry:
-			return false
+		case <-hurry:
+			hurry, pause = nil, askSoon
+			timeout = time.After(hurryTimeout)
 		case <-timeout:
 			return false
 		case <-time.After(pause):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -29,9 +30,12 @@ type watch struct {
 	engine *nbc.Engine
 	onGone func(rank int) // may be nil
 
-	mu      sync.Mutex
-	stopped bool
-	end     func() // nil unless something is watched
+	mu          sync.Mutex
+	stopped     bool
+	endSentinel func(failed int) // nil unless something is watched
+	end         func()           // likewise
+
+	quiet atomic.Bool // what ends has a reason
 
 	leftMu sync.Mutex
 	left   map[int]bool // the node's other ranks that have not ended
@@ -52,29 +56,43 @@ func (w *watch) start(ctx context.Context, comm *collectives.Comm) error {
 	}
 	w.leftMu.Unlock()
 	if !w.stopped {
-		w.end = w.open(comm.Rank(), pids)
+		w.open(comm.Rank(), pids)
 	}
 	return nil
 }
 
-// stop ends the watch, and the sentinel. It must be called before any process
-// may end in good order. It may be called several times, from any goroutine.
+// stop says that what ends from now on has a reason, and ends the sentinel. It must
+// be called before any process may end in good order. It may be called several times,
+// from any goroutine. onGone is still told of ends: who reports a failure should not
+// wait for a rank that was killed meanwhile.
 func (w *watch) stop() {
+	w.quiet.Store(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
+	if w.endSentinel != nil {
+		w.endSentinel(w.failed())
+		w.endSentinel = nil
+	}
+}
+
+// close is stop, and ends the watch altogether.
+func (w *watch) close() {
+	w.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.end != nil {
 		w.end()
 		w.end = nil
 	}
 }
 
-// open watches the processes of the node's other ranks, given by rank. It
-// returns what ends the watch, nil where none can be watched.
-func (w *watch) open(me int, pids map[int]int) (end func()) {
+// open watches the processes of the node's other ranks, given by rank, as far as they
+// can be watched.
+func (w *watch) open(me int, pids map[int]int) {
 	quit, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
-		return nil
+		return
 	}
 	fds := []unix.PollFd{{Fd: int32(quit), Events: unix.POLLIN}}
 	ranks := []int{-1}
@@ -90,22 +108,20 @@ func (w *watch) open(me int, pids map[int]int) (end func()) {
 	}
 	if len(ranks) == 1 {
 		_ = unix.Close(quit)
-		return nil
+		return
 	}
-	endSentinel := func(int) {}
 	if me < slices.Min(slices.Collect(maps.Keys(pids))) { // the node's lowest rank
 		pids[me] = os.Getpid()
-		endSentinel = startSentinel(pids)
+		w.endSentinel = startSentinel(pids)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		w.loop(fds, ranks)
 	}()
-	return func() {
+	w.end = func() {
 		_, _ = unix.Write(quit, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		<-ended
-		endSentinel(w.failed())
 		_ = unix.Close(quit)
 	}
 }
@@ -143,8 +159,8 @@ func firstReady(fds []unix.PollFd) int {
 	}
 }
 
-// peerExited ends this rank's collectives because another's process has ended
-// without giving a reason.
+// peerExited notes that another rank's process has ended and, where it gave no reason,
+// ends this rank's collectives.
 func (w *watch) peerExited(rank int) {
 	w.leftMu.Lock()
 	delete(w.left, rank)
@@ -152,7 +168,7 @@ func (w *watch) peerExited(rank int) {
 	if w.onGone != nil {
 		w.onGone(rank)
 	}
-	if w.engine.Err() != nil {
+	if w.quiet.Load() || w.engine.Err() != nil {
 		return // it had told the others why, or another has ended before
 	}
 	go func() {

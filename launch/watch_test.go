@@ -41,7 +41,7 @@ func TestWatchWithoutPidfd(t *testing.T) {
 	e := twoRanks(t, nbc.Options{})
 	restore := launch.SetPidfdOpen(func(int, int) (int, error) { return -1, unix.ENOSYS })
 	defer restore()
-	if end := launch.WatchOpen(e, 0, map[int]int{1: os.Getppid()}); end != nil {
+	if _, end := launch.WatchOpen(e, 0, map[int]int{1: os.Getppid()}, nil); end != nil {
 		t.Error("something is watched")
 		end()
 	}
@@ -51,7 +51,7 @@ func TestWatchWithoutPidfd(t *testing.T) {
 		}
 		return unix.PidfdOpen(pid, flags)
 	})
-	if end := launch.WatchOpen(e, 3, map[int]int{1: 1, 2: os.Getppid()}); end == nil {
+	if _, end := launch.WatchOpen(e, 3, map[int]int{1: 1, 2: os.Getppid()}, nil); end == nil {
 		t.Error("nothing is watched")
 	} else {
 		end()
@@ -77,7 +77,7 @@ func TestWatch(t *testing.T) {
 		if early {
 			die()
 		}
-		end := launch.WatchOpen(e, 2, map[int]int{1: cmd.Process.Pid})
+		_, end := launch.WatchOpen(e, 2, map[int]int{1: cmd.Process.Pid}, nil)
 		if !early {
 			if err := e.Err(); err != nil {
 				t.Error(err)
@@ -95,6 +95,30 @@ func TestWatch(t *testing.T) {
 		if end != nil {
 			end()
 		}
+	}
+}
+
+// TestWatchStopped: a process that ends once the watch has stopped ends for a reason,
+// so the engine goes on, but whoever waits for it to report that reason is told.
+func TestWatchStopped(t *testing.T) {
+	e := twoRanks(t, nbc.Options{})
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan int, 1)
+	stop, end := launch.WatchOpen(e, 2, map[int]int{1: cmd.Process.Pid}, func(rank int) { gone <- rank })
+	stop()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Error("nobody is told")
+	}
+	end()
+	if err := e.Err(); err != nil {
+		t.Errorf("the engine has failed: %v", err)
 	}
 }
 
