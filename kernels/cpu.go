@@ -109,11 +109,18 @@ func (c *CPU) Reduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
 	if err := checkReduce(dt, op, dst, a, b); err != nil {
 		return fmt.Errorf("kernels: reduce %v of %v: %w", op, dt, err)
 	}
-	if dst.Len() > 0 {
-		c.path.reduce(dt, op, dst.Pointer(), operands{a.Pointer(), b.Pointer()}, dst.Len(), false)
+	switch n := dst.Len(); {
+	case n == 0:
+	case n < fewBytes: // what every path does with them, without what it does for more
+		portableLoops[dt][op](dst.Pointer(), a.Pointer(), b.Pointer(), n)
+	default:
+		c.path.reduce(dt, op, dst.Pointer(), operands{a.Pointer(), b.Pointer()}, n, false)
 	}
 	return nil
 }
+
+// fewBytes fill no vector of any path.
+const fewBytes = 32
 
 // ReduceAll makes dst[i] = ((from[0][i] ⊕ from[1][i]) ⊕ from[2][i]) …, with the bits that
 // Reduce of two after the other has, in one pass for each Operands of them. There are at

@@ -80,11 +80,18 @@ func (q *inquiry) peers(now time.Time, deadline time.Duration) []PeerState {
 // past is an execution that this rank has ended.
 type past struct {
 	Execution
-	print      uint32
+	print uint32
+	what  *what
+}
+
+// what is what a request does, in words: without its buffers, which are its caller's.
+type what struct {
 	name, call string
 	dt         mem.Datatype
 	op         mem.Op
 }
+
+func (b *Binding) what() *what { return &what{b.Name, b.Call, b.Datatype, b.Op} }
 
 // history holds the last executions, the oldest overwritten first.
 type history struct {
@@ -96,8 +103,7 @@ type history struct {
 const historyLen = 128
 
 func (h *history) add(r *Request) {
-	b := r.bind
-	h.ended[h.next%historyLen] = past{r.execution(), r.print, b.Name, b.Call, b.Datatype, b.Op}
+	h.ended[h.next%historyLen] = past{r.execution(), r.print, r.what}
 	h.next++
 }
 

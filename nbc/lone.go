@@ -103,7 +103,30 @@ func (e *Engine) bindLone(r *Request) *lone {
 		}
 		l.ops = append(l.ops, b)
 	}
+	l.direct()
 	return l
+}
+
+// direct has a sum that is made in scratch memory, only to be copied from there by the
+// next op, made where that copies it: the schedule keeps the two apart for messages
+// that are lent, which may still be read there.
+func (l *lone) direct() {
+	if l.lends {
+		return
+	}
+	for i := range len(l.ops) - 1 {
+		sum, after := &l.ops[i], &l.ops[i+1]
+		if sum.kind != schedule.RecvReduce || after.kind != schedule.Copy || !after.src.Same(sum.dst) || !l.scratch.Overlaps(sum.dst) {
+			continue
+		}
+		if after.dst.Overlaps(sum.src) && !after.dst.Same(sum.src) {
+			continue
+		}
+		if slices.ContainsFunc(l.ops[i+2:], func(op loneOp) bool { return op.src.Overlaps(sum.dst) }) {
+			continue
+		}
+		sum.dst, after.src = after.dst, after.dst
+	}
 }
 
 // sequence returns an order in which a rank may do the ops of s one after another,
@@ -265,7 +288,9 @@ func (e *Engine) execLone(r *Request, from int, waits bool) (done int, ended boo
 				return i, false, nil
 			}
 		case schedule.Copy:
-			_, err = e.device.Copy(0, op.dst, op.src)
+			if !op.dst.Same(op.src) {
+				_, err = e.device.Copy(0, op.dst, op.src)
+			}
 		case schedule.Scale:
 			_, err = e.device.Divide(0, r.bind.Datatype, op.dst, op.src, r.bind.Scale)
 		case schedule.Add:

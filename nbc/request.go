@@ -57,6 +57,7 @@ type Request struct {
 	engine   *Engine
 	plan     *Plan
 	bind     *Binding // shared with those that Again returns: instance takes its Instance's place
+	what     *what    // of bind, likewise
 	instance uint32
 	library  *LibraryCall  // instead of a schedule
 	buffers  [3]mem.Buffer // by schedule.Buffer
@@ -109,7 +110,7 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.name(), schedule.Buffer(buf), given.Len(), elements, b.Datatype, need)
 		}
 	}
-	r := &Request{engine: e, plan: plan, bind: &b, instance: b.Instance, print: b.fingerprint()}
+	r := &Request{engine: e, plan: plan, bind: &b, what: b.what(), instance: b.Instance, print: b.fingerprint()}
 	r.limit(e.opts)
 	if !r.number() {
 		return nil, r.taken()
@@ -140,7 +141,7 @@ func (r *Request) provide(like *lone) error {
 // communicator has ever had that number. r may be under way, or closed.
 func (r *Request) Again(instance uint32, fresh bool) (*Request, error) {
 	a := &Request{
-		engine: r.engine, plan: r.plan, bind: r.bind, instance: instance, library: r.library,
+		engine: r.engine, plan: r.plan, bind: r.bind, what: r.what, instance: instance, library: r.library,
 		print: r.print, maxDeadline: r.maxDeadline,
 	}
 	if !fresh && !a.number() {
@@ -181,7 +182,7 @@ func (e *Engine) PrepareLibrary(c LibraryCall, b Binding) (*Request, error) {
 	if c.Blocking {
 		e.watchdog.begin()
 	}
-	r := &Request{engine: e, plan: libraryPlan, bind: &b, instance: b.Instance, library: &c, print: b.fingerprint()}
+	r := &Request{engine: e, plan: libraryPlan, bind: &b, what: b.what(), instance: b.Instance, library: &c, print: b.fingerprint()}
 	r.limit(e.opts)
 	if !r.number() {
 		return nil, r.taken()

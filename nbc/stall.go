@@ -314,7 +314,7 @@ func (m *stallMonitor) statusOf(x Execution, failed error) notice {
 	case r != nil && r.round == x.Round:
 		a.Status, a.Print, a.Call, a.Edges = InCollective, r.print, r.describe(), r.edges(m.rank)
 	case p != nil:
-		b := Binding{Name: p.name, Call: p.call, Datatype: p.dt, Op: p.op}
+		b := Binding{Name: p.what.name, Call: p.what.call, Datatype: p.what.dt, Op: p.what.op}
 		a.Status, a.Print, a.Call = Completed, p.print, b.describe()
 	case r != nil && r.round > x.Round:
 		a.Status = Completed
