@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -158,7 +159,8 @@ func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options
 }
 
 // meets decides on the barrier. Ranks that share cores wait better in
-// scaffe's, which sleeps, than in one that spins.
+// scaffe's, which sleeps, than in one that spins; and after MPI's a loop in C begins its
+// call at once, while others still leave the barrier: that is not what is to be compared.
 func (r *runner) meets() (bool, error) {
 	switch {
 	case r.opts.Barrier == "mpi" && r.mpi == nil:
@@ -168,13 +170,24 @@ func (r *runner) meets() (bool, error) {
 	case r.opts.Barrier == "scaffe" || r.mpi == nil:
 		return false, nil
 	}
-	most := 0
+	return coreEach(r.comm.Nodes(), max(1, int(r.comm.Selector().Model.Hosted)), selection.Cores()), nil
+}
+
+// coreEach reports whether every rank has a core to itself, where nodes says on which
+// node each rank is, hosted how many nodes share a machine's cores, as those of a lab do,
+// and cores how many a machine has.
+func coreEach(nodes []int, hosted, cores int) bool {
 	of := map[int]int{}
-	for _, node := range r.comm.Nodes() {
+	for _, node := range nodes {
 		of[node]++
-		most = max(most, of[node])
 	}
-	return most <= selection.Cores(), nil
+	ranks := slices.Sorted(maps.Values(of))
+	shared := ranks[max(0, len(ranks)-hosted):] // the fullest nodes, were they on one machine
+	sum := 0
+	for _, n := range shared {
+		sum += n
+	}
+	return sum <= cores
 }
 
 // allocate makes the two buffers, on pages that are there.

@@ -36,6 +36,9 @@
 // the monotonic clock before and after each call, after MPI_Barrier: what OMB
 // measures. Scaffe's is called from a goroutine, which executes it itself where the
 // engine has nothing else to do; both readings of Go's clock are part of its time.
+// Where ranks share cores, as the nodes of a lab do, they meet in scaffe's barrier instead:
+// MPI_Barrier lets a loop in C go on at once, and what is called from Go, the
+// library's own collective too, only when the others have had the core.
 // Non-blocking, the library's is MPI_Ireduce and the like and MPI_Wait, also in C;
 // under a computation it is called from Go.
 //
