@@ -16,9 +16,10 @@ const (
 
 	headerLen = 32
 	// inlineRoom is how many bytes lie in an envelope at most. Over networks the
-	// libraries send so much at once, without asking the receiver. To copy more
-	// takes longer than a second message.
-	inlineRoom   = 8 << 10
+	// libraries send so much at once, without asking the receiver. To copy them twice
+	// takes a few microseconds, a second message, and a receive for it, tens of them
+	// where ranks share cores.
+	inlineRoom   = 32 << 10
 	envelopeRoom = headerLen + inlineRoom
 
 	// envelopesPosted is how many receives wait for envelopes.
