@@ -420,22 +420,29 @@ func (e *Engine) account(r *Request) {
 // combine begins the addition of what ops first to last of r have received, in this
 // order, to what first adds to.
 func (e *Engine) combine(r *Request, first, last int32) {
-	op := &r.plan.schedule.Ops[first]
-	final := e.sums != nil && op.Dst.Buf == schedule.Out && !r.plan.readsOut && r.plan.next[last] < 0
+	op, dst := &r.plan.schedule.Ops[first], r.plan.schedule.Ops[last].Dst
+	final := e.sums != nil && dst.Buf == schedule.Out && !r.plan.readsOut && r.plan.next[last] < 0
 	if final {
 		e.sums.Expect(r.size())
 	}
+	e.operands = e.operands[:0]
+	if op.Adds() {
+		e.operands = append(e.operands, r.bytes(op.Src))
+	}
+	e.operands = append(e.operands, r.data[first])
+	for i := first; i != last; {
+		i = r.plan.next[i]
+		e.operands = append(e.operands, r.data[i])
+	}
 	var done bool
 	var err error
-	if e.folder == nil {
-		done, err = e.device.Reduce(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(op.Dst), r.data[first], r.bytes(op.Src))
-	} else {
-		e.operands = append(e.operands[:0], r.bytes(op.Src), r.data[first])
-		for i := first; i != last; {
-			i = r.plan.next[i]
-			e.operands = append(e.operands, r.data[i])
-		}
-		done, err = e.folder.ReduceAll(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(op.Dst), e.operands)
+	switch {
+	case len(e.operands) == 1: // a Recv, as what comes after it is not there yet
+		done, err = e.device.Copy(r.token(last), r.bytes(dst), e.operands[0])
+	case e.folder == nil:
+		done, err = e.device.Reduce(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands[1], e.operands[0])
+	default:
+		done, err = e.folder.ReduceAll(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands)
 	}
 	if final {
 		e.sums.Expect(0)
@@ -480,10 +487,10 @@ func (e *Engine) start(r *Request, i int32) {
 		e.exec.received(r, i, r.bytes(op.With))
 	case op.Kind == schedule.Send:
 		err = e.transport.Send(tok, r.peer(op.Peer), tag, r.bytes(op.Src))
+	case op.Kind == schedule.RecvReduce, e.exec.folded(r, i):
+		err = e.transport.RecvBorrow(tok, r.peer(op.Peer), tag, r.bind.Datatype.Bytes(op.Dst.Len))
 	case op.Kind == schedule.Recv:
 		err = e.transport.Recv(tok, r.peer(op.Peer), tag, r.bytes(op.Dst))
-	case op.Kind == schedule.RecvReduce:
-		err = e.transport.RecvBorrow(tok, r.peer(op.Peer), tag, r.bind.Datatype.Bytes(op.Dst.Len))
 	default:
 		err = fmt.Errorf("unknown op kind %v", op.Kind)
 	}

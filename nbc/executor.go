@@ -119,7 +119,7 @@ func (x *executor) lookup(tok Token) (*Request, int32) {
 // received says that the transport has ended op i of r: data is what a
 // borrowing receive has got. An Add has got With at once.
 func (x *executor) received(r *Request, i int32, data mem.Buffer) {
-	if r.plan.schedule.Ops[i].Adds() && r.library == nil {
+	if r.plan.schedule.Ops[i].Adds() && r.library == nil || x.folded(r, i) {
 		r.data[i] = data
 		x.arrived(r, i)
 		return
@@ -134,7 +134,7 @@ func (x *executor) combined(r *Request, i int32) {
 		x.finish(r)
 		return
 	}
-	if r.plan.schedule.Ops[i].Adds() {
+	if r.plan.schedule.Ops[i].Adds() || x.folded(r, i) {
 		x.added(r, i)
 		return
 	}

@@ -19,6 +19,7 @@ var steps = map[step]string{stepBegin: "begin", stepCombine: "combine", stepDivi
 //
 //	request NAME [divide]   the input is its schedule
 //	request NAME near       … of ranks of one node, with a device that folds
+//	request NAME inplace    … whose In is its Out
 //	admit NAME...           start executions
 //	begun NAME done=(OP...) lent=(OP...)   … one that its caller has begun alone
 //	received NAME OP...     the transport has ended these ops, in this order
@@ -53,6 +54,7 @@ func TestExecutor(t *testing.T) {
 			if d.HasArg("divide") {
 				r.bind.Divide = 2
 			}
+			r.inPlace = d.HasArg("inplace")
 			requests[name], names[r] = r, name
 			return ""
 		case "admit":

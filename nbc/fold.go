@@ -8,28 +8,64 @@ import "github.com/scaffe/scaffe/schedule"
 // receives begin together, for all that wait for nothing but the one before. Of those
 // that have arrived none waits for ever: when there is nothing else to do they are added
 // without the others. The order of additions, and so the bits, are the schedule's in
-// any case. An Add is a RecvReduce whose message is the rank's own, and there already.
+// any case. An Add is a RecvReduce whose message is the rank's own, and there already; a Recv
+// whose range is only added to is the first message of a run, and not copied.
 
 // foldMost is how many messages are added in one pass.
 const foldMost = 7
 
 // chains returns for each op the one that adds to its sum next, and the one before; -1
 // for none. Messages of other nodes are added as they come: they share a link.
-func chains(s *schedule.Schedule, near func(rank int) bool) (next, prev []int32) {
+func chains(s *schedule.Schedule, g *schedule.Graph, near func(rank int) bool) (next, prev []int32) {
 	next, prev = make([]int32, len(s.Ops)), make([]int32, len(s.Ops))
 	for i := range s.Ops {
 		next[i], prev[i] = -1, -1
 		op := &s.Ops[i]
-		if !op.Adds() || op.Src != op.Dst || !op.Local() && !near(op.Peer) {
+		if !op.Adds() || !op.Local() && !near(op.Peer) {
 			continue
 		}
 		for _, d := range op.Deps {
-			if b := &s.Ops[d]; b.Adds() && b.Dst == op.Src && (b.Local() || near(b.Peer)) {
+			b := &s.Ops[d]
+			if (b.Adds() || b.Kind == schedule.Recv) && b.Dst == op.Src && (b.Local() || near(b.Peer)) &&
+				(op.Src == op.Dst || apart(op) && readBy(s, g, int32(d), int32(i))) {
 				next[d], prev[i] = int32(i), int32(d)
 			}
 		}
 	}
 	return next, prev
+}
+
+// apart reports whether the sum that op writes, elsewhere than where it was before, is not
+// over what it adds: a pass may write a part of it before it has read all of that.
+func apart(op *schedule.Op) bool {
+	return op.Kind != schedule.Add || op.With.Buf != op.Dst.Buf || !op.With.Overlaps(op.Dst.Range)
+}
+
+// readBy reports whether nobody but op i reads what op d writes: then the sum that goes on
+// elsewhere need not be written there. (Whoever else reads a sum that goes on in place has
+// done so before it goes on: the schedule says that.)
+func readBy(s *schedule.Schedule, g *schedule.Graph, d, i int32) bool {
+	var room [2]schedule.Ref
+	for _, j := range g.Waiting(d) {
+		for _, src := range s.Ops[j].Sources(room[:0]) {
+			if j != i && src.Buf == s.Ops[d].Dst.Buf && src.Overlaps(s.Ops[d].Dst.Range) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// folded reports whether the message of op i, a Recv, is the first of a run.
+func (x *executor) folded(r *Request, i int32) bool {
+	return x.folds && r.library == nil && r.plan.next[i] >= 0 && r.plan.schedule.Ops[i].Kind == schedule.Recv
+}
+
+// split reports whether a run ends before op i in any case: the sum goes on in Out, which
+// holds what was to be added, as In is the same memory.
+func (r *Request) split(i int32) bool {
+	op := &r.plan.schedule.Ops[i]
+	return r.inPlace && op.Src != op.Dst
 }
 
 // partial is a run of messages, from first on, of which not all have come.
@@ -79,10 +115,10 @@ func (x *executor) add(r *Request, first int32, any bool) bool {
 	last := first
 	for {
 		next := r.plan.next[last]
-		if next >= 0 && r.state[next] == opPosted && !any {
+		if next >= 0 && r.state[next] == opPosted && !any && !r.split(next) {
 			return false
 		}
-		if next < 0 || r.state[next] != opArrived {
+		if next < 0 || r.state[next] != opArrived || r.split(next) {
 			break
 		}
 		last = next

@@ -62,6 +62,7 @@ type Request struct {
 	library  *LibraryCall  // instead of a schedule
 	buffers  [3]mem.Buffer // by schedule.Buffer
 	lone     *lone         // nil where it is not executed alone
+	inPlace  bool          // In and Out have memory in common
 
 	active  atomic.Bool
 	closed  atomic.Bool
@@ -130,6 +131,7 @@ func (r *Request) provide(like *lone) error {
 		return fmt.Errorf("nbc: %s: scratch memory: %w", r.name(), err)
 	}
 	r.buffers = [3]mem.Buffer{r.bind.In, r.bind.Out, own}
+	r.inPlace = r.bind.In.Overlaps(r.bind.Out)
 	if r.lone = like; like == nil || like.scratch != own {
 		r.lone = r.engine.bindLone(r)
 	}
