@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"slices"
 
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
@@ -37,7 +36,7 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 	if err = w.comm.Agree(ctx, err); err != nil {
 		return nil, err
 	}
-	return b, w.sameBook(ctx, b)
+	return b, exchange.SameBook(ctx, w.comm, b)
 }
 
 // bookLayers describes the layers with parameters to the coordinator.
@@ -52,34 +51,6 @@ func (w *Worker) bookLayers() (ls []coordinator.Layer) {
 		ls = append(ls, known)
 	}
 	return ls
-}
-
-// sameBook compares the books of all ranks.
-func (w *Worker) sameBook(ctx context.Context, b *coordinator.Book) error {
-	own := b.Digests()
-	most := []int64{int64(len(own))}
-	if err := w.comm.Allreduce(ctx, mem.Of(most), mem.Of(most), mem.Int64, mem.Max); err != nil {
-		return err
-	}
-	n := int(most[0])
-	all := make([]int64, (n+1)*w.comm.Size())
-	mine := all[(n+1)*w.comm.Rank():]
-	mine[0] = int64(len(own))
-	for i, d := range own {
-		mine[1+i] = int64(d)
-	}
-	if err := w.comm.Allreduce(ctx, mem.Of(all), mem.Of(all), mem.Int64, mem.Sum); err != nil {
-		return err
-	}
-	var digests [][]uint64
-	for one := range slices.Chunk(all, n+1) {
-		var d []uint64
-		for _, x := range one[1 : 1+one[0]] {
-			d = append(d, uint64(x))
-		}
-		digests = append(digests, d)
-	}
-	return w.comm.Agree(ctx, b.Compare(digests))
 }
 
 // fixed returns, by layer, the parameters of layers that servers keep in step which no

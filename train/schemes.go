@@ -39,33 +39,18 @@ func (s *schemes) any(such func(exchange.Scheme) bool) bool { return slices.Cont
 // isPS reports whether a scheme is the parameter server's.
 func isPS(s exchange.Scheme) bool { return s == exchange.PS }
 
-// asked is what c asks for.
-func (c *Config) asked() coordinator.Asked {
-	if c.Asked != nil {
-		return *c.Asked
-	}
-	return coordinator.Asked{Default: c.Scheme}
-}
-
 // SchemeText says in a few words what c asks for, as --scheme takes it.
-func (c *Config) SchemeText() string {
-	a := c.asked()
-	if c.Asked == nil && a.Default == coordinator.Auto {
-		a.Default = exchange.Reduce
-	}
-	return a.String()
-}
+func (c *Config) SchemeText() string { return c.Asked.Or(c.Scheme).String() }
 
 // choose gives every layer its scheme, on all ranks the same.
 func (w *Worker) choose(ctx context.Context, c Config) error {
 	n := w.solver.Net()
-	asked := c.asked()
-	uniform := len(asked.Rules) == 0 && slices.Contains([]exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS}, asked.Default)
+	asked := c.Asked.Or(c.Scheme)
 	w.schemes = schemes{
 		of:       slices.Repeat([]exchange.Scheme{asked.Default}, len(n.Layers())),
 		factored: make([]*factored, len(n.Layers())), refuses: make([]string, len(n.Layers())),
 	}
-	if uniform {
+	if _, one := asked.One(); one {
 		w.schemes.used = w.schemes.of[:1]
 		return nil
 	}
@@ -76,22 +61,15 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	network := coordinator.Network{Book: book, Selector: w.comm.Selector(), Product: w.product}
-	audit, err := book.Choose(asked, network.Predict)
-	if err = w.comm.Agree(ctx, err); err != nil {
+	if w.schemes.of, w.schemes.audit, err = exchange.Choose(ctx, w.comm, book, w.exchangeLayers(), asked, w.product); err != nil {
 		return err
 	}
-	w.schemes.audit = audit
-	row := 0
 	for i, l := range n.Layers() {
 		if len(l.Params) == 0 {
 			continue
 		}
-		s := audit.Rows[row].Choice
-		if row++; w.comm.Size() == 1 { // nobody to be kept in step with
-			s = exchange.Reduce
-		}
-		w.schemes.of[i], w.schemes.used = s, append(w.schemes.used, s)
+		s := w.schemes.of[i]
+		w.schemes.used = append(w.schemes.used, s)
 		if s == exchange.SFB {
 			w.schemes.factored[i].net.Leave(true)
 		}

@@ -132,9 +132,6 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	if c.Asked == nil && c.Scheme == coordinator.Auto {
-		c.Scheme = exchange.Reduce
-	}
 	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)
 	if err = comm.Agree(ctx, err); err == nil {

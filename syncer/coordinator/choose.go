@@ -73,6 +73,27 @@ type Audit struct {
 	Notes []string
 }
 
+// Chosen asks for what has been chosen: the scheme of most layers for the net, and others by
+// name.
+func (a *Audit) Chosen() Asked {
+	var asked Asked
+	count := map[Scheme]int{}
+	for i := range a.Rows {
+		count[a.Rows[i].Choice]++
+	}
+	for s, n := range count {
+		if most := count[asked.Default]; n > most || n == most && s < asked.Default {
+			asked.Default = s
+		}
+	}
+	for i := range a.Rows {
+		if r := &a.Rows[i]; r.Choice != asked.Default {
+			asked.Rules = append(asked.Rules, Rule{r.Layer.Name, r.Choice})
+		}
+	}
+	return asked
+}
+
 // Choose gives every layer its scheme, and its pairs to the layers that ps
 // serves. predict may be nil where nothing asks for auto: then no row has times.
 func (b *Book) Choose(asked Asked, predict Predictor) (*Audit, error) {

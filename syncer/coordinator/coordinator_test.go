@@ -89,8 +89,15 @@ func TestChoose(t *testing.T) {
 		}
 		var got []string
 		served := map[int]bool{}
+		again, err := b.Choose(audit.Chosen(), nil) // of what was chosen
+		if err != nil {
+			t.Fatalf("%s: %v: %v", text, audit.Chosen(), err)
+		}
 		for i, r := range audit.Rows {
 			got = append(got, r.Choice.String())
+			if again.Rows[i].Choice != r.Choice {
+				t.Errorf("%s: %v gives layer %s %v", text, audit.Chosen(), r.Layer.Name, again.Rows[i].Choice)
+			}
 			served[i] = r.Choice == PS
 			if r.Reason == "" || r.RunnerUp == r.Choice || r.RunnerUp.FactorsOnly() && r.Layer.noFactors() != "" {
 				t.Errorf("%s: %+v", text, r)
@@ -108,6 +115,38 @@ func TestChoose(t *testing.T) {
 }
 
 // Choices repeat: equally fast schemes are taken in a fixed order.
+// What serves all layers needs no choice; nothing asked for is reduce.
+func TestAskedForAll(t *testing.T) {
+	for text, want := range map[string]bool{"reduce": true, "allreduce": true, "ps": true, "sfb": false, "auto": false, "poseidon": false, "ps,fc6=ps": false} {
+		a, err := ParseAsked(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, one := a.One(); one != want || s != a.Default {
+			t.Errorf("%s: %v %v", text, s, one)
+		}
+		if got := a.Or(PS).String(); got != a.String() {
+			t.Errorf("%s or ps: %s", text, got)
+		}
+	}
+	var none *Asked
+	if a, b := none.Or(Auto).String(), none.Or(SFB).String(); a != "reduce" || b != "sfb" {
+		t.Error(a, b)
+	}
+}
+
+func TestScalePair(t *testing.T) {
+	for _, c := range []struct {
+		bytes  int
+		factor float64
+		want   int
+	}{{2 << 20, 1, 2 << 20}, {2 << 20, 0.25, 512 << 10}, {2 << 20, 0.01, 20 << 10}, {2 << 20, 1e-9, 4 << 10}} {
+		if got := ScalePair(c.bytes, c.factor); got != c.want || checkPair(got) != nil {
+			t.Errorf("%d × %v: %d, want %d", c.bytes, c.factor, got, c.want)
+		}
+	}
+}
+
 func TestChooseTies(t *testing.T) {
 	audit, err := book(t, 4, 8, vgg()...).Choose(Asked{}, predicted(nil))
 	if err != nil {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 
@@ -36,6 +37,12 @@ func ParsePair(text string) (int, error) {
 		return 0, err
 	}
 	return n, checkPair(n)
+}
+
+// ScalePair returns a size of pairs multiplied by a factor, as pairs can be: those of a net
+// whose sizes are multiplied by it.
+func ScalePair(bytes int, factor float64) int {
+	return max(1, int(math.Round(float64(bytes)*factor/(4*Cut)))) * 4 * Cut
 }
 
 func checkPair(bytes int) error {

@@ -128,6 +128,23 @@ func (a Asked) String() string {
 	return strings.Join(words, ",")
 }
 
+// Or returns a, and where that is nil a request for s alone, whose zero value is Reduce.
+func (a *Asked) Or(s Scheme) Asked {
+	switch {
+	case a != nil:
+		return *a
+	case s == Auto:
+		s = Reduce
+	}
+	return Asked{Default: s}
+}
+
+// One returns the scheme that is asked for and serves all layers, whatever they are, and
+// false where it depends on the layer.
+func (a Asked) One() (Scheme, bool) {
+	return a.Default, len(a.Rules) == 0 && slices.Contains([]Scheme{Reduce, Allreduce, PS}, a.Default)
+}
+
 // of returns what is asked for a layer, and whether a rule names it.
 func (a Asked) of(layer string) (s Scheme, named bool) {
 	for _, r := range slices.Backward(a.Rules) {
