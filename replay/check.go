@@ -2,19 +2,24 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/kernels/factors"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/sfb"
 )
 
 // checker makes gradients that are unique in rank, element and iteration, small
 // whole numbers that every order of addition sums exactly, and knows what must
-// come of them. The update adds the sum to the parameter.
+// come of them. The update adds the sum to the parameter. Of layers whose factors travel
+// it makes the factors.
 type checker struct {
 	rank, size int
 	data, diff []float32
 	layers     []exchange.Layer
 	want       []float32 // the parameters after the iterations so far
+	u, v       []float32 // factors of one layer
 }
 
 // gradientBits is how many bits a gradient has.
@@ -38,16 +43,66 @@ func gradient(rank, i, iter int) float32 {
 	return float32(h >> (32 - gradientBits))
 }
 
-func (c *checker) sum(i, iter int) float32 {
+// of is a rank's gradient of element i of a layer in an iteration.
+func (c *checker) of(layer, rank, i, iter int) float32 {
+	if m := c.layers[layer].Factors; m != nil {
+		return product(m, rank, i, iter)
+	}
+	return gradient(rank, i, iter)
+}
+
+// product is what a rank's factors amount to for element i. In every output's column of u
+// all rows but one are zero, so that it is one product.
+func product(m *sfb.Matrix, rank, i, iter int) float32 {
+	if i >= m.Weights.End() {
+		return factor(rank, i-m.Bias.Off, iter)
+	}
+	i -= m.Weights.Off
+	out, in := i/m.Shape.In, i%m.Shape.In
+	if m.Shape.Transposed {
+		out, in = i%m.Shape.Out, i/m.Shape.Out
+	}
+	return factor(rank, out, iter) * factor(rank, input(m, rowOf(m, rank, out), in), iter)
+}
+
+// factor is a number from 1 to 7, so that a product has no more than gradientBits.
+func factor(rank, i, iter int) float32 { return 1 + float32(int(gradient(rank, i, iter))%7) }
+
+// rowOf is the row of a rank's u in which an output is not zero; input is the number of an
+// element of v, after those of u.
+func rowOf(m *sfb.Matrix, rank, out int) int { return out % m.Rows[rank] }
+func input(m *sfb.Matrix, row, in int) int   { return m.Shape.Out + row*m.Shape.In + in }
+
+// put writes a layer's factors.
+func (c *checker) put(layer, iter int, s *factors.Stack, stacked []float32, part, pass int) {
+	m := c.layers[layer].Factors
+	rows := m.Rows[c.rank]
+	c.u, c.v = slices.Grow(c.u[:0], rows*m.Shape.Out)[:rows*m.Shape.Out], slices.Grow(c.v[:0], rows*m.Shape.In)[:rows*m.Shape.In]
+	clear(c.u)
+	for out := range m.Shape.Out {
+		c.u[rowOf(m, c.rank, out)*m.Shape.Out+out] = factor(c.rank, out, iter)
+	}
+	for row := range rows {
+		for in := range m.Shape.In {
+			c.v[row*m.Shape.In+in] = factor(c.rank, input(m, row, in), iter)
+		}
+	}
+	s.Put(stacked, part, pass, c.u, c.v)
+}
+
+func (c *checker) sum(layer, i, iter int) float32 {
 	var s float32
 	for r := range c.size {
-		s += gradient(r, i, iter)
+		s += c.of(layer, r, i, iter)
 	}
 	return s
 }
 
-// backward writes a layer's gradients.
+// backward writes a layer's gradients, unless its factors travel (put).
 func (c *checker) backward(layer, iter int) {
+	if c.layers[layer].Factors != nil {
+		return
+	}
 	for _, p := range c.layers[layer].Params {
 		for i := p.Off; i < p.End(); i++ {
 			c.diff[i] = gradient(c.rank, i, iter)
@@ -60,7 +115,7 @@ func (c *checker) update(s exchange.Sum, iter int) error {
 	for _, l := range s.Bucket.Layers {
 		for _, p := range c.layers[l].Params {
 			for i := max(p.Off, s.Off); i < min(p.End(), s.End()); i++ {
-				if want := c.sum(i, iter); c.diff[i] != want {
+				if want := c.sum(l, i, iter); c.diff[i] != want {
 					return fmt.Errorf("replay: iteration %d: the sum of gradient %d (layer %q) is %v at rank %d, not %v", iter, i, c.layers[l].Name, c.diff[i], c.rank, want)
 				}
 				c.data[i] += c.diff[i]
@@ -72,11 +127,11 @@ func (c *checker) update(s exchange.Sum, iter int) error {
 
 // verify compares the parameters after iterations [first, end).
 func (c *checker) verify(d exchange.Design, first, end int) error {
-	for _, l := range c.layers {
+	for k, l := range c.layers {
 		for _, p := range l.Params {
 			for i := p.Off; i < p.End(); i++ {
 				for iter := first; iter < end; iter++ {
-					c.want[i] += c.sum(i, iter)
+					c.want[i] += c.sum(k, i, iter)
 				}
 				if c.data[i] != c.want[i] {
 					return fmt.Errorf("replay: after iteration %d by %v parameter %d (layer %q) is %v at rank %d, not %v", end-1, d, i, l.Name, c.data[i], c.rank, c.want[i])

@@ -20,7 +20,10 @@ type Config struct {
 	Profile *workload.Profile
 	// Designs take turns.
 	Designs []exchange.Design
-	Scheme  exchange.Scheme
+	// Scheme is that of all layers; the zero value is Reduce.
+	Scheme exchange.Scheme
+	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.
+	Asked *coordinator.Asked
 	// Servers and Pair are those of the scheme PS: the zero values are all ranks, and
 	// coordinator.DefaultPair.
 	Servers coordinator.Places

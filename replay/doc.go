@@ -8,6 +8,7 @@
 //	result, err := replay.Run(ctx, comm, replay.Config{Profile: p, Designs: exchange.All(), Iterations: 20})
 //	err = result.Write(os.Stdout, report.Text)
 //
+// Layers are kept in step by one scheme, or each by its own (Config.Asked), chosen as in training.
 // Every rank has packed parameters and gradients of the profile's sizes, laid
 // out as a net's are, and an Exchange of package exchange, whose hooks it calls
 // when the wait for a layer has ended.
@@ -22,6 +23,12 @@
 // would not have been late. Updates are waits too, one at a time on each rank
 // that updates, in proportion to the bucket.
 //
+// A layer that goes by the scheme sfb hands over factors. Its backward pass is half as
+// long, since it leaves its gradient out, and what rebuilds that from the factors of all P ranks is
+// a wait of P halves (Poseidon, section 3.2). These products take turns with
+// computation: one has the processor as soon as the factors are there, and the schedule of
+// computation goes on after it.
+//
 // # What is measured
 //
 // Designs take turns: a few iterations of one, then of another, in an order drawn
@@ -32,6 +39,7 @@
 // (package stats).
 //
 //   - Compute: forward, backward and update of the profile, on the slowest rank.
+//   - Products: how much longer it computes because it rebuilds gradients from factors.
 //   - Communication: an iteration of SC-B without any computation.
 //   - Exposed: iteration less compute. Hidden: the part of the communication
 //     that is not exposed.

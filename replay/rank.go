@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +24,16 @@ type rank struct {
 	buffers
 	check *checker // nil: none
 
+	// By layer:
+	schemes  []exchange.Scheme
+	backward []time.Duration // of the profile, less what layers leave out whose factors travel
+
+	audit    *coordinator.Audit // nil where one scheme was asked for that serves all layers
+	products time.Duration      // what rebuilding gradients computes more, in the profile's time
+
 	// The computing goroutine's.
 	wait  *waiter
+	from  time.Time // where the computation has begun that reach has not waited for
 	at    time.Time // where the schedule of computation has come to
 	scale float64   // of the profile's times, for all ranks alike
 	own   float64   // of them in this iteration on this rank
@@ -36,6 +45,10 @@ type rank struct {
 
 	updates    sync.Mutex // one at a time
 	updateWait *waiter
+
+	processor    processor
+	multiplying  sync.Mutex // one at a time
+	multiplyWait *waiter
 }
 
 // sample is what an iteration took on this rank, in ms.
@@ -44,32 +57,28 @@ type sample struct{ total, push, pull float64 }
 func newRank(comm *collectives.Comm, c Config) (*rank, error) {
 	r := &rank{c: c, comm: comm, scale: 1}
 	r.layers, r.count = layout(c.Profile)
-	if _, err := r.book(r.layers); err != nil {
-		return nil, err
+	for _, w := range []**waiter{&r.wait, &r.updateWait, &r.multiplyWait} {
+		var err error
+		if *w, err = newWaiter(); err != nil {
+			r.close()
+			return nil, err
+		}
 	}
 	var err error
-	if r.wait, err = newWaiter(); err != nil {
-		return nil, err
-	}
-	if r.updateWait, err = newWaiter(); err != nil {
-		r.wait.close()
-		return nil, err
-	}
 	if r.buffers, err = allocate(comm, r.count); err != nil {
-		r.wait.close()
-		r.updateWait.close()
+		r.close()
 		return nil, err
-	}
-	if c.Check {
-		r.check = newChecker(comm.Rank(), comm.Size(), r.buffers, r.layers)
 	}
 	return r, nil
 }
 
 // close gives the timers back.
 func (r *rank) close() {
-	r.wait.close()
-	r.updateWait.close()
+	for _, w := range []*waiter{r.wait, r.updateWait, r.multiplyWait} {
+		if w != nil {
+			w.close()
+		}
+	}
 }
 
 // free gives the buffers back; nothing may be in flight.
@@ -81,12 +90,15 @@ func (r *rank) free() {
 // exchange makes the exchange of a design, over the layers before end alone.
 func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchange.Layer, count int) (*exchange.Exchange, error) {
 	bytes := mem.Float32.Bytes(count)
-	book, err := r.book(layers)
-	if err != nil {
-		return nil, err
+	var book *coordinator.Book
+	if slices.Contains(r.schemes[:len(layers)], exchange.PS) {
+		var err error
+		if book, err = r.book(layers); err != nil { // with pairs of its own
+			return nil, err
+		}
 	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Scheme: r.c.Scheme, Spec: r.c.Spec, Bucket: r.c.Bucket, Book: book, Layers: layers,
+		Design: d, Schemes: r.schemes[:len(layers)], Spec: r.c.Spec, Bucket: r.c.Bucket, Book: book, Layers: layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {
@@ -97,26 +109,6 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchang
 		r.gates[b.Layers[0]] = true
 	}
 	return x, nil
-}
-
-// book returns the information book of layers, for the scheme that needs one.
-func (r *rank) book(layers []exchange.Layer) (*coordinator.Book, error) {
-	if r.c.Scheme != exchange.PS {
-		return nil, nil
-	}
-	c := coordinator.Config{
-		Nodes: r.comm.Nodes(), Batch: make([]int, r.comm.Size()), Workers: coordinator.Places{All: true},
-		Servers: r.c.Servers, Pair: r.c.Pair,
-	}
-	if c.Servers.None() {
-		c.Servers.All = true
-	}
-	for _, l := range layers {
-		if len(l.Params) > 0 {
-			c.Layers = append(c.Layers, coordinator.Layer{Name: l.Name, Params: l.Params})
-		}
-	}
-	return coordinator.New(c)
 }
 
 // turn runs n iterations of a design after one that does not count. All ranks
@@ -136,7 +128,7 @@ func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []ex
 	}
 	first := r.next
 	samples := make([]sample, 0, n)
-	r.at = time.Now()
+	r.resume(time.Now())
 	var mark time.Time
 	var before trace.Totals
 	for k := range n + 1 {
@@ -183,14 +175,18 @@ func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, layers []exc
 		r.compute(trace.Forward, i, iter, keeps, r.c.Profile.Layers[i].Forward)
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		r.compute(trace.Backward, i, iter, keeps, r.c.Profile.Layers[i].Backward)
+		r.compute(trace.Backward, i, iter, keeps, r.backward[i])
 		if len(layers[i].Params) == 0 {
 			continue
 		}
 		if r.check != nil {
 			r.check.backward(i, iter)
 		}
-		if err := r.hook(r.gates[i], func() error { return x.AfterBackward(i) }); err != nil {
+		after := func() error {
+			x.AfterPass(i, 0)
+			return x.AfterBackward(i)
+		}
+		if err := r.hook(r.gates[i], after); err != nil {
 			return err
 		}
 	}
@@ -224,7 +220,7 @@ func (r *rank) hook(gate bool, f func() error) error {
 	if !gate {
 		return f()
 	}
-	if err := r.wait.until(r.at); err != nil {
+	if err := r.reach(); err != nil {
 		return err
 	}
 	r.late.add(time.Since(r.at))
@@ -232,7 +228,7 @@ func (r *rank) hook(gate bool, f func() error) error {
 	err := f()
 	if r.meter.Totals().Exposed() > before {
 		if now := time.Now(); now.After(r.at) {
-			r.at = now
+			r.resume(now)
 		}
 	}
 	return err

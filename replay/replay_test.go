@@ -223,10 +223,10 @@ func TestCheckerSees(t *testing.T) {
 	}
 	fresh := func() *checker {
 		c := &checker{size: 3, data: make([]float32, count), diff: make([]float32, count), want: make([]float32, count), layers: layers}
-		for _, l := range layers {
+		for k, l := range layers {
 			for _, p := range l.Params {
 				for i := p.Off; i < p.End(); i++ {
-					c.diff[i] = c.sum(i, 7)
+					c.diff[i] = c.sum(k, i, 7)
 				}
 			}
 		}

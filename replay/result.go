@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"time"
+
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
@@ -16,18 +18,25 @@ type Result struct {
 	Batch                int // of one rank
 	Elements, Bytes      int // of all parameters
 	Ranks, Nodes         int
-	Scheme, Spec         string
-	Bucket               int // least size of a bucket, bytes
-	Buckets              int
-	LastBytes            int // of the bucket that is pushed last
-	Ratio                float64
-	Jitter               float64
-	Straggler            Straggler
-	Checked              bool // every sum and every parameter was as it must be
+	Scheme, Spec         string // as asked for
+	// Chosen is a scheme for every layer, as --scheme takes it, and Choices is a line for each
+	// with the reason; both are empty where one scheme was asked for that serves all layers.
+	Chosen    string
+	Choices   []string
+	Bucket    int // least size of a bucket, bytes
+	Buckets   int
+	LastBytes int // of the bucket that is pushed last
+	Ratio     float64
+	Jitter    float64
+	Straggler Straggler
+	Checked   bool // every sum and every parameter was as it must be
 	// Scale is what the profile's times were multiplied by.
 	Scale float64
 	// Compute is forward, backward and update of the slowest rank.
 	Compute, Forward, Backward, Update float64
+	// Products is how much longer the slowest rank computes because it rebuilds gradients
+	// from factors: no part of Compute.
+	Products float64
 	// Communication is that of an iteration without computation, Tail that of
 	// the bucket that is pushed last.
 	Communication, Tail stats.Interval
@@ -60,11 +69,12 @@ type Row struct {
 }
 
 // computation fills in what is computed.
-func (res *Result) computation(c Config, scale float64) {
+func (res *Result) computation(c Config, scale float64, products time.Duration) {
 	slowest := max(c.Straggler.Factor, 1)
 	res.Scale = scale
 	res.Forward, res.Backward = report.Milliseconds(c.Profile.Forward())*scale*slowest, report.Milliseconds(c.Profile.Backward())*scale*slowest
 	res.Update = report.Milliseconds(c.Profile.Update) * scale * slowest
+	res.Products = report.Milliseconds(products) * scale * slowest
 	res.Compute = res.Forward + res.Backward + res.Update
 }
 

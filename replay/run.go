@@ -11,7 +11,6 @@ import (
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -27,9 +26,6 @@ const (
 
 // Run replays. All ranks of comm call it together, and get the same result.
 func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error) {
-	if c.Scheme == coordinator.Auto {
-		c.Scheme = exchange.Reduce
-	}
 	if c.Turn == 0 {
 		c.Turn = DefaultTurn
 	}
@@ -45,6 +41,9 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 		return nil, err
 	}
 	defer r.close()
+	if err := r.choose(ctx); err != nil {
+		return nil, err
+	}
 	res, err := r.replay(ctx)
 	if err == nil { // otherwise other ranks may still use the buffers
 		r.free()
@@ -65,7 +64,7 @@ func (r *rank) replay(ctx context.Context) (*Result, error) {
 	if c.Ratio > 0 {
 		r.scale = res.Communication.Median / (c.Ratio * report.Milliseconds(c.Profile.Compute()))
 	}
-	res.computation(c, r.scale)
+	res.computation(c, r.scale, r.products)
 	r.late = lateness{}
 	r.c.Iterations = c.affordable(res)
 	if err := r.compare(ctx, res); err != nil {
@@ -95,7 +94,7 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	p := r.c.Profile
 	res := &Result{
 		Profile: p.Name, Net: p.Net, Source: p.Source, Batch: p.Batch, Elements: p.Elements(), Bytes: p.Bytes(),
-		Ranks: r.comm.Size(), Nodes: r.comm.Layout().Nodes, Scheme: r.c.Scheme.String(), Spec: r.c.Spec.Name(), Checked: r.c.Check,
+		Ranks: r.comm.Size(), Nodes: r.comm.Layout().Nodes, Scheme: r.c.Asked.Or(r.c.Scheme).String(), Spec: r.c.Spec.Name(), Checked: r.c.Check,
 		Ratio: r.c.Ratio, Jitter: r.c.Jitter, Straggler: r.c.Straggler,
 	}
 	x, err := r.exchange(ctx, exchange.SCOBR, r.layers, r.count)
@@ -103,6 +102,9 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	defer x.Close()
+	if r.audit != nil {
+		res.Chosen, res.Choices = r.audit.Chosen().String(), r.audit.Lines()
+	}
 	buckets := x.Buckets()
 	res.Bucket, res.Buckets = x.MinBucket(), len(buckets)
 	res.LastBytes = buckets[0].Bytes()

@@ -1,10 +1,14 @@
 package replay
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/kernels/factors"
 	"github.com/scaffe/scaffe/replay/workload"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
@@ -12,6 +16,12 @@ import (
 // Book returns the information book for training a profile's net: c says who
 // works and serves, and how large pairs are; every worker has the profile's batch.
 func Book(p *workload.Profile, c coordinator.Config) (*coordinator.Book, error) {
+	placed, _ := layout(p)
+	return book(p, placed, c)
+}
+
+// book is Book of the net's first layers, which are placed.
+func book(p *workload.Profile, placed []exchange.Layer, c coordinator.Config) (*coordinator.Book, error) {
 	workers, err := c.Workers.Of("workers", c.Nodes)
 	if err != nil {
 		return nil, err
@@ -20,14 +30,34 @@ func Book(p *workload.Profile, c coordinator.Config) (*coordinator.Book, error) 
 	for _, r := range workers {
 		c.Batch[r] = p.K()
 	}
-	placed, _ := layout(p)
 	c.Layers = nil
-	for i, l := range p.Layers {
-		if l.Elements() > 0 {
-			c.Layers = append(c.Layers, coordinator.Layer{Name: l.Name, Type: l.Type, Rows: l.Rows, Cols: l.Cols, Params: placed[i].Params})
+	for i := range placed {
+		l := &p.Layers[i]
+		if l.Elements() == 0 {
+			continue
 		}
+		known := coordinator.Layer{Name: l.Name, Type: l.Type, Rows: l.Rows, Cols: l.Cols, Params: placed[i].Params}
+		_, known.Refuses = shape(l)
+		c.Layers = append(c.Layers, known)
 	}
 	return coordinator.New(c)
+}
+
+// shape returns that of the matrix of a layer with factors, and else why what is known of it
+// cannot be one's. A bias tells which side the outputs are.
+func shape(l *workload.Layer) (s factors.Shape, refuses string) {
+	s = factors.Shape{Out: l.Rows, In: l.Cols}
+	switch {
+	case l.Rows == 0 || len(l.Params) == 1:
+	case len(l.Params) > 2:
+		refuses = fmt.Sprintf("it has %d parameters, more than weights and a bias", len(l.Params))
+	case l.Params[1] == l.Rows:
+	case l.Params[1] == l.Cols:
+		s = factors.Shape{Out: l.Cols, In: l.Rows, Transposed: true}
+	default:
+		refuses = fmt.Sprintf("a parameter of %d elements is no bias beside weights of %dx%d", l.Params[1], l.Rows, l.Cols)
+	}
+	return s, refuses
 }
 
 // Schemes says by which schemes the layers of a profile's net are kept in step as
@@ -47,17 +77,68 @@ func Schemes(p *workload.Profile, c coordinator.Config, asked coordinator.Asked,
 }
 
 // products returns how much longer computation takes where a gradient is rebuilt
-// from all workers' factors: each worker's product is half of its backward pass (the
-// other half is the gradient of the bottom), of which its own is left out.
+// from all workers' factors, rather than computed from the own ones.
 func products(p *workload.Profile, b *coordinator.Book) func(l *coordinator.Layer) time.Duration {
-	backward := map[*coordinator.Layer]time.Duration{}
-	next := 0
-	for _, l := range p.Layers {
-		if l.Elements() > 0 {
-			backward[&b.Layers[next]] = l.Backward
-			next++
+	more := map[*coordinator.Layer]time.Duration{}
+	for i := range p.Layers {
+		l := &p.Layers[i]
+		if l.Elements() == 0 {
+			continue
+		}
+		left, product := rebuilding(l, len(b.Workers))
+		more[&b.Layers[len(more)]] = left + product - l.Backward
+	}
+	return func(l *coordinator.Layer) time.Duration { return more[l] }
+}
+
+// rebuilding returns how long the backward pass of a layer takes that leaves its
+// gradient out, and how long the product of so many workers' factors that makes it: a
+// worker's is half of the backward pass, whose other half is the gradient of the bottom.
+func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
+	half := l.Backward / 2
+	return l.Backward - half, time.Duration(workers) * half
+}
+
+// choose gives every layer its scheme, on all ranks the same.
+func (r *rank) choose(ctx context.Context) error {
+	r.backward = make([]time.Duration, len(r.layers))
+	for i := range r.layers {
+		r.backward[i] = r.c.Profile.Layers[i].Backward
+	}
+	asked := r.c.Asked.Or(r.c.Scheme)
+	one, alone := asked.One()
+	r.schemes = slices.Repeat([]exchange.Scheme{one}, len(r.layers))
+	if !alone || one == exchange.PS {
+		b, err := r.book(r.layers)
+		if err = r.comm.Agree(ctx, err); err != nil {
+			return err
+		}
+		if err := exchange.SameBook(ctx, r.comm, b); err != nil {
+			return err
+		}
+		if !alone {
+			if r.schemes, r.audit, err = exchange.Choose(ctx, r.comm, b, r.layers, asked, products(r.c.Profile, b)); err != nil {
+				return err
+			}
 		}
 	}
-	more := time.Duration(len(b.Workers) - 1)
-	return func(l *coordinator.Layer) time.Duration { return more * backward[l] / 2 }
+	for i, s := range r.schemes {
+		if s == exchange.SFB && len(r.layers[i].Params) > 0 {
+			r.factor(i)
+		}
+	}
+	if r.c.Check {
+		r.check = newChecker(r.comm.Rank(), r.comm.Size(), r.buffers, r.layers)
+	}
+	return nil
+}
+
+// book returns the information book of the net's first layers.
+func (r *rank) book(layers []exchange.Layer) (*coordinator.Book, error) {
+	all := coordinator.Places{All: true}
+	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: all, Servers: r.c.Servers, Pair: r.c.Pair}
+	if c.Servers.None() {
+		c.Servers = all
+	}
+	return book(r.c.Profile, layers, c)
 }

@@ -32,6 +32,7 @@ func (res *Result) head() []report.Field {
 		{Name: "bytes", Value: res.Bytes},
 		{Name: "aggregate", Value: res.Scheme},
 		{Name: "algorithm", Value: res.Spec},
+		{Name: "schemes", Value: report.Optional(res.Chosen, res.Chosen != "")},
 		{Name: "bucket_bytes", Value: res.Bucket},
 		{Name: "buckets", Value: res.Buckets},
 		{Name: "last_bucket_bytes", Value: res.LastBytes},
@@ -45,6 +46,7 @@ func (res *Result) head() []report.Field {
 		{Name: "forward_ms", Value: res.Forward},
 		{Name: "backward_ms", Value: res.Backward},
 		{Name: "update_ms", Value: res.Update},
+		{Name: "products_ms", Value: res.Products},
 		{Name: "communication_ms", Value: res.Communication.Median},
 		{Name: "communication_low_ms", Value: low(res.Communication)},
 		{Name: "communication_high_ms", Value: high(res.Communication)},
@@ -104,8 +106,17 @@ func (res *Result) comments() []string {
 	if res.Straggler.Factor > 0 {
 		compute += fmt.Sprintf("; rank %d takes %g times as long as the others", res.Straggler.Rank, res.Straggler.Factor)
 	}
-	lines = append(lines, compute,
-		fmt.Sprintf("aggregate %s, algorithm %s, %d buckets of at least %s", res.Scheme, res.Spec, res.Buckets, units.FormatBytes(res.Bucket)),
+	lines = append(lines, compute)
+	if res.Products > 0 {
+		lines = append(lines, fmt.Sprintf("products %.2f ms, beside compute: gradients rebuilt from all ranks' factors, less what the own would have taken", res.Products))
+	}
+	lines = append(lines, res.Choices...)
+	aggregate := res.Scheme
+	if res.Chosen != "" {
+		aggregate += ": " + res.Chosen
+	}
+	lines = append(lines,
+		fmt.Sprintf("aggregate %s, algorithm %s, %d buckets of at least %s", aggregate, res.Spec, res.Buckets, units.FormatBytes(res.Bucket)),
 		fmt.Sprintf("communication alone %.2f ms (%v), %.3g × compute; tail %.2f ms (%v), the bucket of %d bytes that is pushed last",
 			res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Tail.Median, res.Tail, res.LastBytes),
 		"iteration: the slowest rank's, median with its 95 % confidence interval; exposed: iteration less compute",

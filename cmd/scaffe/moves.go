@@ -80,12 +80,6 @@ func parseAsked(text string) (coordinator.Asked, error) {
 	return a, nil
 }
 
-// one returns the scheme that serves all layers, and false where it depends on them.
-func (m *moves) one() (exchange.Scheme, bool) {
-	s := m.asked.Default
-	return s, len(m.asked.Rules) == 0 && (s == exchange.Reduce || s == exchange.Allreduce || s == exchange.PS)
-}
-
 // auto, for --bucket, leaves the size to the network.
 const auto = "auto"
 

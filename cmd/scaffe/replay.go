@@ -17,6 +17,7 @@ import (
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/replay"
 	"github.com/scaffe/scaffe/replay/workload"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -41,7 +42,7 @@ func replayCommand() *cli.Command {
 			cmdline.Duration("budget", 0, "limit measuring to about `TIME` (at least 6 iterations)"),
 			cmdline.Float("compute-scale", 1, true, "multiply all times of the profile by `F`"),
 			cmdline.Float("ratio", 0, true, "scale the times so that communication alone takes `R` times as long as computation"),
-			cmdline.Float("size-scale", 1, false, "multiply sizes and times of the profile by `F`, at most 1"),
+			cmdline.Float("size-scale", 1, false, "multiply sizes and times of the profile, and --pair, by `F`, at most 1"),
 			cmdline.Float("jitter", 0, true, "vary computation randomly by up to a `FRACTION`, such as 0.05"),
 			cmdline.Checked("straggler", "", "slow one rank down, `RANK:FACTOR`", cmdline.Parsed(replay.ParseStraggler, "want RANK:FACTOR, such as 2:10")),
 			&cli.BoolFlag{Name: "check", Usage: "verify every sum and every parameter (distorts the times)"},
@@ -79,12 +80,8 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Iterations, cfg.Warmup, cfg.Turn = c.Int("iterations"), c.Int("warmup"), c.Int("turn")
 	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
 	cfg.Spec, cfg.Bucket = m.spec, m.bucket
-	one, alone := m.one()
-	if !alone {
-		return cfg, cmdline.Usagef("--scheme %v: replay moves all layers by one scheme: want %v, %v or %v", m.asked, exchange.Reduce, exchange.Allreduce, exchange.PS)
-	}
-	cfg.Scheme = one
-	cfg.Servers, cfg.Pair = m.servers, m.pair
+	cfg.Asked, cfg.Servers = &m.asked, m.servers
+	cfg.Pair = coordinator.ScalePair(m.pair, min(c.Float64("size-scale"), 1))
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {
 		return cfg, cmdline.Usagef("missing --profile: want a file or a built-in profile (scaffe replay --list shows them)")

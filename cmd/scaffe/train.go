@@ -93,12 +93,7 @@ func newTraining(c *cli.Context) (*training, error) {
 		return nil, err
 	}
 	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
-	if one, alone := m.one(); alone {
-		t.config.Scheme = one
-	} else {
-		t.config.Asked = &m.asked
-	}
-	t.config.Servers, t.config.Pair = m.servers, m.pair
+	t.config.Asked, t.config.Servers, t.config.Pair = &m.asked, m.servers, m.pair
 	t.launch = m.launch
 	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))

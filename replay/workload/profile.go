@@ -171,8 +171,8 @@ func (p *Profile) Scale(factor float64) (*Profile, error) {
 
 // Shrink returns the profile with all times and all sizes of parameters
 // multiplied by factor, at most 1: the same ratios in less time. The sides of
-// matrices and the rows of factors are multiplied by its root, so that factors
-// shrink as matrices do. A parameter keeps at least one element.
+// matrices, their biases and the rows of factors are multiplied by its root, so that
+// factors shrink as matrices do. A parameter keeps at least one element.
 func (p *Profile) Shrink(factor float64) (*Profile, error) {
 	if !(factor > 0) || factor > 1 {
 		return nil, fmt.Errorf("invalid factor %v of sizes: want a number greater than 0 and at most 1", factor)
@@ -186,7 +186,11 @@ func (p *Profile) Shrink(factor float64) (*Profile, error) {
 	for k := range q.Layers {
 		l := &q.Layers[k]
 		for i, n := range l.Params {
-			l.Params[i] = by(n, factor)
+			f := factor
+			if l.Rows > 0 && (n == l.Rows || n == l.Cols) { // a bias, as long as a side
+				f = root
+			}
+			l.Params[i] = by(n, f)
 		}
 		if l.Rows > 0 {
 			l.Rows, l.Cols = by(l.Rows, root), by(l.Cols, root)

@@ -127,8 +127,8 @@ func TestScale(t *testing.T) {
 	if q, err = p.Shrink(1e-6); err != nil || q.Layers[0].Elements() != 2 {
 		t.Errorf("Shrink(1e-6): %v %v", err, q)
 	}
-	// A matrix by its sides, and the rows of factors with them.
-	if q, err = p.Shrink(0.25); err != nil || q.Layers[2].Rows != 4 || q.Layers[2].Cols != 6 || q.Layers[2].Params[0] != 24 || q.K() != 16 || p.K() != 32 || q.Batch != 32 {
+	// A matrix by its sides, and its bias and the rows of factors with them.
+	if q, err = p.Shrink(0.25); err != nil || q.Layers[2].Rows != 4 || q.Layers[2].Cols != 6 || q.Layers[2].Params[0] != 24 || q.Layers[2].Params[1] != 4 || q.K() != 16 || p.K() != 32 || q.Batch != 32 {
 		t.Errorf("Shrink(0.25): %v %v", err, q)
 	}
 	if again, err := Parse("x", q.String()); err != nil || again.K() != 16 {

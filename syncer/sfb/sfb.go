@@ -49,6 +49,9 @@ type Matrix struct {
 	// Put writes this rank's factors of the last backward pass to their place, as
 	// those of a part and pass.
 	Put func(s *factors.Stack, stacked []float32, part, pass int)
+	// Rebuild, unless nil, is called in place of s.Rebuild when the factors of all ranks are
+	// here, by one goroutine at a time: for a replay, which waits for as long as that takes.
+	Rebuild func(s *factors.Stack, stacked, weights, bias []float32) error
 }
 
 // At returns the matrix for a bucket that begins at off.
@@ -139,6 +142,9 @@ func (s *Syncer) prepare(b syncer.Bucket, m Matrix, opts []collectives.Option) (
 		return x, fmt.Errorf("factors: %w", err)
 	}
 	x.stacked = mem.Float32s(x.buffer)
+	if x.Rebuild == nil {
+		x.Rebuild = (*factors.Stack).Rebuild
+	}
 	counts := make([]int, s.comm.Size())
 	for r := range counts {
 		_, counts[r] = x.stack.Part(r)
@@ -180,7 +186,7 @@ func (s *Syncer) Pushed(ctx context.Context) (int, error) {
 }
 
 func (m *matrix) rebuild() error {
-	if err := m.stack.Rebuild(m.stacked, m.weights, m.bias); err != nil {
+	if err := m.Rebuild(m.stack, m.stacked, m.weights, m.bias); err != nil {
 		return fmt.Errorf("layer %q: %w", m.Name, err)
 	}
 	return nil

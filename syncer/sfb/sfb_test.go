@@ -208,6 +208,54 @@ func TestPoseidon_EveryWorkerRebuildsTheSameGradient(t *testing.T) {
 	}
 }
 
+// Whoever only wants to know how long it takes may do something else than multiply.
+func TestRebuildInPlaceOfTheProduct(t *testing.T) {
+	world(t, 2, 0, func(c *collectives.Comm) error {
+		iter := 1
+		b, matrices, err := bucket(c, &iter)
+		if err != nil {
+			return err
+		}
+		wrong := errors.New("wrong")
+		matrices[1].Rebuild = func(s *factors.Stack, stacked, weights, bias []float32) error {
+			if len(stacked) != s.Len() || len(weights) != s.Out*s.In || bias != nil {
+				return wrong
+			}
+			for i := range weights {
+				weights[i] = 7
+			}
+			return nil
+		}
+		s, err := sfb.New(c, b, matrices)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for i := range matrices {
+			for pass := range passes {
+				s.Put(i, pass)
+			}
+		}
+		if err := s.Push(); err != nil {
+			return err
+		}
+		for range matrices {
+			if _, err := s.Pushed(context.Background()); err != nil {
+				return err
+			}
+		}
+		diff := mem.Float32s(b.Diff)
+		for i, m := range matrices {
+			for at := m.Weights.Off; at < m.Weights.End(); at++ {
+				if (diff[at] == 7) != (i == 1) {
+					return fmt.Errorf("%s: element %d is %v", m.Name, at, diff[at])
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // The parts are the matrices, and together all of the bucket.
 func TestParts(t *testing.T) {
 	world(t, 2, 0, func(c *collectives.Comm) error {
