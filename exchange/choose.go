@@ -20,18 +20,24 @@ func Choose(ctx context.Context, comm *collectives.Comm, book *coordinator.Book,
 	if err = comm.Agree(ctx, err); err != nil {
 		return nil, nil, err
 	}
+	return Executed(audit, layers), audit, nil
+}
+
+// Executed returns the schemes that an audit has come to by layer of layers; those of a lone
+// rank are Reduce.
+func Executed(audit *coordinator.Audit, layers []Layer) []Scheme {
 	schemes := slices.Repeat([]Scheme{Reduce}, len(layers))
 	row := 0
 	for i, l := range layers {
 		if len(l.Params) == 0 {
 			continue
 		}
-		if comm.Size() > 1 {
+		if len(audit.Book.Nodes) > 1 {
 			schemes[i] = audit.Rows[row].Choice
 		}
 		row++
 	}
-	return schemes, audit, nil
+	return schemes
 }
 
 // SameBook is a collective that compares the books of all ranks: an error, alike on all,

@@ -32,6 +32,9 @@ func (w *Worker) attach() {
 		Requested:        w.requested,
 		Interrupted:      w.interrupts.stop,
 	}
+	if a := w.schemes.audit; a != nil && a.Asked.Chooses() {
+		w.solver.Callbacks.Beside = w.writeChoice
+	}
 	told := w.events.Solver
 	w.solver.Events = solver.Events{
 		OnDisplay: told.OnDisplay,

@@ -61,9 +61,13 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if w.schemes.of, w.schemes.audit, err = exchange.Choose(ctx, w.comm, book, w.exchangeLayers(), asked, w.product); err != nil {
+	if _, w.schemes.audit, err = exchange.Choose(ctx, w.comm, book, w.exchangeLayers(), asked, w.product); err != nil {
 		return err
 	}
+	if err := w.keepChoice(ctx, c, w.schemes.audit); err != nil {
+		return err
+	}
+	w.schemes.of = exchange.Executed(w.schemes.audit, w.exchangeLayers())
 	for i, l := range n.Layers() {
 		if len(l.Params) == 0 {
 			continue

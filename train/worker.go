@@ -15,6 +15,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/syncer/coordinator"
@@ -93,6 +94,7 @@ type Worker struct {
 	events     Events
 	exchange   *exchange.Exchange
 	schemes    schemes
+	files      atomicfile.FS // of what lies beside snapshots
 	servers    coordinator.Places
 	pair       int
 	setups     []*Setup
@@ -132,7 +134,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.build(c)
 	if err = comm.Agree(ctx, err); err == nil {
 		err = w.join(ctx, c)

@@ -67,9 +67,9 @@ func (s *Solver) stateSize() int {
 	return pb.Size(st)
 }
 
-// Snapshot writes <snapshot_prefix>_iter_N.caffemodel and then .solverstate,
-// each atomically: where there is a state, there is its model, and an earlier
-// snapshot is never damaged. Parameters or a history that are not finite are a
+// Snapshot writes <snapshot_prefix>_iter_N.caffemodel, what Callbacks.Beside writes, and
+// then .solverstate, each atomically: where there is a state, there is its model, and an
+// earlier snapshot is never damaged. Parameters or a history that are not finite are a
 // *NotFiniteError, and nothing is written. With NoSnapshots it only takes part
 // in Callbacks.OnSnapshot.
 func (s *Solver) Snapshot() error {
@@ -87,6 +87,11 @@ func (s *Solver) Snapshot() error {
 	snap := Snapshot{Iter: s.iter, Model: stem + ".caffemodel", State: stem + ".solverstate"}
 	if err := s.opts.Writer.Model(snap.Model, s.net.ToProto()); err != nil {
 		return fmt.Errorf("snapshot of iteration %d: %w", s.iter, err)
+	}
+	if s.Callbacks.Beside != nil {
+		if err := s.Callbacks.Beside(stem); err != nil {
+			return fmt.Errorf("snapshot of iteration %d: %w", s.iter, err)
+		}
 	}
 	if err := s.opts.Writer.State(snap.State, s.state(snap.Model)); err != nil {
 		return fmt.Errorf("snapshot of iteration %d: %w", s.iter, err)

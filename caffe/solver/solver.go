@@ -35,6 +35,10 @@ type Callbacks struct {
 	// OnSnapshot runs before a snapshot, also on workers that do not write it:
 	// parameters and history must be current on the one that does.
 	OnSnapshot func(iter int) error
+	// Beside runs on the worker that writes a snapshot, after its model and before its
+	// state: it writes what else is to lie there once there is a state, to files of which
+	// stem is the beginning of the name.
+	Beside func(stem string) error
 	// Sum adds vectors over workers, elementwise, and gives all of them the
 	// result. All workers call it at the same points.
 	Sum func(v []float64) ([]float64, error)

@@ -406,3 +406,29 @@ func TestAuditLines(t *testing.T) {
 		t.Errorf("%q,\nwant %q", got, want)
 	}
 }
+
+// The lines of a log are those of the text: a row a layer says what each scheme costs, what
+// was chosen, what else could have been, and why.
+func TestAuditText(t *testing.T) {
+	audit, err := book(t, 8, 32, fc("fc7", 4096, 4096), Layer{Name: "conv1", Type: "Convolution", Params: []Range{{Off: 1 << 24, Len: 500}}}).
+		Choose(Asked{Default: Poseidon}, predicted(map[Scheme]int{SFB: 3, PS: 5, Reduce: 6, Allreduce: 7}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := audit.Write(&b, report.Text); err != nil {
+		t.Fatal(err)
+	}
+	lines := audit.Text()
+	if got := strings.Join(lines, "\n") + "\n"; got != b.String() {
+		t.Errorf("%s\nwant\n%s", got, &b)
+	}
+	for i, want := range map[int]string{
+		2: "fc7 4096x4096 16777216 268.4 6.000 234.9 7.000 234.9 5.000 14.68 3.000 sfb spec ps Algorithm 1: 2K(P1−1)(M+N) = 3.67 M ≤ 58.72 M = 2MN(P1+P2−2)/P2",
+		3: "conv1 - 500 0.008 6.000 0.007 7.000 0.007 5.000 - - ps spec reduce Algorithm 1: only InnerProduct layers have sufficient factors",
+	} {
+		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
+			t.Errorf("line %d is %q, want %q", i, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/scaffe/scaffe/internal/report"
@@ -58,6 +59,13 @@ func (a *Audit) Lines() (lines []string) {
 		lines = append(lines, line+": "+r.Reason)
 	}
 	return lines
+}
+
+// Text returns what Write writes as text, line by line.
+func (a *Audit) Text() []string {
+	var b strings.Builder
+	_ = a.table().Write(&b, report.Text) // a Builder takes all
+	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
 func (a *Audit) table() *report.Table[Row] {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/internal/output"
+	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/train"
 )
@@ -44,6 +46,8 @@ type jsonStart struct {
 	Spec        string       `json:"spec"`
 	LeastBucket int          `json:"least_bucket"`
 	Buckets     []jsonBucket `json:"buckets"`
+	// Audit is what scaffe explain schemes --format json writes.
+	Audit json.RawMessage `json:"audit"` // null: one scheme was asked for that serves all layers
 }
 
 type jsonBucket struct {
@@ -201,6 +205,11 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 			j.Pull = &pull
 		}
 		v.Buckets = append(v.Buckets, j)
+	}
+	if a := w.Audit(); a != nil {
+		var b bytes.Buffer
+		l.failed(a.Write(&b, report.JSON))
+		v.Audit = b.Bytes()
 	}
 	l.write(v)
 }

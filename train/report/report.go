@@ -162,7 +162,7 @@ func (r *Reporter) Started(w *train.Worker) error {
 	}
 	r.log("design %v, aggregate %v, %s", r.cfg.Design, r.cfg.SchemeText(), buckets)
 	if a := w.Audit(); a != nil {
-		for _, line := range a.Lines() {
+		for _, line := range a.Text() {
 			r.log("%s", line)
 		}
 	}

@@ -1,0 +1,76 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+)
+
+// choiceSuffix is how the files end in which the choices of schemes lie beside snapshots.
+const choiceSuffix = ".schemes"
+
+// choicePath returns the name of the file beside a snapshot.
+func choicePath(snapshot string) string {
+	return strings.TrimSuffix(snapshot, ".solverstate") + choiceSuffix
+}
+
+// keepChoice has a run that goes on from a snapshot keep the schemes that were chosen before
+// it, as they lie beside it: the root reads them, and tells all ranks.
+func (w *Worker) keepChoice(ctx context.Context, c Config, a *coordinator.Audit) error {
+	if !a.Asked.Chooses() {
+		return nil
+	}
+	const noSnapshot, noFile = -2, -1
+	length := []int64{noSnapshot}
+	var text []byte
+	var err error
+	path := choicePath(c.Snapshot)
+	if w.comm.Rank() == root && c.Snapshot != "" {
+		switch text, err = os.ReadFile(path); {
+		case errors.Is(err, os.ErrNotExist):
+			length[0], err = noFile, nil
+		default:
+			length[0] = int64(len(text))
+		}
+	}
+	if err = w.comm.Agree(ctx, err); err != nil {
+		return err
+	}
+	if err := w.comm.Bcast(ctx, mem.Of(length), mem.Int64, root); err != nil {
+		return err
+	}
+	switch length[0] {
+	case noSnapshot:
+		return nil
+	case noFile:
+		a.ChosenAnew(fmt.Sprintf("there is no %s", path))
+		return nil
+	}
+	if w.comm.Rank() != root {
+		text = make([]byte, length[0])
+	}
+	if len(text) > 0 {
+		if err := w.comm.Bcast(ctx, mem.Of(text), mem.Uint8, root); err != nil {
+			return err
+		}
+	}
+	before, err := coordinator.ParseChoice(text)
+	if err == nil {
+		err = a.Keep(before, path)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s, the schemes beside the snapshot: %w: remove it, and schemes are chosen anew", path, err)
+	}
+	return w.comm.Agree(ctx, err)
+}
+
+// writeChoice writes the schemes that were chosen beside a snapshot.
+func (w *Worker) writeChoice(stem string) error {
+	return atomicfile.Write(w.files, stem+choiceSuffix, w.schemes.audit.Choice().Text())
+}
