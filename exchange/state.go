@@ -45,9 +45,11 @@ type bucketState struct {
 	complete int // the iteration of the gradients in Diff
 	iter     int // the iteration of the job
 
-	jobs     chan job
-	done     chan error
-	summedAt time.Time // when the last part's sum arrived: the bucket's goroutine's, until it is done
+	jobs chan job
+	done chan error
+	// The bucket's goroutine's, until it is done.
+	summedAt time.Time // when the last part's sum arrived
+	account  account
 }
 
 // busy reports whether the bucket's goroutine has a job.
@@ -289,5 +291,6 @@ func (x *Exchange) use(b *bucketState, iter, part int) error {
 
 // tell adds that b was in flight from the job's begin until end.
 func (x *Exchange) tell(kind trace.Kind, b *bucketState, j job, end time.Time) {
+	b.account.add(kind, j.begin, end)
 	x.c.Events.Add(trace.Event{Kind: kind, Name: b.Name, Iter: int32(j.iter), Bucket: int32(b.Index), Bytes: int64(b.Bytes()), Begin: j.begin, End: end})
 }

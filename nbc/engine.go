@@ -406,14 +406,24 @@ type Payload struct{ Sent, Received int64 }
 // library are not counted. It may be called from any goroutine.
 func (e *Engine) Payload() Payload { return Payload{e.payloadOut.Load(), e.payloadIn.Load()} }
 
+// Payload returns what the messages of one execution of r hold, as Engine.Payload counts
+// it: nothing where the library serves it.
+func (r *Request) Payload() Payload {
+	return Payload{int64(r.bind.Datatype.Bytes(r.plan.sent)), int64(r.bind.Datatype.Bytes(r.plan.received))}
+}
+
+// Add returns the sum of p and o.
+func (p Payload) Add(o Payload) Payload { return Payload{p.Sent + o.Sent, p.Received + o.Received} }
+
 // account keeps account of an execution that has ended.
 func (e *Engine) account(r *Request) {
 	e.stalls.history.add(r)
-	if n := r.plan.sent; n > 0 {
-		e.payloadOut.Add(int64(r.bind.Datatype.Bytes(n)))
+	p := r.Payload()
+	if p.Sent > 0 {
+		e.payloadOut.Add(p.Sent)
 	}
-	if n := r.plan.received; n > 0 {
-		e.payloadIn.Add(int64(r.bind.Datatype.Bytes(n)))
+	if p.Received > 0 {
+		e.payloadIn.Add(p.Received)
 	}
 }
 

@@ -85,6 +85,9 @@ type Syncer interface {
 	// Pulled waits for all that Pull has started: Data then holds the current
 	// parameters.
 	Pulled(ctx context.Context) error
+	// Payload is what the messages of this worker hold in a Push and the Pulls of all
+	// parts, by the engine's count: see nbc.Payload.
+	Payload() nbc.Payload
 	// Close gives the syncer's resources back.
 	Close()
 }
@@ -114,6 +117,7 @@ func (t *tree) Push() error                             { return t.push.Start() 
 func (t *tree) Pushed(ctx context.Context) (int, error) { return 0, t.push.Wait(ctx) }
 func (t *tree) Pull(int) error                          { return t.pull.Start() }
 func (t *tree) Pulled(ctx context.Context) error        { return t.pull.Wait(ctx) }
+func (t *tree) Payload() nbc.Payload                    { return t.push.Payload().Add(t.pull.Payload()) }
 
 func (t *tree) Close() {
 	t.push.Close()
@@ -143,4 +147,5 @@ func (a *all) Push() error                             { return a.push.Start() }
 func (a *all) Pushed(ctx context.Context) (int, error) { return 0, a.push.Wait(ctx) }
 func (a *all) Pull(int) error                          { return nil }
 func (a *all) Pulled(context.Context) error            { return nil }
+func (a *all) Payload() nbc.Payload                    { return a.push.Payload() }
 func (a *all) Close()                                  { a.push.Close() }

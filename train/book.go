@@ -24,19 +24,26 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 	if err := w.comm.Allreduce(ctx, mem.Of(batch), mem.Of(batch), mem.Int64, mem.Sum); err != nil {
 		return nil, err
 	}
-	config := coordinator.Config{Nodes: w.comm.Nodes(), Workers: coordinator.Places{All: true}, Servers: c.Servers, Pair: c.Pair}
-	for _, b := range batch {
-		config.Batch = append(config.Batch, int(b))
-	}
-	config.Layers = w.bookLayers()
-	if c.Servers.None() {
-		config.Servers = coordinator.Places{All: true}
+	config := w.bookConfig(c.Servers, c.Pair)
+	for r, b := range batch {
+		config.Batch[r] = int(b)
 	}
 	b, err := coordinator.New(config)
 	if err = w.comm.Agree(ctx, err); err != nil {
 		return nil, err
 	}
 	return b, exchange.SameBook(ctx, w.comm, b)
+}
+
+// bookConfig is what a book is made of, but for what ranks must ask each other.
+func (w *Worker) bookConfig(servers coordinator.Places, pair int) coordinator.Config {
+	if servers.None() {
+		servers = coordinator.Places{All: true}
+	}
+	return coordinator.Config{
+		Nodes: w.comm.Nodes(), Workers: coordinator.Places{All: true}, Servers: servers, Pair: pair,
+		Batch: make([]int, w.comm.Size()), Layers: w.bookLayers(),
+	}
 }
 
 // bookLayers describes the layers with parameters to the coordinator.

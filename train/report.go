@@ -41,6 +41,9 @@ type Summary struct {
 	Readers data.Stats
 	// Ranks are the times of all ranks; at the end of a run, else empty.
 	Ranks []RankTimes
+	// Buckets are what moved as one, in the order of the net, and what that cost; at the
+	// end of a run of several ranks, on the root, else empty.
+	Buckets []BucketCost
 }
 
 // RankTimes is where one rank's time went.

@@ -213,3 +213,78 @@ func TestPoseidon_ReplicasAreCompared(t *testing.T) {
 		}
 	}
 }
+
+// At the end the root knows what every bucket has cost: the bytes of factors and even pairs
+// by Table 1, times of all ranks.
+func TestPoseidon_BucketsCostWhatTable1Says(t *testing.T) {
+	path, dir := files(t, 30)
+	fullyConnected(t, path, dir, "")
+	err := launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
+		c := train.Config{Asked: ask(t, "ps,rows=reduce,ip*=sfb,turned=allreduce"), Bucket: 1}
+		var err error
+		if c.Solver, err = proto.ReadSolver(path); err != nil {
+			return err
+		}
+		w, err := train.New(ctx, comm, c)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		s, err := w.Run(ctx)
+		if err != nil || comm.Rank() != 0 {
+			if len(s.Buckets) != 0 {
+				t.Errorf("rank %d has %v", comm.Rank(), s.Buckets)
+			}
+			return err
+		}
+		var got []string
+		for i, b := range s.Buckets {
+			got = append(got, b.Name+"="+b.Scheme.String())
+			if b.Predicted <= 0 || b.Least <= 0 || b.Most < b.Least {
+				t.Errorf("%+v", b)
+			}
+			if want := w.Audit().Rows[i].Of(b.Scheme).Bytes; b.PredictedBytes != want {
+				t.Errorf("%s: %v bytes predicted, %v by the audit", b.Name, b.PredictedBytes, want)
+			}
+			if b.Scheme == exchange.SFB && float64(b.Payload) != b.PredictedBytes {
+				t.Errorf("%s: %d bytes of factors, %v by Table 1", b.Name, b.Payload, b.PredictedBytes)
+			}
+		}
+		if text := strings.Join(got, " "); text != "conv1=ps rows=reduce turned=allreduce ip0=sfb ip1=sfb" {
+			t.Errorf("buckets %s", text)
+		}
+		// One pair, 480 elements with what lies between parameters: its server takes in and sends two of them.
+		if b := s.Buckets[0]; b.Payload != 4*mem.Float32.Bytes(480) {
+			t.Errorf("%+v", b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.PS} { // without an audit
+		err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+			c := train.Config{Scheme: scheme, Design: exchange.SCB, Bucket: 1}
+			var err error
+			if c.Solver, err = proto.ReadSolver(path); err != nil {
+				return err
+			}
+			w, err := train.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			s, err := w.Run(ctx)
+			if err != nil || comm.Rank() != 0 {
+				return err
+			}
+			if len(s.Buckets) != 1 || s.Buckets[0].Name != "all parameters" || s.Buckets[0].Predicted <= 0 || s.Buckets[0].Payload == 0 || s.Buckets[0].PredictedBytes == 0 {
+				t.Errorf("%v: %+v", scheme, s.Buckets)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

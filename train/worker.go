@@ -326,8 +326,11 @@ func (w *Worker) Totals() trace.Totals { return w.meter.Totals() }
 // others (package launch does). It is a collective.
 func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	w.ctx, w.interrupts.ctx = ctx, ctx
+	predicted, err := w.predict()
 	w.time.began = time.Now()
-	err := w.solver.Solve(ctx)
+	if err == nil {
+		err = w.solver.Solve(ctx)
+	}
 	if err == nil {
 		err = w.exchange.Current() // nothing is left under way
 	}
@@ -337,6 +340,9 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	s := w.summary()
 	if err == nil {
 		s.Ranks, err = w.ranks(ctx, s)
+	}
+	if err == nil {
+		s.Buckets, err = w.costs(ctx, predicted)
 	}
 	return s, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // vgg is the end of a net, with shared weights.
@@ -350,6 +351,55 @@ func TestNetwork(t *testing.T) {
 	if p := predict(8, 1, 32, 0, Adam); p.Time.Seconds() < 7*4*4096*4096/s.Model.Inter.Bandwidth {
 		t.Errorf("adam: %v", p)
 	}
+}
+
+// A bucket is predicted as one layer of all its parameters, with the specs that serve it; one
+// that goes by factors, layer by layer.
+func TestNetworkOfBuckets(t *testing.T) {
+	b := book(t, 8, 32, Layer{Name: "conv", Type: "Convolution", Params: []Range{{Len: 500}, {Off: 512, Len: 100}}},
+		fcAt("fc6", 1024, 512, 400), fcAt("fc7", 1024+512*400, 300, 512))
+	n := Network{Book: b, Selector: selection.Default()}
+	layers := []*Layer{&b.Layers[1], &b.Layers[2]}
+	all := Layer{Params: []Range{{Len: 512*400 + 300*512}}}
+	for _, s := range Schemes() {
+		got, err := n.Bucket(layers, s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, want := 0.0, time.Duration(0)
+		for _, l := range map[bool][]*Layer{true: layers, false: {&all}}[s.FactorsOnly()] {
+			p, err := n.Predict(l, s)
+			v, _ := b.Values(l, s)
+			if values, want = values+v, want+p.Time; err != nil || want == 0 {
+				t.Fatal(err)
+			}
+		}
+		if got.Bytes != 4*values || got.Time != want || got.Scheme != s || got.Spec == "" {
+			t.Errorf("%v: %+v, want %v values, %v", s, got, values, want)
+		}
+	}
+	chain, err := spec.Parse("chain,chunk=64K")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linear, err := spec.Parse("linear")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := n.Bucket(layers, Reduce, []spec.Spec{chain, linear})
+	down := selection.Predict(schedule.Reduce, 4*all.Elements(), chain, n.layout(), n.Selector.Model, selection.Registered)
+	up := selection.Predict(schedule.Bcast, 4*all.Elements(), linear, n.layout(), n.Selector.Model, selection.Registered)
+	if err != nil || got.Spec != chain.String()+", linear" || got.Time != seconds(down)+seconds(up) {
+		t.Errorf("by chain and linear: %+v, %v", got, err)
+	}
+	if _, err := n.Bucket([]*Layer{&b.Layers[0]}, SFB, nil); err == nil || !strings.Contains(err.Error(), "sfb: only InnerProduct layers") {
+		t.Errorf("factors of a convolution: %v", err)
+	}
+}
+
+// fcAt is an inner product whose weights begin at an element.
+func fcAt(name string, off, rows, cols int) Layer {
+	return Layer{Name: name, Type: FC, Rows: rows, Cols: cols, Params: []Range{{Off: off, Len: rows * cols}}}
 }
 
 // The audit in all formats; JSON has the whole book.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -48,6 +49,51 @@ func (n *Network) Predict(l *Layer, s Scheme) (Prediction, error) {
 		return n.adam(l), nil
 	}
 	return n.onebit(l), nil
+}
+
+// Bucket predicts what neighboring layers cost that move as one by s. specs, as
+// many as the scheme has collectives, are those that serve reduce and allreduce.
+func (n *Network) Bucket(layers []*Layer, s Scheme, specs []spec.Spec) (Outlook, error) {
+	o := Outlook{Scheme: s, Serves: true}
+	if s.FactorsOnly() { // each by its own
+		for _, l := range layers {
+			one, err := n.one(l, s, specs)
+			if err != nil {
+				return o, err
+			}
+			o.Bytes, o.Time, o.Spec = o.Bytes+one.Bytes, o.Time+one.Time, one.Spec
+		}
+		return o, nil
+	}
+	var all Layer
+	for _, l := range layers {
+		all.Params = append(all.Params, l.Params...)
+	}
+	return n.one(&all, s, specs)
+}
+
+// one predicts what a layer costs.
+func (n *Network) one(l *Layer, s Scheme, specs []spec.Spec) (o Outlook, err error) {
+	o.Scheme = s
+	var values float64
+	if values, o.Serves = n.Book.Values(l, s); !o.Serves {
+		return o, fmt.Errorf("%v: %s", s, l.noFactors())
+	}
+	o.Bytes = 4 * values
+	by := map[Scheme][]schedule.Collective{Reduce: {schedule.Reduce, schedule.Bcast}, Allreduce: {schedule.Allreduce}}[s]
+	if by == nil || len(specs) != len(by) {
+		o.Prediction, err = n.Predict(l, s)
+		return o, err
+	}
+	for i, v := range by {
+		o.Time += seconds(selection.Predict(v, 4*l.Elements(), specs[i], n.layout(), n.Selector.Model, selection.Registered))
+		if text := specs[i].String(); o.Spec == "" {
+			o.Spec = text
+		} else if o.Spec != text {
+			o.Spec += ", " + text
+		}
+	}
+	return o, nil
 }
 
 // layout is that of the workers, who take part in collectives.

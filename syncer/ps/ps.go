@@ -52,9 +52,10 @@ func Spec(l spec.Layout) spec.Spec {
 
 // server is one rank's part in a bucket's pairs.
 type server struct {
-	parts []syncer.Part
-	push  *nbc.Set
-	pull  []*nbc.Request
+	parts   []syncer.Part
+	push    *nbc.Set
+	pull    []*nbc.Request
+	payload nbc.Payload
 }
 
 // New returns the syncer of a bucket. pairs are all of it, ascending; each is a part,
@@ -82,6 +83,7 @@ func New(comm *collectives.Comm, b syncer.Bucket, pairs []Pair, opts ...collecti
 			return nil, fmt.Errorf("bucket %q: KV pair %v at rank %d: %w", b.Name, p.Range, p.Server, err)
 		}
 		s.pull = append(s.pull, push)
+		s.payload = s.payload.Add(pushes[len(pushes)-1].Payload()).Add(push.Payload())
 		s.parts = append(s.parts, syncer.Part{Range: p.Range, Updates: comm.Rank() == p.Server})
 	}
 	if mem.Float32.Bytes(end) != b.Diff.Len() {
@@ -105,6 +107,8 @@ func (s *server) Pulled(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (s *server) Payload() nbc.Payload { return s.payload }
 
 func (s *server) Close() { s.close(nil) }
 

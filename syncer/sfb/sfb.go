@@ -198,6 +198,14 @@ func (s *Syncer) Pull(int) error { return nil }
 // Pulled waits for nothing.
 func (s *Syncer) Pulled(context.Context) error { return nil }
 
+// Payload is that of the factors.
+func (s *Syncer) Payload() (p nbc.Payload) {
+	for i := range s.matrices {
+		p = p.Add(s.matrices[i].gather.Payload())
+	}
+	return p
+}
+
 // Close ends the requests and gives the factors' memory back, unless a push is still
 // under way: then other ranks may be reading it.
 func (s *Syncer) Close() {

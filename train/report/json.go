@@ -113,9 +113,11 @@ type jsonEnd struct {
 	jsonTimes
 	Collectives jsonCollectives `json:"collectives"`
 	Ranks       []jsonRank      `json:"ranks"`
-	Straggler   *jsonStraggler  `json:"straggler"` // null: none
-	Stopped     bool            `json:"stopped"`
-	Error       *string         `json:"error"` // null: none
+	// Buckets are the rows of the summary's table.
+	Buckets   []json.RawMessage `json:"buckets"`
+	Straggler *jsonStraggler    `json:"straggler"` // null: none
+	Stopped   bool              `json:"stopped"`
+	Error     *string           `json:"error"` // null: none
 }
 
 type jsonCollectives struct {
@@ -262,7 +264,13 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 		jsonHead: newHead("end"), Iterations: n, Skipped: s.Skipped, Images: s.Images,
 		Seconds: s.Total.Seconds(), ImagesPerSecond: s.ImagesPerSecond(), jsonTimes: newTimes(s.Compute(), s.Exposed, s.Input, s.TestsAndSnapshots, n),
 		Collectives: jsonCollectives{ms(m.Push, n), ms(m.Pull, n), ms(m.Communication, n), ms(m.ExposedPush, n), ms(m.ExposedPull, n), m.Hidden()},
-		Ranks:       []jsonRank{}, Stopped: stopped,
+		Ranks:       []jsonRank{}, Buckets: []json.RawMessage{}, Stopped: stopped,
+	}
+	buckets := bucketTable(s.Buckets)
+	for _, row := range buckets.Rows {
+		var b bytes.Buffer
+		l.failed(report.NewStream(&b, report.JSON, buckets.Columns).Write(row))
+		v.Buckets = append(v.Buckets, b.Bytes())
 	}
 	for _, r := range s.Ranks {
 		v.Ranks = append(v.Ranks, jsonRank{

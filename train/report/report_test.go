@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/data"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
@@ -80,6 +82,45 @@ func TestSummary(t *testing.T) {
 	s.Ranks, s.Skipped = ranks(2, -1), 0
 	if text := strings.Join(write(), "\n"); strings.Contains(text, "straggler") || strings.Contains(text, "skipped") {
 		t.Errorf("among equals:\n%s", text)
+	}
+}
+
+// What buckets cost is a table of the summary, and its rows are in the JSON log.
+func TestBuckets(t *testing.T) {
+	s := train.Summary{Iterations: 1, Ranks: make([]train.RankTimes, 2), Buckets: []train.BucketCost{
+		{Name: "conv1…conv3", Scheme: exchange.PS, PredictedBytes: 2.4e6, Payload: 4812345, Predicted: 7 * time.Millisecond, Least: 8 * time.Millisecond, Most: 9500 * time.Microsecond},
+		{Name: "fc6", Scheme: exchange.Reduce, PredictedBytes: 1e3, Predicted: time.Microsecond, Least: 2 * time.Microsecond, Most: 3 * time.Microsecond},
+	}}
+	var b bytes.Buffer
+	if err := writeSummary(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, l := range strings.Split(b.String(), "\n") {
+		lines = append(lines, strings.Join(strings.Fields(l), " "))
+	}
+	text := strings.Join(lines, "\n")
+	want := "\n\nbucket scheme predicted MB MB predicted ms least ms most ms\nconv1…conv3 ps 2.4 4.812 7.000 8.000 9.500\nfc6 reduce 0.001 - 0.001 0.002 0.003\n"
+	if !strings.Contains(text, want) {
+		t.Errorf("%s\nis without%s", text, want)
+	}
+
+	b.Reset()
+	l := &jsonLog{out: &b}
+	l.end(s, false, nil)
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	var e struct{ Buckets []map[string]any }
+	if err := json.Unmarshal(b.Bytes(), &e); err != nil {
+		t.Fatal(err)
+	}
+	wantRows := []map[string]any{
+		{"name": "conv1…conv3", "scheme": "ps", "predicted_bytes": 2.4e6, "payload_bytes": 4812345., "predicted_ms": 7., "least_ms": 8., "most_ms": 9.5},
+		{"name": "fc6", "scheme": "reduce", "predicted_bytes": 1e3, "payload_bytes": nil, "predicted_ms": .001, "least_ms": .002, "most_ms": .003},
+	}
+	if !reflect.DeepEqual(e.Buckets, wantRows) {
+		t.Errorf("%v, want %v", e.Buckets, wantRows)
 	}
 }
 

@@ -38,7 +38,34 @@ func writeSummary(out io.Writer, s train.Summary) error {
 	if s.Skipped > 0 {
 		t.Below = append(t.Below, fmt.Sprintf("skipped: %d updates, for numbers that were not finite", s.Skipped))
 	}
-	return t.Write(out, report.Text)
+	if err := t.Write(out, report.Text); err != nil || len(s.Buckets) == 0 {
+		return err
+	}
+	b := bucketTable(s.Buckets)
+	b.Above = []string{""}
+	b.Below = []string{
+		"an iteration: MB in and out of the busiest rank, by the scheme's formula and by the engine's count; ms in flight,",
+		"as predicted of each bucket alone, and beside all else on the rank where it took the least and the most",
+	}
+	return b.Write(out, report.Text)
+}
+
+// bucketTable is what the buckets cost, for people and programs.
+func bucketTable(buckets []train.BucketCost) *report.Table[train.BucketCost] {
+	megabytes := func(bytes float64) report.Shown {
+		return report.Shown{Value: bytes, Text: fmt.Sprintf("%.4g", bytes/1e6)}
+	}
+	return &report.Table[train.BucketCost]{Rows: buckets, Columns: []report.Column[train.BucketCost]{
+		{Name: "name", Title: "bucket", Left: true, Value: func(b train.BucketCost) any { return b.Name }},
+		{Name: "scheme", Left: true, Value: func(b train.BucketCost) any { return b.Scheme }},
+		{Name: "predicted_bytes", Title: "predicted MB", Value: func(b train.BucketCost) any { return megabytes(b.PredictedBytes) }},
+		{Name: "payload_bytes", Title: "MB", Value: func(b train.BucketCost) any {
+			return report.Optional(megabytes(float64(b.Payload)), b.Payload > 0)
+		}},
+		{Name: "predicted_ms", Title: "predicted ms", Digits: 3, Value: func(b train.BucketCost) any { return b.Predicted }},
+		{Name: "least_ms", Title: "least ms", Digits: 3, Value: func(b train.BucketCost) any { return b.Least }},
+		{Name: "most_ms", Title: "most ms", Digits: 3, Value: func(b train.BucketCost) any { return b.Most }},
+	}}
 }
 
 func summaryColumns(s train.Summary) []report.Column[summaryRow] {

@@ -1,0 +1,63 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/trace"
+)
+
+// Account is what keeping a bucket in step has cost this rank.
+type Account struct {
+	Bucket // of Moved
+	// Rounds is how often its gradients, and then its parameters, have moved.
+	Rounds int
+	// Flight is how long either of both were in flight in these rounds, the wait for ranks
+	// that had not come so far included, as package trace has it in Push and Pull.
+	Flight time.Duration
+	// Payload is what this rank's messages hold in one round, by the engine's count.
+	Payload nbc.Payload
+}
+
+// account is the part of an Account that grows.
+type account struct {
+	rounds int
+	flight time.Duration
+	told   time.Time // until when the flights so far lasted
+}
+
+// add adds a flight. Those of a bucket come in the order of their ends. The first
+// parameters, which follow no gradients, do not count.
+func (a *account) add(kind trace.Kind, begin, end time.Time) {
+	if kind == trace.Push {
+		a.rounds++
+	}
+	if a.rounds == 0 {
+		return
+	}
+	if begin.Before(a.told) { // pulls of first parts run beside pushes of later ones
+		begin = a.told
+	}
+	a.flight += max(0, end.Sub(begin))
+	a.told = end
+}
+
+// Moved returns what moves as one, in forward order: the buckets, or in a packed design
+// all neighbors of one scheme together.
+func (x *Exchange) Moved() []Bucket {
+	var all []Bucket
+	for _, b := range x.moved {
+		all = append(all, b.Bucket)
+	}
+	return all
+}
+
+// Accounts returns what each of Moved has cost this rank so far. Nothing must be under way
+// (Current).
+func (x *Exchange) Accounts() []Account {
+	var all []Account
+	for _, b := range x.moved {
+		all = append(all, Account{b.Bucket, b.account.rounds, b.account.flight, b.sync.Payload()})
+	}
+	return all
+}
