@@ -93,7 +93,11 @@ func enginesWith(t *testing.T, n int, o Options, f func(e *nbc.Engine) error) []
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(e), e.Close())
+		err = f(e)
+		if err != nil { // or the others wait for this rank
+			err = errors.Join(err, e.Abort(context.Background(), err.Error()))
+		}
+		return errors.Join(err, e.Close())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -231,14 +235,18 @@ func TestAloneBeginsNothing(t *testing.T) {
 			}
 		}
 		if e.Rank() == 0 {
-			<-sent
+			select {
+			case <-sent:
+			case <-e.Failed():
+				return e.Err()
+			}
 			allocated = testing.AllocsPerRun(runs-1, once) // which runs it once more
 			return failed
 		}
+		defer close(sent)
 		for range runs {
 			once()
 		}
-		close(sent)
 		return failed
 	})
 	if allocated >= 1 {
@@ -448,7 +456,12 @@ func TestASendersBytesMayChangeOnceItsCallHasEnded(t *testing.T) {
 		}
 		defer r.Close()
 		if e.Rank() == 1 {
-			<-sent
+			select {
+			case <-sent:
+			case <-time.After(50 * time.Millisecond): // the loop of rank 0 may have a send under way, which waits for this
+			}
+		} else {
+			defer close(sent)
 		}
 		for i := range int64(calls) {
 			if e.Rank() == 0 {
@@ -460,9 +473,6 @@ func TestASendersBytesMayChangeOnceItsCallHasEnded(t *testing.T) {
 			if x[count-1] != i+1 {
 				return fmt.Errorf("call %d brought %d", i+1, x[count-1])
 			}
-		}
-		if e.Rank() == 0 {
-			close(sent)
 		}
 		return nil
 	})
