@@ -7,7 +7,16 @@ import (
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
+
+// TestTheSimulationKnowsTheLimit: the cost model may not import this package, so it has a
+// copy of what decides how a message goes.
+func TestTheSimulationKnowsTheLimit(t *testing.T) {
+	if inlineRoom != sim.InlineBytes {
+		t.Errorf("messages of up to %d bytes travel with their envelopes; the simulation has %d", inlineRoom, sim.InlineBytes)
+	}
+}
 
 // TestHeaderRoundTrip: an envelope says all of a message's identity.
 func TestHeaderRoundTrip(t *testing.T) {

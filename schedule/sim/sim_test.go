@@ -112,20 +112,20 @@ func TestCarrying(t *testing.T) {
 // A message that waits for its receive takes a question, an answer and packets more.
 func TestRendezvous(t *testing.T) {
 	m := bare()
-	m.Packet, m.Inter.Bandwidth = 0.25, 1e4
+	m.Packet, m.Inter.Bandwidth = 0.25, 4e4
 	took := func(eager float64) float64 {
 		m.Eager = eager
-		r, err := sim.Simulate(all(2, 10000, 10000, chain.Bcast), sim.Setup{Model: m, Nodes: nodes(2), ElemSize: 1})
+		r, err := sim.Simulate(all(2, 40000, 40000, chain.Bcast), sim.Setup{Model: m, Nodes: nodes(2), ElemSize: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r.Max
 	}
 	// A latency and a second on the wire; and packets: two at either end, or two, three, two and one.
-	if got := took(10000); got != 2+4*0.25 {
+	if got := took(40000); got != 2+4*0.25 {
 		t.Errorf("sent at once it takes %g s", got)
 	}
-	if got := took(9999); got != 4+8*0.25 {
+	if got := took(39999); got != 4+8*0.25 {
 		t.Errorf("with a rendezvous it takes %g s", got)
 	}
 }
