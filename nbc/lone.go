@@ -122,7 +122,7 @@ func (l *lone) direct() {
 		if after.dst.Overlaps(sum.src) && !after.dst.Same(sum.src) {
 			continue
 		}
-		if slices.ContainsFunc(l.ops[i+2:], func(op loneOp) bool { return op.src.Overlaps(sum.dst) }) {
+		if slices.ContainsFunc(l.ops[i+2:], func(op loneOp) bool { return op.src.Overlaps(sum.dst) || op.with.Overlaps(sum.dst) }) {
 			continue
 		}
 		sum.dst, after.src = after.dst, after.dst

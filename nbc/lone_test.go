@@ -26,6 +26,8 @@ func TestLoneSumsWhereTheyBelong(t *testing.T) {
 		{"the result is sent on", []loneOp{reduce(in.Slice(0, 16)), copying(out.Slice(0, 16), sum), send(out.Slice(0, 16))}, false, true},
 		{"the sum is sent on", []loneOp{reduce(in.Slice(0, 16)), copying(out.Slice(0, 16), sum), send(sum)}, false, false},
 		{"a part of it is added to another", []loneOp{reduce(in.Slice(0, 16)), copying(out.Slice(0, 16), sum), reduce(sum.Slice(8, 8))}, false, false},
+		{"it is added to", []loneOp{reduce(in.Slice(0, 16)), copying(out.Slice(0, 16), sum), {kind: schedule.Add, dst: out, src: sum, with: in}}, false, false},
+		{"it is added", []loneOp{reduce(in.Slice(0, 16)), copying(out.Slice(0, 16), sum), {kind: schedule.Add, dst: out, src: in, with: sum}}, false, false},
 		{"of messages that are lent", []loneOp{reduce(in.Slice(0, 16)), copying(out.Slice(0, 16), sum)}, true, false},
 		{"over a part of what is added", []loneOp{reduce(out.Slice(8, 16)), copying(out.Slice(0, 16), sum)}, false, false},
 		{"a copy of something else", []loneOp{reduce(in.Slice(0, 16)), copying(out.Slice(0, 16), scratch.Slice(16, 16))}, false, false},
