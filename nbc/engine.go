@@ -398,68 +398,6 @@ func (e *Engine) perform() (any bool) {
 	}
 }
 
-// Payload is what messages held, in bytes.
-type Payload struct{ Sent, Received int64 }
-
-// Payload returns what the messages of this rank's collectives held that have
-// ended so far, each as often as it was executed. Collectives of the transport's
-// library are not counted. It may be called from any goroutine.
-func (e *Engine) Payload() Payload { return Payload{e.payloadOut.Load(), e.payloadIn.Load()} }
-
-// Payload returns what the messages of one execution of r hold, as Engine.Payload counts
-// it: nothing where the library serves it.
-func (r *Request) Payload() Payload {
-	return Payload{int64(r.bind.Datatype.Bytes(r.plan.sent)), int64(r.bind.Datatype.Bytes(r.plan.received))}
-}
-
-// Add returns the sum of p and o.
-func (p Payload) Add(o Payload) Payload { return Payload{p.Sent + o.Sent, p.Received + o.Received} }
-
-// account keeps account of an execution that has ended.
-func (e *Engine) account(r *Request) {
-	e.stalls.history.add(r)
-	p := r.Payload()
-	if p.Sent > 0 {
-		e.payloadOut.Add(p.Sent)
-	}
-	if p.Received > 0 {
-		e.payloadIn.Add(p.Received)
-	}
-}
-
-// combine begins the addition of what ops first to last of r have received, in this
-// order, to what first adds to.
-func (e *Engine) combine(r *Request, first, last int32) {
-	op, dst := &r.plan.schedule.Ops[first], r.plan.schedule.Ops[last].Dst
-	final := e.sums != nil && dst.Buf == schedule.Out && !r.plan.readsOut && r.plan.next[last] < 0
-	if final {
-		e.sums.Expect(r.size())
-	}
-	e.operands = e.operands[:0]
-	if op.Adds() {
-		e.operands = append(e.operands, r.bytes(op.Src))
-	}
-	e.operands = append(e.operands, r.data[first])
-	for i := first; i != last; {
-		i = r.plan.next[i]
-		e.operands = append(e.operands, r.data[i])
-	}
-	var done bool
-	var err error
-	switch {
-	case len(e.operands) == 1: // a Recv, as what comes after it is not there yet
-		done, err = e.device.Copy(r.token(last), r.bytes(dst), e.operands[0])
-	case e.folder == nil:
-		done, err = e.device.Reduce(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands[1], e.operands[0])
-	default:
-		done, err = e.folder.ReduceAll(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands)
-	}
-	if final {
-		e.sums.Expect(0)
-	}
-	e.began(r, last, done, err)
-}
-
 // fill starts sends that were held back, as far as there is room.
 func (e *Engine) fill() (any bool) {
 	if e.links.held == 0 {

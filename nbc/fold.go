@@ -184,3 +184,36 @@ func (x *executor) added(r *Request, last int32) {
 		x.keep(partial{r, next})
 	}
 }
+
+// combine begins the addition of what ops first to last of r have received, in this
+// order, to what first adds to. The sum goes where last writes it.
+func (e *Engine) combine(r *Request, first, last int32) {
+	op, dst := &r.plan.schedule.Ops[first], r.plan.schedule.Ops[last].Dst
+	final := e.sums != nil && dst.Buf == schedule.Out && !r.plan.readsOut && r.plan.next[last] < 0
+	if final {
+		e.sums.Expect(r.size())
+	}
+	e.operands = e.operands[:0]
+	if op.Adds() {
+		e.operands = append(e.operands, r.bytes(op.Src))
+	}
+	e.operands = append(e.operands, r.data[first])
+	for i := first; i != last; {
+		i = r.plan.next[i]
+		e.operands = append(e.operands, r.data[i])
+	}
+	var done bool
+	var err error
+	switch {
+	case len(e.operands) == 1: // a Recv, as what comes after it is not there yet
+		done, err = e.device.Copy(r.token(last), r.bytes(dst), e.operands[0])
+	case e.folder == nil:
+		done, err = e.device.Reduce(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands[1], e.operands[0])
+	default:
+		done, err = e.folder.ReduceAll(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands)
+	}
+	if final {
+		e.sums.Expect(0)
+	}
+	e.began(r, last, done, err)
+}
