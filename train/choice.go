@@ -70,7 +70,18 @@ func (w *Worker) keepChoice(ctx context.Context, c Config, a *coordinator.Audit)
 	return w.comm.Agree(ctx, err)
 }
 
-// writeChoice writes the schemes that were chosen beside a snapshot.
+// writeChoice writes the schemes that were chosen beside a snapshot. Where none were, those
+// of an earlier run that had a snapshot of this name are removed: they are not this one's.
 func (w *Worker) writeChoice(stem string) error {
-	return atomicfile.Write(w.files, stem+choiceSuffix, w.schemes.audit.Choice().Text())
+	if a := w.schemes.audit; a != nil && a.Asked.Chooses() {
+		return atomicfile.Write(w.files, stem+choiceSuffix, a.Choice().Text())
+	}
+	fs := w.files
+	if fs == nil {
+		fs = atomicfile.OS
+	}
+	if err := fs.Remove(stem + choiceSuffix); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }

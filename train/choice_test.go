@@ -17,6 +17,20 @@ import (
 	"github.com/scaffe/scaffe/train"
 )
 
+// A run that chooses nothing leaves no choice of an earlier run beside its snapshots.
+func TestChoiceOfAnEarlierRun(t *testing.T) {
+	path, dir := files(t, 30)
+	file := filepath.Join(dir, "s_iter_20.schemes")
+	write(t, file, "an earlier run's")
+	mustRun(t, 2, path, func(_ int, c *train.Config) { c.Scheme = exchange.Reduce })
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "s_iter_20.solverstate")); err != nil {
+		t.Error(err)
+	}
+}
+
 // The choice of auto lies beside every snapshot. A run that goes on from one on as many ranks
 // keeps it, whatever it would take now, and has the bits of one that was not interrupted; on
 // another number of ranks, or without the file, it chooses anew and says so. A file that is

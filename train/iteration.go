@@ -28,12 +28,10 @@ func (w *Worker) attach() {
 		OnNotFinite:      w.notFinite,
 		OnParams:         w.paramsNeeded,
 		OnSnapshot:       w.snapshot,
+		Beside:           w.writeChoice,
 		Sum:              w.sum,
 		Requested:        w.requested,
 		Interrupted:      w.interrupts.stop,
-	}
-	if a := w.schemes.audit; a != nil && a.Asked.Chooses() {
-		w.solver.Callbacks.Beside = w.writeChoice
 	}
 	told := w.events.Solver
 	w.solver.Events = solver.Events{
