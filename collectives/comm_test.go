@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -406,6 +407,32 @@ func TestAgree(t *testing.T) {
 		if !errors.As(err, &agreed) || agreed.Rank != 2 || agreed.Text != broken.Error() {
 			t.Errorf("rank %d ended with %v", r, err)
 		}
+	}
+}
+
+// TestCompare names ranks that have other numbers, for each number of several.
+func TestCompare(t *testing.T) {
+	err := world(t, 4, 0, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
+		r := uint64(c.Rank())
+		got, err := c.Compare(context.Background(), []uint64{1 << 63, r / 3, r, r % 2, 5})
+		if err != nil {
+			return err
+		}
+		want := []string{
+			"", "ranks 0, 1, 2 have one, rank 3 another", "rank 0 has one, rank 1 another, rank 2 another, rank 3 another",
+			"ranks 0, 2 have one, ranks 1, 3 another", "",
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("rank %d has %q, want %q", c.Rank(), got, want)
+		}
+		got, err = c.Compare(context.Background(), nil)
+		if err == nil && len(got) > 0 {
+			err = fmt.Errorf("of nothing %q", got)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

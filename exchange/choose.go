@@ -11,9 +11,10 @@ import (
 )
 
 // Choose is a collective that gives every layer its scheme as asked, by the predictions of
-// the communicator's cost model and what product says that SFB computes more. The ranks' books
-// must be equal (SameBook); their layers are those of layers that have parameters. Schemes are by layer of layers; those of a lone rank, which has
-// nobody to be kept in step with, are Reduce, whatever the audit says.
+// the communicator's cost model and what product says that SFB computes more. The ranks'
+// books must be equal (SameBook); their layers are those of layers that have parameters.
+// Schemes are by layer of layers; those of a lone rank, which has nobody to be kept in step
+// with, are Reduce, whatever the audit says.
 func Choose(ctx context.Context, comm *collectives.Comm, book *coordinator.Book, layers []Layer, asked coordinator.Asked, product func(l *coordinator.Layer) time.Duration) ([]Scheme, *coordinator.Audit, error) {
 	network := coordinator.Network{Book: book, Selector: comm.Selector(), Product: product}
 	audit, err := book.Choose(asked, network.Predict)
@@ -27,44 +28,43 @@ func Choose(ctx context.Context, comm *collectives.Comm, book *coordinator.Book,
 // rank are Reduce.
 func Executed(audit *coordinator.Audit, layers []Layer) []Scheme {
 	schemes := slices.Repeat([]Scheme{Reduce}, len(layers))
-	row := 0
-	for i, l := range layers {
-		if len(l.Params) == 0 {
-			continue
+	if len(audit.Book.Nodes) > 1 {
+		for i, row := range InBook(layers) {
+			if row >= 0 {
+				schemes[i] = audit.Rows[row].Choice
+			}
 		}
-		if len(audit.Book.Nodes) > 1 {
-			schemes[i] = audit.Rows[row].Choice
-		}
-		row++
 	}
 	return schemes
 }
 
+// InBook returns for each of layers where it is among the layers of an information book,
+// which are those with parameters; -1 for the others.
+func InBook(layers []Layer) []int {
+	at, n := make([]int, len(layers)), 0
+	for i := range layers {
+		if at[i] = -1; len(layers[i].Params) > 0 {
+			at[i] = n
+			n++
+		}
+	}
+	return at
+}
+
 // SameBook is a collective that compares the books of all ranks: an error, alike on all,
-// names the entry in which they differ.
+// names the first entry in which they differ.
 func SameBook(ctx context.Context, comm *collectives.Comm, b *coordinator.Book) error {
-	own := b.Digests()
-	most := []int64{int64(len(own))}
+	digests := b.Digests()
+	most := []int64{int64(len(digests))}
 	if err := comm.Allreduce(ctx, mem.Of(most), mem.Of(most), mem.Int64, mem.Max); err != nil {
 		return err
 	}
-	n := int(most[0])
-	all := make([]int64, (n+1)*comm.Size())
-	mine := all[(n+1)*comm.Rank():]
-	mine[0] = int64(len(own))
-	for i, d := range own {
-		mine[1+i] = int64(d)
-	}
-	if err := comm.Allreduce(ctx, mem.Of(all), mem.Of(all), mem.Int64, mem.Sum); err != nil {
+	who, err := comm.Compare(ctx, append(digests, make([]uint64, int(most[0])-len(digests))...))
+	if err != nil {
 		return err
 	}
-	var digests [][]uint64
-	for one := range slices.Chunk(all, n+1) {
-		var d []uint64
-		for _, x := range one[1 : 1+one[0]] {
-			d = append(d, uint64(x))
-		}
-		digests = append(digests, d)
+	if i := slices.IndexFunc(who, func(text string) bool { return text != "" }); i >= 0 {
+		return comm.Agree(ctx, b.Differs(i, who[i]))
 	}
-	return comm.Agree(ctx, b.Compare(digests))
+	return nil
 }

@@ -15,13 +15,7 @@ func (x *Exchange) deal() error {
 	var served [][]int
 	var buckets []*Bucket
 	var last error
-	inBook, n := make([]int, len(x.c.Layers)), 0 // by layer, where it is in the book
-	for i := range x.c.Layers {
-		inBook[i] = n
-		if len(x.c.Layers[i].Params) > 0 {
-			n++
-		}
-	}
+	inBook := InBook(x.c.Layers)
 	for i := range x.buckets {
 		b := &x.buckets[i]
 		if b.Scheme != PS {

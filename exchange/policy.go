@@ -156,3 +156,17 @@ const (
 
 // executed lists them.
 var executed = []Scheme{Reduce, Allreduce, PS, SFB}
+
+// Schemes lists the names of the schemes that can be executed, and of those that choose
+// among them.
+func Schemes() []string { return coordinator.NamesAmong(executed) }
+
+// ParseSchemes reads what coordinator.ParseAsked does, and refuses schemes that can only be
+// weighed.
+func ParseSchemes(text string) (coordinator.Asked, error) {
+	a, err := coordinator.ParseAsked(text)
+	if err != nil {
+		return a, err
+	}
+	return a, a.Among(executed)
+}

@@ -69,11 +69,11 @@ func TestPoseidon_ReplayedFactorsAreTheSum(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%d ranks, %s: %v", ranks, text, err)
 			}
-			if len(res.Rows) != 5 || res.Buckets != 4 || res.Scheme != text || len(res.Choices) != 4 || want != "" && res.Chosen != want {
+			if len(res.Rows) != 5 || res.Buckets != 4 || res.Scheme != text || len(res.Choices) < 4 || want != "" && res.Chosen != want {
 				t.Errorf("%d ranks, %s: %+v", ranks, text, res)
 			}
 			var b strings.Builder
-			if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "# layer fc1, 40x30: ") {
+			if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "\n# fc1    40x30 ") {
 				t.Errorf("%v\n%s", err, &b)
 			}
 		}
@@ -222,7 +222,7 @@ func TestReplayOfOtherProfiles(t *testing.T) {
 		_, err := Run(ctx, comm, Config{Profile: p, Designs: []exchange.Design{exchange.SCB}, Asked: ask(t, "poseidon"), Iterations: 1})
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "the information books of the ranks differ in batch: rank 0 has one, rank 1 has one") {
+	if err == nil || !strings.Contains(err.Error(), "the information books of the ranks differ in batch: rank 0 has one, rank 1 another") {
 		t.Error(err)
 	}
 }
@@ -233,6 +233,9 @@ func TestPoseidon_ProductsOfAllWorkers(t *testing.T) {
 	l := &workload.Layer{Backward: 10 * time.Millisecond}
 	if left, product := rebuilding(l, 8); left != 5*time.Millisecond || product != 40*time.Millisecond {
 		t.Errorf("%v, %v", left, product)
+	}
+	if testing.Short() {
+		t.Skip("replays for long")
 	}
 	res, err := replayed(t, 4, Config{
 		Profile: parsed(t, connected), Designs: []exchange.Design{exchange.SCOBR}, Asked: ask(t, "reduce,fc1=sfb"), Iterations: 1,

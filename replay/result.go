@@ -19,8 +19,8 @@ type Result struct {
 	Elements, Bytes      int // of all parameters
 	Ranks, Nodes         int
 	Scheme, Spec         string // as asked for
-	// Chosen is a scheme for every layer, as --scheme takes it, and Choices is a line for each
-	// with the reason; both are empty where one scheme was asked for that serves all layers.
+	// Chosen is a scheme for every layer, as --scheme takes it, and Choices are the audit's
+	// lines; both are empty where one scheme was asked for that serves all layers.
 	Chosen    string
 	Choices   []string
 	Bucket    int // least size of a bucket, bytes

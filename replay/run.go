@@ -103,7 +103,7 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	}
 	defer x.Close()
 	if r.audit != nil {
-		res.Chosen, res.Choices = r.audit.Chosen().String(), r.audit.Lines()
+		res.Chosen, res.Choices = r.audit.Chosen().String(), r.audit.Text()
 	}
 	buckets := x.Buckets()
 	res.Bucket, res.Buckets = x.MinBucket(), len(buckets)

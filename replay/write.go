@@ -110,7 +110,11 @@ func (res *Result) comments() []string {
 	if res.Products > 0 {
 		lines = append(lines, fmt.Sprintf("products %.2f ms, beside compute: gradients rebuilt from all ranks' factors, less what the own would have taken", res.Products))
 	}
-	lines = append(lines, res.Choices...)
+	for _, s := range res.Choices {
+		if s != "" {
+			lines = append(lines, strings.TrimPrefix(s, "# "))
+		}
+	}
 	aggregate := res.Scheme
 	if res.Chosen != "" {
 		aggregate += ": " + res.Chosen

@@ -72,13 +72,7 @@ func (w *Worker) predict() ([]coordinator.Outlook, error) {
 		}
 	}
 	network := coordinator.Network{Book: book, Selector: w.comm.Selector(), Product: w.product}
-	inBook, n := make([]int, len(w.schemes.of)), 0 // by layer, where it is in the book
-	for i, l := range w.solver.Net().Layers() {
-		inBook[i] = n
-		if len(l.Params) > 0 {
-			n++
-		}
-	}
+	inBook := exchange.InBook(w.exchangeLayers())
 	var all []coordinator.Outlook
 	for _, b := range w.exchange.Moved() {
 		var layers []*coordinator.Layer

@@ -114,7 +114,7 @@ func TestServersThatAreNotThere(t *testing.T) {
 			c.Servers.Ranks = []int{2}
 		}
 	})
-	if err == nil || !strings.Contains(err.Error(), "differ in servers: ranks 0, 2 have one, rank 1 has one") {
+	if err == nil || !strings.Contains(err.Error(), "differ in servers: ranks 0, 2 have one, rank 1 another") {
 		t.Errorf("different servers: %v", err)
 	}
 }

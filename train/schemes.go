@@ -245,11 +245,11 @@ func (w *Worker) sameReplicas() error {
 			names = append(names, fmt.Sprintf("layer %q: parameter %s, which every rank updates (scheme %v), is not the same everywhere", l.Name, n.Learnable()[p].Name, w.schemes.of[i]))
 		}
 	}
-	groups, err := sfb.Groups(w.ctx, w.comm, digests)
+	who, err := w.comm.Compare(w.ctx, digests)
 	if err != nil {
 		return err
 	}
-	for i, text := range groups {
+	for i, text := range who {
 		if text != "" {
 			return w.comm.Agree(w.ctx, fmt.Errorf("%s: %s", names[i], text))
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -47,37 +46,9 @@ func schemeFlag() cli.Flag {
 	f := cmdline.Checked("scheme", exchange.Reduce.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce: "+
 		"sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), at servers, KV pair by KV pair (ps), "+
 		"or send factors of inner products to all (sfb); auto takes the fastest for each layer, poseidon ps or sfb",
-		cmdline.Parsed(parseAsked, ""), executable()...)
+		cmdline.Parsed(exchange.ParseSchemes, ""), exchange.Schemes()...)
 	f.Aliases = []string{"aggregate"}
 	return f
-}
-
-// executable lists the schemes that training executes, and those that choose among them.
-func executable() (names []string) {
-	for _, name := range coordinator.Names() {
-		if s, err := coordinator.ParseScheme(name); err == nil && s != coordinator.Adam && s != coordinator.OneBit {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// parseAsked reads schemes that can be executed, and says which else are known.
-func parseAsked(text string) (coordinator.Asked, error) {
-	a, err := coordinator.ParseAsked(text)
-	if err != nil {
-		return a, err
-	}
-	all := []exchange.Scheme{a.Default}
-	for _, r := range a.Rules {
-		all = append(all, r.Scheme)
-	}
-	for _, s := range all {
-		if s == coordinator.Adam || s == coordinator.OneBit {
-			return a, fmt.Errorf("%v can be weighed (scaffe explain schemes), and not executed yet: want %s", s, cmdline.Or(executable()))
-		}
-	}
-	return a, nil
 }
 
 // auto, for --bucket, leaves the size to the network.
@@ -102,7 +73,7 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.design, err = exchange.Parse(c.String("design")); err != nil {
 		return m, err
 	}
-	if m.asked, err = parseAsked(c.String("scheme")); err != nil {
+	if m.asked, err = exchange.ParseSchemes(c.String("scheme")); err != nil {
 		return m, err
 	}
 	if m.servers, m.pair, err = readServers(c); err != nil {

@@ -40,6 +40,7 @@ func TestReplay(t *testing.T) {
 
 // TestReplaySchemes: layers go by schemes of their own, which the report names.
 func TestReplaySchemes(t *testing.T) {
+	long(t)
 	dir := t.TempDir()
 	write(t, dir, "net.prototxt", testNet)
 	if r := command(t, dir, scaffe, "time", "--model", "net.prototxt", "--shape", "1x28x28", "--iterations", "1", "--batch", "2", "--out", "p"); r.code != 0 {
@@ -49,7 +50,7 @@ func TestReplaySchemes(t *testing.T) {
 		return command(t, dir, scaffe, append([]string{"replay", "--profile", "p", "--local", "3", "--check", "--iterations", "2"}, args...)...)
 	}
 	r := replay("--scheme", "reduce,ip*=sfb", "--bucket", "1K")
-	if r.code != 0 || !strings.Contains(r.stdout, "\n# layer ip1, 10x") || !strings.Contains(r.stdout, ": sfb ") || !strings.Contains(r.stdout, "\n# products ") {
+	if r.code != 0 || !strings.Contains(r.stdout, "\n# ip1    10x") || !strings.Contains(r.stdout, "  sfb     linear ") || !strings.Contains(r.stdout, "\n# products ") {
 		t.Errorf("status %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	r = replay("--scheme", "poseidon", "--designs", "SC-B,WFBP", "--format", "json")
@@ -125,6 +126,7 @@ func TestReplayMistakes(t *testing.T) {
 // TestReplayWithFewTags: hundreds of buckets under way together between two
 // processes, whose messages through MPI are told apart with next to no tags.
 func TestReplayWithFewTags(t *testing.T) {
+	long(t)
 	run := mpirun(t)
 	t.Setenv("SCAFFE_SHM", "off")
 	t.Setenv("SCAFFE_TAG_BOUND", "3")

@@ -254,7 +254,7 @@ func (b *Book) Entries() []Entry {
 	return all
 }
 
-// Digests returns a number for each entry and its name, for Compare.
+// Digests returns a number for each entry and its name, for ranks to compare.
 func (b *Book) Digests() []uint64 {
 	var all []uint64
 	for _, e := range b.Entries() {
@@ -265,49 +265,12 @@ func (b *Book) Digests() []uint64 {
 	return all
 }
 
-// Compare returns an error that names the first entry in which the books of some
-// ranks differ, and these ranks. digests are those of all ranks' books; b is the
-// book of one of them.
-func (b *Book) Compare(digests [][]uint64) error {
-	entries := b.Entries()
-	at := func(rank, i int) uint64 {
-		if i < len(digests[rank]) {
-			return digests[rank][i]
-		}
-		return 0
+// Differs returns the error that the books of some ranks differ in their entry i, which
+// this one may not have; who says which ranks agree.
+func (b *Book) Differs(i int, who string) error {
+	e := Entry{"how many entries they have", fmt.Sprint(i)}
+	if all := b.Entries(); i < len(all) {
+		e = all[i]
 	}
-	for i, e := range entries {
-		by := map[uint64][]int{}
-		for r := range digests {
-			by[at(r, i)] = append(by[at(r, i)], r)
-		}
-		if len(by) > 1 {
-			return fmt.Errorf("the information books of the ranks differ in %s: %s; here it is %s (do all nodes have the same files and flags?)", e.Name, groups(by), e.Value)
-		}
-	}
-	for r := range digests {
-		if len(digests[r]) != len(entries) {
-			return fmt.Errorf("the information books of the ranks differ: %d entries here, %d on rank %d", len(entries), len(digests[r]), r)
-		}
-	}
-	return nil
-}
-
-// groups lists ranks that agree.
-func groups(by map[uint64][]int) string {
-	var all [][]int
-	for _, ranks := range by {
-		all = append(all, ranks)
-	}
-	slices.SortFunc(all, func(a, b []int) int { return a[0] - b[0] })
-	var words []string
-	for _, ranks := range all {
-		text := strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
-		if len(ranks) == 1 {
-			words = append(words, "rank "+text+" has one")
-		} else {
-			words = append(words, "ranks "+text+" have one")
-		}
-	}
-	return strings.Join(words, ", ")
+	return fmt.Errorf("the information books of the ranks differ in %s: %s; here it is %s (do all nodes have the same files and flags?)", e.Name, who, e.Value)
 }

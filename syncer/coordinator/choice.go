@@ -27,8 +27,7 @@ type Chosen struct {
 
 // Chooses reports whether some layer's scheme is left to be chosen, by Auto or Poseidon.
 func (a Asked) Chooses() bool {
-	chooses := func(s Scheme) bool { return s == Auto || s == Poseidon }
-	return chooses(a.Default) || slices.ContainsFunc(a.Rules, func(r Rule) bool { return chooses(r.Scheme) })
+	return slices.ContainsFunc(a.Schemes(), Scheme.chooses)
 }
 
 // Choice returns what the audit has come to.

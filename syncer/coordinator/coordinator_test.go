@@ -237,31 +237,34 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A difference between the ranks' books is named with the ranks that have it.
-func TestCompare(t *testing.T) {
+// Books that differ have other digests where they differ, and the entry is named.
+func TestDiffers(t *testing.T) {
 	mine := book(t, 4, 8, vgg()...)
 	same := mine.Digests()
-	if err := mine.Compare([][]uint64{same, same, same}); err != nil {
-		t.Error(err)
+	differ := func(other *Book) int {
+		digests := other.Digests()
+		return slices.IndexFunc(same, func(d uint64) bool {
+			i := slices.Index(same, d)
+			return i >= len(digests) || digests[i] != d
+		})
 	}
-	changed := func(change func(layers []Layer)) []uint64 {
-		layers := vgg()
-		change(layers)
-		return book(t, 4, 8, layers...).Digests()
-	}
-	wide := changed(func(l []Layer) { l[1].Rows, l[1].Cols = 1024, 512 })
+	wide := vgg()
+	wide[1].Rows, wide[1].Cols = 1024, 512
 	for _, c := range []struct {
-		all  [][]uint64
-		want string
+		entry int
+		want  string
 	}{
-		{[][]uint64{same, same, wide, same}, `differ in layer "fc6": ranks 0, 1, 3 have one, rank 2 has one; here it is InnerProduct 512x1024`},
-		{[][]uint64{same, book(t, 4, 9, vgg()...).Digests()}, "differ in batch: rank 0 has one, rank 1 has one; here it is [8 8 8 8]"},
-		{[][]uint64{same, same[:len(same)-1]}, "differ in pair 4"},
-		{[][]uint64{same, append(slices.Clone(same), 1)}, fmt.Sprintf("%d entries here, %d on rank 1", len(same), len(same)+1)},
+		{differ(book(t, 4, 8, wide...)), `differ in layer "fc6": rank 2 another; here it is InnerProduct 512x1024`},
+		{differ(book(t, 4, 9, vgg()...)), "differ in batch: rank 2 another; here it is [8 8 8 8]"},
+		{len(same) - 1, "differ in pair 4: rank 2 another; here it is "},
+		{len(same), fmt.Sprintf("differ in how many entries they have: rank 2 another; here it is %d (", len(same))},
 	} {
-		if err := mine.Compare(c.all); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := mine.Differs(c.entry, "rank 2 another"); !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
+	}
+	if i := differ(book(t, 4, 8, vgg()...)); i >= 0 {
+		t.Errorf("equal books differ in entry %d", i)
 	}
 }
 
@@ -438,22 +441,6 @@ func TestAuditIsWritten(t *testing.T) {
 	if doc.Scheme != "poseidon" || len(doc.Batch) != 4 || len(doc.Servers) != 4 || len(doc.Rows) != 4 || doc.Rows[1]["choice"] != "sfb" ||
 		doc.Rows[0]["sfb_bytes"] != nil || doc.Layers[1].Elements[1] != 512 || len(doc.Pairs) != 3 {
 		t.Errorf("%s", out[report.JSON])
-	}
-}
-
-// A line a layer says what was chosen, what else could have been, and why.
-func TestAuditLines(t *testing.T) {
-	audit, err := book(t, 8, 32, fc("fc7", 4096, 4096), Layer{Name: "conv1", Type: "Convolution", Params: []Range{{Off: 1 << 24, Len: 500}}}).
-		Choose(Asked{Default: Poseidon}, predicted(map[Scheme]int{SFB: 3, PS: 5, Reduce: 6, Allreduce: 7}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"layer fc7, 4096x4096: sfb 14.68 MB, 3.000 ms (ps 234.9 MB, 5.000 ms): Algorithm 1: 2K(P1−1)(M+N) = 3.67 M ≤ 58.72 M = 2MN(P1+P2−2)/P2",
-		"layer conv1, 500 parameters: ps 0.007 MB, 5.000 ms (reduce 0.008 MB, 6.000 ms): Algorithm 1: only InnerProduct layers have sufficient factors",
-	}
-	if got := audit.Lines(); !slices.Equal(got, want) {
-		t.Errorf("%q,\nwant %q", got, want)
 	}
 }
 

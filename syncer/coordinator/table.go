@@ -36,31 +36,6 @@ func (a *Audit) head() []report.Field {
 	}
 }
 
-// Lines returns a line for each layer: its shape, the choice with the bytes of the
-// busiest rank and the predicted time, both of the runner-up, and the reason.
-func (a *Audit) Lines() (lines []string) {
-	cost := func(o Outlook) string {
-		text := fmt.Sprintf("%v %.4g MB", o.Scheme, o.Bytes/1e6)
-		if o.Time > 0 {
-			text += fmt.Sprintf(", %.3f ms", report.Milliseconds(o.Time))
-		}
-		return text
-	}
-	for i := range a.Rows {
-		r := &a.Rows[i]
-		shape := r.Layer.Shape()
-		if shape == "" {
-			shape = fmt.Sprintf("%d parameters", r.Layer.Elements())
-		}
-		line := fmt.Sprintf("layer %s, %s: %s", r.Layer.Name, shape, cost(r.Of(r.Choice)))
-		if r.RunnerUp != Auto {
-			line += " (" + cost(r.Of(r.RunnerUp)) + ")"
-		}
-		lines = append(lines, line+": "+r.Reason)
-	}
-	return lines
-}
-
 // Text returns what Write writes as text, line by line.
 func (a *Audit) Text() []string {
 	var b strings.Builder

@@ -243,76 +243,15 @@ func Compare(ctx context.Context, comm *collectives.Comm, matrices []Matrix) ([]
 	if err := comm.Agree(ctx, failed); err != nil {
 		return nil, err
 	}
-	groups, err := Groups(ctx, comm, digests)
+	who, err := comm.Compare(ctx, digests)
 	if err != nil {
 		return nil, err
 	}
 	errs := make([]error, len(matrices))
 	for i, m := range matrices {
-		if groups[i] != "" {
-			errs[i] = fmt.Errorf("the ranks compute products of %d×%d with other bits: %s (do all nodes have the same processors and libraries?)", m.Shape.Out, m.Shape.In, groups[i])
+		if who[i] != "" {
+			errs[i] = fmt.Errorf("the ranks compute products of %d×%d with other bits: %s (do all nodes have the same processors and libraries?)", m.Shape.Out, m.Shape.In, who[i])
 		}
 	}
 	return errs, nil
-}
-
-// Groups is a collective in which the ranks compare numbers, equally many on each. It
-// returns, alike on all ranks, a text for each number: "" where all ranks have the same,
-// and else which of them agree.
-func Groups(ctx context.Context, comm *collectives.Comm, numbers []uint64) ([]string, error) {
-	texts := make([]string, len(numbers))
-	if len(numbers) == 0 || comm.Size() == 1 {
-		return texts, nil
-	}
-	mine := make([]int64, len(numbers))
-	for i, x := range numbers {
-		mine[i] = int64(x)
-	}
-	all := make([]int64, len(mine)*comm.Size())
-	if err := comm.Allgather(ctx, mem.Of(mine), mem.Of(all), nil, mem.Int64); err != nil {
-		return nil, err
-	}
-	for i := range numbers {
-		texts[i] = grouped(comm.Size(), func(rank int) int64 { return all[rank*len(mine)+i] })
-	}
-	return texts, nil
-}
-
-// grouped says which ranks have equal numbers, "" where all have.
-func grouped(size int, of func(rank int) int64) string {
-	var order []int64 // as the ranks first have them
-	by := map[int64][]int{}
-	for r := range size {
-		x := of(r)
-		if by[x] == nil {
-			order = append(order, x)
-		}
-		by[x] = append(by[x], r)
-	}
-	if len(order) == 1 {
-		return ""
-	}
-	text := ""
-	for i, x := range order {
-		if i > 0 {
-			text += ", "
-		}
-		text += ranks(by[x])
-	}
-	return text
-}
-
-// ranks returns "rank 2 has one" or "ranks 0, 1 have one".
-func ranks(all []int) string {
-	text := ""
-	for i, r := range all {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprint(r)
-	}
-	if len(all) == 1 {
-		return "rank " + text + " has one result"
-	}
-	return "ranks " + text + " have one result"
 }

@@ -318,7 +318,7 @@ func TestCompare(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for i, want := range []string{"", "products of 140×7 with other bits: ranks 0, 1, 3 have one result, rank 2 has one result", "", "rank 2 has one result"} {
+		for i, want := range []string{"", "products of 140×7 with other bits: ranks 0, 1, 3 have one, rank 2 another", "", "rank 2 another"} {
 			if got := fmt.Sprint(errs[i]); want == "" && errs[i] != nil || !strings.Contains(got, want) {
 				return fmt.Errorf("layer %d: %v, want %q", i, errs[i], want)
 			}
