@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
@@ -95,8 +96,12 @@ func wait(t *testing.T, rs ...*nbc.Request) {
 
 // TestWhatIsNeededSoonerGoesFirst: a request that is needed sooner overtakes one
 // that started before it, as soon as the link has room; equals keep the order
-// of their starts.
+// of their starts. The clock is synctest's: no link's patience ends while a rank is slow.
 func TestWhatIsNeededSoonerGoesFirst(t *testing.T) {
+	synctest.Test(t, whatIsNeededSoonerGoesFirst)
+}
+
+func whatIsNeededSoonerGoesFirst(t *testing.T) {
 	engines, sent := linked(t)
 	const chunks = 10
 	late := chained(t, engines[1], 1, chunks, 5)
@@ -139,6 +144,10 @@ func TestWhatIsNeededSoonerGoesFirst(t *testing.T) {
 // TestLinksDoNotDeadlock: ranks that start requests in opposite orders end them,
 // though the messages that fill the link are not expected yet.
 func TestLinksDoNotDeadlock(t *testing.T) {
+	synctest.Test(t, linksDoNotDeadlock)
+}
+
+func linksDoNotDeadlock(t *testing.T) {
 	engines, _ := linked(t)
 	const chunks = 8
 	var senders, receivers []*nbc.Request
