@@ -100,6 +100,9 @@ func TestConformanceUnderDelays(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, n := range []int{2, 3, 5} {
 		for seed := range uint64(3) {
+			if raced && n == 5 && seed != 1 {
+				continue
+			}
 			plan := faulty.Plan{Seed: seed, Delay: int(seed) * 4, Reorder: true}
 			t.Run(fmt.Sprintf("%d ranks/%v", n, plan), func(t *testing.T) {
 				errs := ct.World(n, under(n, nil, seed, func(int) faulty.Plan { return plan }), patient, func(c *collectives.Comm, _ *nbc.Engine) error {

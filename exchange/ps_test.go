@@ -63,10 +63,14 @@ func served(t *testing.T, n int, servers string, pair int, c exchange.Config) []
 // the parameters that a linear reduction to one root gives.
 func TestPoseidon_ServersGiveTheBitsOfAReduction(t *testing.T) {
 	defer goleak.VerifyNone(t)
+	pairs := []int{4096, 16384, 1 << 20}
+	if testing.Short() { // with the race detector, too
+		pairs = pairs[:2]
+	}
 	for _, n := range []int{1, 2, 4} {
 		want := run(t, n, exchange.Config{Spec: parse(t, "linear"), Bucket: 2000}, 5)[0]
 		for _, servers := range []string{"all", "count:1", fmt.Sprint(n - 1), "0"} {
-			for _, pair := range []int{4096, 16384, 1 << 20} {
+			for _, pair := range pairs {
 				for _, bucket := range []int{1, 2000, 1 << 20} {
 					for _, d := range append(exchange.All(), exchange.WFBP) {
 						atOnce := bucket == 2000 && pair == 4096

@@ -30,6 +30,9 @@ func schemesOf(t *testing.T, profile string, nodes int, asked coordinator.Scheme
 // Section 5.1: Poseidon reduces to a parameter server for GoogLeNet, whose inner
 // products are thin and whose batches are 128, on 16 nodes.
 func TestPoseidon_GoogLeNetIsAllPS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates for long")
+	}
 	for _, r := range schemesOf(t, "googlenet-titanx", 16, coordinator.Poseidon).Rows {
 		if r.Choice != coordinator.PS {
 			t.Errorf("%s: %v: %s", r.Layer.Name, r.Choice, r.Reason)
@@ -40,6 +43,9 @@ func TestPoseidon_GoogLeNetIsAllPS(t *testing.T) {
 // Section 5.3, Figure 10: the Gbit that a node sends and receives in an iteration of
 // VGG19 on 8 nodes, by Table 1.
 func TestPoseidon_Figure10(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates for long")
+	}
 	a := schemesOf(t, "vgg19-titanx", 8, coordinator.Poseidon)
 	var ps, poseidon, server, worker float64 // values
 	for i, r := range a.Rows {

@@ -176,6 +176,7 @@ func TestVersion(t *testing.T) {
 
 // Results that are lost are an error of every command that prints some.
 func TestStdoutFull(t *testing.T) {
+	long(t)
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip(err)
 	}

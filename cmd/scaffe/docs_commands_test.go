@@ -98,9 +98,7 @@ func docRules(t *testing.T) []*rule {
 // folder, so that a command may use what an earlier one has made. Commands that
 // need mpirun run where there is an MPI library.
 func TestDocsCommands(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes most of a minute")
-	}
+	long(t)
 	rules := docRules(t)
 	bin := t.TempDir()
 	if err := os.Symlink(scaffe, filepath.Join(bin, "scaffe")); err != nil {

@@ -64,6 +64,14 @@ func command(t *testing.T, dir, name string, args ...string) result {
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
+// long skips a test that takes long, and that the MPI library does not change, in short runs.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+}
+
 // mpirun returns the mpirun of the library that the program has.
 func mpirun(t *testing.T) string {
 	t.Helper()

@@ -68,9 +68,9 @@ const killedTogether = 5
 // from the newest comes to the very weights of a run that nobody killed.
 func TestKilledAtAnyMoment(t *testing.T) {
 	run := mpirun(t)
-	n := 30
-	if filepath.Base(os.Getenv("SCAFFE_MPI_DIR")) == "mpich" {
-		n = 12
+	n := 12
+	if testing.Short() {
+		n = 6
 	}
 	data := workplace(t, 10)
 	want := map[moment][]byte{}
@@ -129,6 +129,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // every few iterations, and each time started again from the newest snapshot,
 // training comes to the weights of a run that nobody killed.
 func TestKilledAgainAndAgain(t *testing.T) {
+	long(t)
 	data := workplace(t, 10)
 	args := []string{"train", "--local", "2", "--solver", "solver.prototxt"}
 	whole, dir := killplace(t, data), killplace(t, data)

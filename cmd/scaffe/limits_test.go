@@ -8,6 +8,7 @@ import (
 // TestLimits: more ranks than memory can hold are refused, at once and with the
 // limit. (The command ran for minutes, and took gigabytes.)
 func TestLimits(t *testing.T) {
+	long(t)
 	for want, args := range map[string][]string{
 		"--ranks must be at most 4096 (got 100000000)": {"schedule", "--ranks", "100000000", "reduce", "binomial"},
 		"more than 4194304 operations":                 {"schedule", "--ranks", "4000", "--size", "1G", "reduce", "chain,chunk=4K"},

@@ -49,6 +49,7 @@ func poison(t *testing.T, dir string, bad int64) {
 // there and names the layer, whichever rank has the sample; or leaves out that
 // one update and goes on.
 func TestNotANumber(t *testing.T) {
+	long(t)
 	const batch, at = 30, 4
 	for name, way := range launches(t) {
 		for _, place := range []int64{0, batch - 1} { // in the part of rank 0, of rank 1

@@ -12,6 +12,7 @@ import (
 // that is all: the run ends with the weights of any other, and says whom it
 // waited for.
 func TestStraggler(t *testing.T) {
+	long(t)
 	run := mpirun(t)
 	dir := workplace(t, 10)
 	// Much to compute, so that this is what the delays hit.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,9 +20,9 @@ import (
 	"github.com/scaffe/scaffe/nbc/transporttest"
 )
 
-// Under mpirun (`make test-mpi`) these tests run on several ranks, every rank
-// all of them in one order, on one locked thread. Under `go test` the others
-// do, within one process.
+// Under mpirun (scripts/test-mpi) the tests of this file run on several ranks, every rank
+// all of them in one order, on one locked thread; their names say so. Under `go test` the
+// others do, within one process.
 
 func processes() int { return mpitest.World().Size() }
 
@@ -30,6 +31,9 @@ func TestMain(m *testing.M) { mpitest.Main(m) }
 // on runs f on MPI's thread, where there are several ranks.
 func on(t *testing.T, f func() error) {
 	t.Helper()
+	if !strings.Contains(t.Name(), "OverMPI") {
+		t.Fatal("scripts/test-mpi runs what has OverMPI in its name")
+	}
 	if processes() == 1 {
 		t.Skip("needs several ranks: run under mpirun by scripts/test-mpi")
 	}
@@ -72,7 +76,7 @@ func conformance(t *testing.T, opts Options) {
 	on(t, func() error { return tr.Close() })
 }
 
-func TestRanksOfANodeShareMemory(t *testing.T) {
+func TestRanksShareMemoryOverMPI(t *testing.T) {
 	on(t, with(Options{}, func(t nbc.Transport) error {
 		b := base(t)
 		if b == nil || len(b.peers) != len(b.local)-1 {
@@ -94,9 +98,9 @@ func TestAbortOverMPI(t *testing.T) {
 	}))
 }
 
-// TestAPeerThatDiedHoldsNothingUp needs an mpirun that does not end the other
+// TestAPeerThatDiedOverMPI needs an mpirun that does not end the other
 // ranks itself; scripts/test-mpi starts it so.
-func TestAPeerThatDiedHoldsNothingUp(t *testing.T) {
+func TestAPeerThatDiedOverMPI(t *testing.T) {
 	dir := os.Getenv("SCAFFE_TEST_DEATH") // survivors say so there: mpirun may be gone
 	if dir == "" {
 		t.Skip("kills a rank: run by scripts/test-mpi")
