@@ -51,12 +51,12 @@ type Sum struct {
 // Bytes is how much memory the bucket's parameters take.
 func (b *Bucket) Bytes() int { return mem.Float32.Bytes(b.Len) }
 
-// divide makes buckets of neighboring layers of one scheme. It goes the way of the
-// backward pass, last layer first, and closes a bucket as soon as it has minBytes, or
-// a layer that goes by SFB, whose factors are a message of their own anyway. What is left at the front of the net, whose gradients come last and whose
-// parameters are needed first, may be less. The gaps between parameters belong
-// to the bucket before them, so that together the buckets are all count
-// elements.
+// divide makes buckets of neighboring layers of one scheme. It goes the way of the backward
+// pass, last layer first, and closes a bucket as soon as it has minBytes, or a layer that goes
+// by SFB, whose factors are a message of their own anyway. What is left at the front of the
+// net, whose gradients come last and whose parameters are needed first, may be less. The gaps
+// between parameters belong to the bucket before them, so that together the buckets are all
+// count elements.
 func divide(layers []Layer, scheme func(layer int) Scheme, count, minBytes int) ([]Bucket, error) {
 	var reversed []Bucket
 	open := false

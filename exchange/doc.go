@@ -32,8 +32,9 @@
 // one scheme, each follows its scheme's policy, and SC-B packs neighbors of one
 // scheme.
 //
-// A Syncer hands its bucket over in parts, each when its sum is there. A part is
-// updated, and in SC-OBR and WFBP its pull starts, while others are on their way. With PS these parts are the KV pairs.
+// A Syncer hands its bucket over in parts, each when its sum is there. A part is updated, and
+// in SC-OBR and WFBP its pull starts, while others are on their way. With PS these parts are
+// the KV pairs.
 //
 // # An iteration on a line
 //

@@ -1,7 +1,7 @@
-// Package linear builds the linear algorithms: the root exchanges the whole
-// buffer with every other rank itself. That is P-1 steps of the whole buffer at
-// one rank, or, in an allgather, of each rank's part. It is the reference implementation that every other builder must
-// equal, and the best choice for two ranks or next to no bytes.
+// Package linear builds the linear algorithms: the root exchanges the whole buffer with every
+// other rank itself. That is P-1 steps of the whole buffer at one rank, or, in an allgather,
+// of each rank's part. It is the reference implementation that every other builder must equal,
+// and the best choice for two ranks or next to no bytes.
 package linear
 
 import (

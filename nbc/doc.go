@@ -57,9 +57,9 @@
 //
 // # Windows
 //
-// From one rank to another at most SendWindow messages of one request are being
-// sent (more to a rank of the same node, see CompileOn) and Window received. Package schedule/check proves schedules free of deadlock
-// under a window of one, the strictest.
+// From one rank to another at most SendWindow messages of one request are being sent (more to
+// a rank of the same node, see CompileOn) and Window received. Package schedule/check proves
+// schedules free of deadlock under a window of one, the strictest.
 //
 // All requests together have at most SendWindow large sends under way to a rank of
 // another node; the rest wait in the order of Binding.Priority and of their

@@ -25,8 +25,9 @@ type Callbacks struct {
 	// loss. It returns what is to become of the gradients, and the loss over all
 	// workers. Without it both are as in a worker alone.
 	OnGradientsReady func(iter int, part float64) (g Gradients, globalLoss float32, err error)
-	// OnNotFinite runs where the loss over all workers, or after the last update
-	// a parameter on any of them, is NaN or infinite, on all of them. e is what this worker knows; what it returns is the error.
+	// OnNotFinite runs where the loss over all workers, or after the last update a parameter
+	// on any of them, is NaN or infinite, on all of them. e is what this worker knows; what it
+	// returns is the error.
 	OnNotFinite func(e *NotFiniteError) error
 	// OnParams runs before parameters are read outside of an iteration (a
 	// test, the last display, the check of the last update): they must be current

@@ -98,8 +98,8 @@ func NearestF16(f float32) uint16 {
 	return float16.Fromfloat32(f).Bits()
 }
 
-// NearestBF16 returns the bfloat16 nearest to f, the even one of two. It compares the distances to the two bfloat16 that f lies between,
-// which float64 holds exactly.
+// NearestBF16 returns the bfloat16 nearest to f, the even one of two. It compares the
+// distances to the two bfloat16 that f lies between, which float64 holds exactly.
 func NearestBF16(f float32) uint16 {
 	if math.IsNaN(float64(f)) {
 		return 0x7fc0

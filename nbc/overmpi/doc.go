@@ -22,11 +22,11 @@
 // Whatever the number of requests and communicators that live together, and in
 // whatever order the ranks start them, no two messages are taken for each other.
 //
-// Every message has an envelope, sent under MPI tag 0: the nbc.Tag and the
-// length, 32 bytes. Small messages, up to 32 KiB, lie behind it. The data of larger ones leave directly from the user's
-// memory, right before the envelope, under the MPI tag that it names; the receiver
-// asks for them when it has read the envelope and has a receive to put them into.
-// That is no extra round trip: the library's own request to send is there already.
+// Every message has an envelope, sent under MPI tag 0: the nbc.Tag and the length, 32 bytes.
+// Small messages, up to 32 KiB, lie behind it. The data of larger ones leave directly from the
+// user's memory, right before the envelope, under the MPI tag that it names; the receiver asks
+// for them when it has read the envelope and has a receive to put them into. That is no extra
+// round trip: the library's own request to send is there already.
 //
 // A ring of receives from any rank waits for envelopes. They are handled in the
 // order in which MPI filled them, so the envelopes of a rank keep their order, and
