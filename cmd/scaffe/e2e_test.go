@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -23,6 +24,9 @@ import (
 var scaffe string
 
 func TestMain(m *testing.M) {
+	if signal.Ignored(syscall.SIGHUP) { // by nohup: what the tests start would ignore it, too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	dir, err := os.MkdirTemp("", "scaffe-e2e")
 	if err == nil {
 		scaffe = filepath.Join(dir, "scaffe")
