@@ -31,8 +31,11 @@ import (
 // without somebody who looks (Eager.Bound).
 
 const (
-	// loneOps is how many ops a schedule that is executed so has at most.
-	loneOps = 128
+	// loneOps is how many ops a schedule that is executed so has at most, loneLent how
+	// many messages it lends to one rank: the chunks of a pipeline wait for each other
+	// where they go one by one, and the loop has several under way.
+	loneOps  = 128
+	loneLent = 2
 	// lingerMost is how many requests may linger at a time.
 	lingerMost = 16
 	// lingerNap is how long one lingers at least. The engine's goroutine looks after
@@ -68,6 +71,7 @@ func (e *Engine) bindLone(r *Request) *lone {
 	}
 	l := &lone{order: r.plan.sequence, ops: make([]loneOp, 0, len(s.Ops)), scratch: r.buffers[schedule.Scratch]}
 	waits := make([][]Token, len(s.Ops)) // for messages that may be lent
+	lent := map[int]int{}                // by rank
 	for i := range s.Ops {
 		op := &s.Ops[i]
 		if op.Local() {
@@ -80,6 +84,9 @@ func (e *Engine) bindLone(r *Request) *lone {
 		}
 		l.bound = l.bound || e.eager.Bound(r.peer(op.Peer))
 		if op.Kind == schedule.Send && n > kept {
+			if lent[op.Peer]++; lent[op.Peer] > loneLent {
+				return nil
+			}
 			l.lends = true
 			for _, j := range r.plan.graph.Waiting(int32(i)) {
 				waits[j] = append(waits[j], Token(i))

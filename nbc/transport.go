@@ -132,6 +132,14 @@ type ThreadMigrator interface {
 	Migrate() bool
 }
 
+// Waiter is implemented by a Transport that keeps a core longer for a thread that has
+// nothing to do but to wait.
+type Waiter interface {
+	// Waits says whether the thread that calls the Transport is from now on that of a
+	// blocking call, which computes nothing meanwhile.
+	Waits(bool)
+}
+
 // Expecter is implemented by a Transport or a Device that copies or adds otherwise where
 // there is more than a cache holds: it cannot know that of a chunk.
 type Expecter interface {

@@ -177,6 +177,10 @@ func (e *Engine) proceed(ctx context.Context, r *Request, done int, failed error
 // is under way, has ended or ctx.
 func (e *Engine) turnFor(ctx context.Context, r *Request) {
 	e.onThread(func() { // where that is not allowed, the engine's goroutine continues
+		if e.waiter != nil {
+			e.waiter.Waits(true)
+			defer e.waiter.Waits(false)
+		}
 		for n := 1; r.active.Load() && ctx.Err() == nil; n++ {
 			if r.watch != nil && e.looked.Sub(r.watch.started) > unwatched {
 				e.wakeAtEnd(ctx)

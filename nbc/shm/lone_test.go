@@ -412,6 +412,36 @@ func TestLentMemory(t *testing.T) {
 	}
 }
 
+// TestAPipelineIsTheLoops: a caller that executes its request alone would lend one chunk
+// after another, where the loop has several under way.
+func TestAPipelineIsTheLoops(t *testing.T) {
+	const chunk = 4 << 10 // elements: too many bytes for a ring
+	for chunks, alone := range map[int]bool{2: true, 3: false} {
+		all := engines(t, 2, func(e *nbc.Engine) error {
+			b := schedule.NewBuilder(e.Rank(), 2, chunks*chunk)
+			linear.Reduce(b, schedule.Params{Rank: e.Rank(), Size: 2, Count: chunks * chunk, Chunk: chunk})
+			p, err := nbc.Compile(b.Schedule())
+			if err != nil {
+				return err
+			}
+			buf, give, err := numbers(e, chunks*chunk, true)
+			if err != nil {
+				return err
+			}
+			defer give()
+			r, err := e.Prepare(p, nbc.Binding{Name: "reduce", In: mem.Of(buf), Out: mem.Of(buf), Datatype: mem.Int64, Instance: 1})
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			return r.Run(context.Background())
+		})
+		if put, begun := all[1].put.Load(), all[1].begun.Load(); put+begun != int64(chunks) || !alone && put > 0 {
+			t.Errorf("of %d chunks %d were lent and %d sent by the loop", chunks, put, begun)
+		}
+	}
+}
+
 // TestLentToNobody: a receiver that never comes is named.
 func TestLentToNobody(t *testing.T) {
 	engines(t, 2, func(e *nbc.Engine) error {

@@ -17,6 +17,8 @@ import (
 type rest struct {
 	backoff.Backoff
 	looks         int // of Linger without a pause
+	spins         int // looks of Park without a pause
+	waits         int // the same for a thread that only waits
 	woken, asleep atomic.Bool
 	naps          uint32 // atomically: the futex of Nap, 1 during one
 }
@@ -31,17 +33,29 @@ const (
 	longestIdle  = 5 * time.Millisecond   // otherwise: a rank that has something wakes it
 	looksAlone   = 2000                   // for a small message, some 20 µs, with a core for each rank
 	looksShared  = 10                     // the same where ranks share cores
+	spinsWaiting = 2000                   // looks without a pause of a thread that only waits, some 200 µs, with a core for each rank
 	aliveEvery   = 100 * time.Millisecond // between looks after the peers' processes
 )
 
 // open is told how many ranks the node has, on how many cores this one may run,
 // and on how many all of them together.
 func (r *rest) open(ranks, own, all int) {
-	r.Spins, r.Yields, r.looks = backoff.Spins(own, ranks), yieldsShared, looksShared
+	r.spins, r.Yields, r.looks = backoff.Spins(own, ranks), yieldsShared, looksShared
+	r.waits = r.spins
 	if all >= ranks {
-		r.Yields, r.looks = yieldsAlone, looksAlone
+		r.Yields, r.looks, r.waits = yieldsAlone, looksAlone, spinsWaiting
 	}
+	r.Spins = r.spins
 	backoff.QuickSleeps()
+}
+
+// Waits says whether the thread has nothing to do but to wait. Where each rank has a core,
+// it then looks for a while without offering that to others: one that computes, in another
+// process, would keep it for milliseconds.
+func (t *Transport) Waits(only bool) {
+	if t.rest.Spins = t.rest.spins; only {
+		t.rest.Spins = t.rest.waits
+	}
 }
 
 // Park lets the thread rest; see the package comment.

@@ -102,6 +102,7 @@ var (
 	_ nbc.Allocator = (*Transport)(nil)
 	_ nbc.Topology  = (*Transport)(nil)
 	_ nbc.Expecter  = (*Transport)(nil)
+	_ nbc.Waiter    = (*Transport)(nil)
 )
 
 // turnsBetween is how many Polls may pass without a look at inner where nothing
