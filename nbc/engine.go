@@ -82,7 +82,7 @@ type Engine struct {
 	naps      bool           // the goroutine naps, and so looks after requests that linger, or are left to their callers
 	left      atomic.Int32   // whether what is under way is left to its caller; see startHere
 	migrator  ThreadMigrator // nil where the engine's goroutine alone may turn it
-	waiter    Waiter         // nil where the transport always waits alike
+	waiter    Waiter         // nil where the transport is none
 	binder    ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
 	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
 	nextWaker int

@@ -132,9 +132,10 @@ type ThreadMigrator interface {
 	Migrate() bool
 }
 
-// Waiter is implemented by a Transport that keeps a core longer for a thread that has
-// nothing to do but to wait.
+// Waiter is implemented by a Transport that knows how threads share cores.
 type Waiter interface {
+	// Yield offers the calling thread's core to others, once.
+	Yield()
 	// Waits says whether the thread that calls the Transport is from now on that of a
 	// blocking call, which computes nothing meanwhile.
 	Waits(bool)

@@ -25,6 +25,7 @@ func (e *Engine) loop() {
 			e.adopt(e.exec.inUse > 0 || e.pending.Load() || e.failed != nil)
 		}
 		if !spare {
+			e.begin()
 			on = e.turn(n)
 		}
 		idle := on && e.migrator != nil && (spare || !e.busy())
@@ -39,6 +40,23 @@ func (e *Engine) loop() {
 		if idle && !e.pending.Load() {
 			e.sleep(naps > 0)
 		}
+	}
+}
+
+// begin posts the messages of a request that has been started while nothing was under way,
+// so that other ranks can go on, and lets its caller go on too: the progress thread may
+// have been woken on the core of that, which a launcher has bound both to, and is about to
+// copy or add for long.
+func (e *Engine) begin() {
+	if e.waiter == nil || !e.pending.Load() || e.busy() {
+		return
+	}
+	if !e.takeNew() {
+		e.ending = true
+		return
+	}
+	if e.perform() {
+		e.waiter.Yield()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,4 +108,54 @@ func reach(ctx context.Context, r *nbc.Request, how int) error {
 		}
 	}
 	return r.Wait(ctx)
+}
+
+// patient is a transport that counts how often a thread offers its core, and whether one
+// only waits.
+type patient struct {
+	nbc.Transport
+	yields, waited *atomic.Int64
+}
+
+func (patient) Migrate() bool { return true }
+func (p patient) Yield()      { p.yields.Add(1) }
+func (p patient) Waits(only bool) {
+	if only {
+		p.waited.Add(1)
+	}
+}
+
+// TestTheProgressThreadLetsItsCallerGoOn: what is started while nothing is under way is
+// posted, and then the progress thread, perhaps on its caller's core, offers that; and a
+// transport learns that a caller only waits.
+func TestTheProgressThreadLetsItsCallerGoOn(t *testing.T) {
+	var yields, waited atomic.Int64
+	w := inproc.NewWorld(2, inproc.Options{})
+	var wg sync.WaitGroup
+	for rank := range 2 {
+		wg.Go(func() {
+			open := func() (nbc.Transport, error) {
+				inner, err := w.Open(rank)()
+				return patient{inner, &yields, &waited}, err
+			}
+			e, err := nbc.Start(open, host(t), nbc.Options{Deadline: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := range uint32(50) {
+				r := chained(t, e, i+1, 4, 0) // more bytes than its caller begins by itself
+				start(t, r)
+				time.Sleep(time.Duration(i%2) * time.Millisecond)
+				wait(t, r)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if yields.Load() == 0 || waited.Load() == 0 { // the loop may be looking around just then, but not always
+		t.Errorf("of 100 requests the progress thread let %d callers go on, and %d waited themselves", yields.Load(), waited.Load())
+	}
 }

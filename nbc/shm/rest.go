@@ -26,6 +26,7 @@ type rest struct {
 // What a thread does after looking in vain.
 const (
 	yieldsAlone  = 200                    // looks with the core offered to others: each rank has one
+	offersAlone  = 4000                   // and then with a core that nobody else wants, some ms of them
 	yieldsShared = 30                     // the same where ranks share cores
 	longestBusy  = 50 * time.Microsecond  // with operations of inner under way, or full rings
 	longestBulk  = 200 * time.Microsecond // with none of inner's but large messages under way, which take longer
@@ -43,7 +44,7 @@ func (r *rest) open(ranks, own, all int) {
 	r.spins, r.Yields, r.looks = backoff.Spins(own, ranks), yieldsShared, looksShared
 	r.waits = r.spins
 	if all >= ranks {
-		r.Yields, r.looks, r.waits = yieldsAlone, looksAlone, spinsWaiting
+		r.Yields, r.Offers, r.looks, r.waits = yieldsAlone, offersAlone, looksAlone, spinsWaiting
 	}
 	r.Spins = r.spins
 	backoff.QuickSleeps()
@@ -57,6 +58,9 @@ func (t *Transport) Waits(only bool) {
 		t.rest.Spins = t.rest.waits
 	}
 }
+
+// Yield offers the calling thread's core to others, once.
+func (t *Transport) Yield() { backoff.Yield() }
 
 // Park lets the thread rest; see the package comment.
 func (t *Transport) Park(d time.Duration) {

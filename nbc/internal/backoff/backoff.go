@@ -18,7 +18,12 @@ type Backoff struct {
 	// Spins is how many looks there are without a pause, Yields how many after
 	// them with the core offered to others.
 	Spins, Yields int
-	idleLooks     int
+	// Offers is how many looks there are after those with the core offered to others that
+	// do not want it: as soon as one does, here or during the Yields, it is time to sleep,
+	// since whoever wakes this thread gives it the core sooner. Where it is 0 the others are
+	// thought to be those that are waited for.
+	Offers    int
+	idleLooks int
 
 	crowded bool // others wanted the core when last asked
 	asked   int  // calls of PauseBulk until it asks again
@@ -58,11 +63,24 @@ func (b *Backoff) Pause() (sleep bool) {
 	switch {
 	case b.idleLooks <= b.Spins:
 		return false
-	case b.idleLooks <= b.Spins+b.Yields:
+	case b.idleLooks > b.Spins+b.Yields+b.Offers:
+		return true
+	case b.Offers == 0:
 		Yield()
 		return false
 	}
-	return true
+	if taken() {
+		b.idleLooks = b.Spins + b.Yields + b.Offers
+		return true
+	}
+	return false
+}
+
+// taken offers the core to others, and reports whether one has taken it. Tests set it.
+var taken = func() bool {
+	start := time.Now()
+	Yield()
+	return time.Since(start) >= ran
 }
 
 // PauseBulk is Pause where nothing is awaited but large messages (BulkSize), which take
@@ -74,9 +92,7 @@ func (b *Backoff) PauseBulk() (sleep bool) {
 		return true
 	}
 	b.asked = askEvery
-	start := time.Now()
-	Yield()
-	b.crowded = time.Since(start) >= ran
+	b.crowded = taken()
 	b.idleLooks++
 	return b.idleLooks > b.Spins+b.Yields
 }

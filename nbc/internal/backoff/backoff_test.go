@@ -20,6 +20,26 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// A core that nobody else wants is kept for longer; one that others take is left at once.
+func TestOffers(t *testing.T) {
+	defer func(before func() bool) { taken = before }(taken)
+	want := false
+	taken = func() bool { return want }
+	b := Backoff{Spins: 1, Yields: 2, Offers: 3}
+	for look := range 9 {
+		if sleep := b.Pause(); sleep != (look >= 6) {
+			t.Errorf("look %d in vain: time to sleep is %v", look, sleep)
+		}
+	}
+	b.Reset()
+	for look := range 5 {
+		want = look == 2 // is when another thread takes it
+		if sleep := b.Pause(); sleep != (look >= 2) {
+			t.Errorf("look %d in vain, taken at 2: time to sleep is %v", look, sleep)
+		}
+	}
+}
+
 func TestSpins(t *testing.T) {
 	for _, c := range []struct{ cores, ranks, want int }{{1, 1, 0}, {2, 1, Spare}, {7, 4, 0}, {8, 4, Spare}} {
 		if got := Spins(c.cores, c.ranks); got != c.want {
