@@ -7,8 +7,13 @@ import "github.com/scaffe/scaffe/schedule"
 func (w *world) setRates() {
 	sets, ranks := make([]float64, len(w.hosts)), make([]float64, len(w.hosts))
 	for r := range w.ranks {
+		ranks[w.ranks[r].host]++
+	}
+	for i := range w.hosts {
+		w.hosts[i].roomy = w.Model.Cores < 1 || ranks[i] <= w.Model.Cores
+	}
+	for r := range w.ranks {
 		k := &w.ranks[r]
-		ranks[k.host]++
 		for i := range k.ops {
 			if op := &k.ops[i]; op.Local() || op.Receives() {
 				t := w.traffic(int32(r), int32(i))
@@ -18,7 +23,6 @@ func (w *world) setRates() {
 	}
 	m := &w.Model
 	for i := range w.hosts {
-		w.hosts[i].roomy = m.Cores < 1 || ranks[i] <= m.Cores
 		if cores := ranks[i]; cores > 0 {
 			if m.Cores >= 1 {
 				cores = min(cores, m.Cores)
@@ -108,6 +112,11 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		touch(op.Dst)
 	case schedule.Recv:
 		if message == nil { // the network writes it
+			break
+		}
+		if message == &t.staged && w.streams && !w.hosts[k.host].roomy {
+			// Its sender copies it once for all who receive it (package nbc/shm).
+			t.memory += 2*bytes + 2*bytes/float64(w.ranks[op.Peer].sends[w.ranks[op.Peer].ops[k.peer[i]].Src])
 			break
 		}
 		if *message += bytes; message != &t.staged {

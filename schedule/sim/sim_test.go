@@ -148,6 +148,33 @@ func TestUnregistered(t *testing.T) {
 	}
 }
 
+// A large broadcast out of unregistered memory, by ranks that share cores, is copied once by
+// the root for all of them; a smaller one, or one of ranks with a core each, once by each.
+func TestOneCopyForAll(t *testing.T) {
+	slow := func(count int, cores float64) float64 { // where the kernel copies slowly, over where it does not
+		var times [2]float64
+		for i, rate := range []float64{1e8, 1e10} {
+			m := sim.Default()
+			m.Cores, m.Staging = cores, sim.Rates{Cached: rate, Shared: rate, Bandwidth: rate}
+			r, err := sim.Simulate(all(4, count, 1<<18, linear.Bcast), sim.Setup{Model: m, ElemSize: 4, Unregistered: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			times[i] = r.Max
+		}
+		return times[0] / times[1]
+	}
+	if r := slow(sim.StreamFrom/4, 2); r != 1 {
+		t.Errorf("copied once for all, it takes %g times as long where the kernel copies slowly", r)
+	}
+	if r := slow(sim.StreamFrom/8, 2); r < 2 {
+		t.Errorf("copied for each, it takes only %g times as long where the kernel copies slowly", r)
+	}
+	if r := slow(sim.StreamFrom/4, 4); r < 2 {
+		t.Errorf("with a core each, it takes only %g times as long where the kernel copies slowly", r)
+	}
+}
+
 func TestBadSchedules(t *testing.T) {
 	two := all(2, 10, 5, chain.Bcast)
 	stuck := all(2, 10, 5, chain.Bcast)

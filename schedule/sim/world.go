@@ -39,8 +39,9 @@ type rank struct {
 	// writes says that the schedule writes Out, so that who reads it takes it from the
 	// cache of this rank's core.
 	writes bool
-	core   float64 // rates at which the rank's thread touches memory, and
-	staged float64 // copies what is not registered
+	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to
+	core   float64              // rates at which the rank's thread touches memory, and
+	staged float64              // copies what is not registered
 }
 
 // node is the port that the ranks of a node share.
@@ -110,6 +111,9 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 		}
 		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), peers[r], make([]uint8, len(sch.Ops))
 	}
+	if s.Unregistered {
+		w.countSends()
+	}
 	w.nodes = make([]node, nodes)
 	w.hosts = make([]host, nodes)
 	for i := range w.hosts {
@@ -126,6 +130,19 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 	}
 	w.setRates()
 	return w, nil
+}
+
+// countSends counts how many ranks of its node each rank sends each range to.
+func (w *world) countSends() {
+	for r := range w.ranks {
+		k := &w.ranks[r]
+		k.sends = map[schedule.Ref]int{}
+		for i := range k.ops {
+			if op := &k.ops[i]; op.Kind == schedule.Send && w.ranks[op.Peer].node == k.node {
+				k.sends[op.Src]++
+			}
+		}
+	}
 }
 
 // short reports whether the ranks' callers execute the schedules alone.
