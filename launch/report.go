@@ -54,6 +54,7 @@ type report struct {
 	mu      sync.Mutex
 	failing bool
 	printed bool
+	settled bool         // and ranks may end: those that ask later are answered at once
 	asked   map[int]bool // ranks that rank 0 owes an answer
 }
 
@@ -85,11 +86,12 @@ func (p *report) note(from int, text string) {
 func (p *report) answer(from int, reason string) {
 	p.mu.Lock()
 	p.asked[from] = true
-	printed := p.printed
+	printed, settled := p.printed, p.settled
 	p.mu.Unlock()
 	switch {
-	case printed:
+	case settled:
 		p.confirm()
+	case printed: // whoever has printed it confirms
 	case reason != "" && p.engine.Err() == nil: // otherwise engineFailed knows more
 		p.print(failure{rank: from, err: errors.New(reason)})
 	}
@@ -115,6 +117,9 @@ func (p *report) print(f failure) {
 	p.printed = true
 	p.mu.Unlock()
 	p.settle()
+	p.mu.Lock()
+	p.settled = true
+	p.mu.Unlock()
 	p.confirm()
 }
 
