@@ -3,6 +3,8 @@
 // Caffe (Write, which is `scaffe models`).
 //
 //	name             learned parameters   input      source
+//	alexnet                  60,965,224   3×227×227  Krizhevsky et al. 2012, section 3
+//	googlenet                13,378,280   3×224×224  Szegedy et al. 2014, table 1
 //	vgg19                   143,667,240   3×224×224  Simonyan and Zisserman 2014, configuration E
 //	vgg19_22k               229,052,817   3×224×224  Zhang et al. 2017 (Poseidon), section 5
 //	resnet50                 25,557,032   3×224×224  He et al. 2015, table 1
@@ -11,7 +13,7 @@
 //	resnet110_cifar           1,727,962   3×32×32    He et al. 2015, section 4.2, n = 18
 //
 // Inception-V3 has 23,834,568 without its auxiliary classifier, which is for
-// training alone. Learned parameters are what a solver updates and ranks must
+// training alone, GoogLeNet 6,998,552 without its two. Learned parameters are what a solver updates and ranks must
 // exchange. The three parameters of each BatchNorm layer are not among them:
 // they are running statistics (lr_mult 0), which Costs counts apart, though a
 // net.Net holds them and a .caffemodel stores them.

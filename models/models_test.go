@@ -90,6 +90,35 @@ func inception() int {
 // auxiliary counts figure 8.
 func auxiliary() int { return unit(768, 128, 1, 1) + unit(128, 768, 5, 5) + fc(768, 1000) }
 
+// alexnetCount counts section 3.5 of Krizhevsky et al. 2012.
+func alexnetCount() int {
+	return conv(3, 96, 11, 11) + 96 + conv(48, 256, 5, 5) + 256 + conv(256, 384, 3, 3) + 384 +
+		conv(192, 384, 3, 3) + 384 + conv(192, 256, 3, 3) + 256 + fc(6*6*256, 4096) + fc(4096, 4096) + fc(4096, 1000)
+}
+
+// googlenetCount counts table 1 of Szegedy et al. 2014, and googlenetAux section 5.
+func googlenetCount() int {
+	c := func(in, out, k int) int { return conv(in, out, k, k) + out }
+	sum, in := c(3, 64, 7)+c(64, 64, 1)+c(64, 192, 3), 192
+	for _, m := range [][6]int{
+		{64, 96, 128, 16, 32, 32}, {128, 128, 192, 32, 96, 64},
+		{192, 96, 208, 16, 48, 64}, {160, 112, 224, 24, 64, 64}, {128, 128, 256, 24, 64, 64}, {112, 144, 288, 32, 64, 64},
+		{256, 160, 320, 32, 128, 128}, {256, 160, 320, 32, 128, 128}, {384, 192, 384, 48, 128, 128},
+	} {
+		sum += c(in, m[0], 1) + c(in, m[1], 1) + c(m[1], m[2], 3) + c(in, m[3], 1) + c(m[3], m[4], 5) + c(in, m[5], 1)
+		in = m[0] + m[2] + m[4] + m[5]
+	}
+	return sum + fc(1024, 1000)
+}
+
+func googlenetAux() int {
+	sum := 0
+	for _, in := range []int{512, 528} {
+		sum += conv(in, 128, 1, 1) + 128 + fc(4*4*128, 1024) + fc(1024, 1000)
+	}
+	return sum
+}
+
 // expected is what is known of a net.
 type expected struct {
 	train, test int // learned parameters, by hand
@@ -111,6 +140,22 @@ func (e expected) batch() int {
 }
 
 var nets = map[string]expected{
+	"alexnet": {
+		train: alexnetCount(), test: alexnetCount(), published: 60965224,
+		shapes: map[string][]int{
+			"data": {3, 227, 227}, "conv1": {96, 55, 55}, "pool1": {96, 27, 27}, "conv2": {256, 27, 27}, "pool2": {256, 13, 13},
+			"conv4": {384, 13, 13}, "conv5": {256, 13, 13}, "pool5": {256, 6, 6}, "fc7": {4096}, "fc8": {1000},
+		},
+	},
+	"googlenet": {
+		train: googlenetCount() + googlenetAux(), test: googlenetCount(), published: 13378280,
+		shapes: map[string][]int{
+			"data": {3, 224, 224}, "conv1/7x7": {64, 112, 112}, "pool1": {64, 56, 56}, "conv2/3x3": {192, 56, 56}, "pool2": {192, 28, 28},
+			"inception_3a": {256, 28, 28}, "inception_3b": {480, 28, 28}, "pool3": {480, 14, 14}, "inception_4a": {512, 14, 14},
+			"inception_4d": {528, 14, 14}, "inception_4e": {832, 14, 14}, "pool4": {832, 7, 7}, "inception_5b": {1024, 7, 7},
+			"pool5": {1024, 1, 1}, "classifier": {1000},
+		},
+	},
 	"vgg19": {
 		train: vgg(1000), test: vgg(1000), published: 143667240,
 		shapes: map[string][]int{

@@ -12,8 +12,9 @@ import (
 // name of its top, so that a net reads as its data flows.
 type builder struct {
 	name   string
-	about  string // the comment at the top of the file
-	filler string // of all weights: xavier, msra
+	about  string  // the comment at the top of the file
+	filler string  // of all weights: xavier, msra, gaussian
+	std    float32 // of gaussian
 	// How normalize works: what is added to the variance, 0 for Caffe's
 	// default, and whether factor and shift are free of weight decay.
 	eps       float32
@@ -77,6 +78,9 @@ func (n *builder) layer(name, typ string, bottoms, tops []string, p *proto.Layer
 	n.parts = append(n.parts, part{layer: p})
 	return tops[0]
 }
+
+// last is the layer that was added last.
+func (n *builder) last() *proto.LayerParameter { return n.parts[len(n.parts)-1].layer }
 
 // simple adds a layer of one bottom whose top has the layer's name.
 func (n *builder) simple(name, typ, bottom string, p *proto.LayerParameter) string {
@@ -145,7 +149,14 @@ func multipliers(bias bool) []*proto.ParamSpec {
 	return p
 }
 
-func fill(typ string) *proto.FillerParameter { return &proto.FillerParameter{Type: pb.String(typ)} }
+// weights is the filler of all weights.
+func (n *builder) weights() *proto.FillerParameter {
+	f := &proto.FillerParameter{Type: pb.String(n.filler)}
+	if n.std != 0 {
+		f.Std = pb.Float32(n.std)
+	}
+	return f
+}
 
 func constant(v float32) *proto.FillerParameter {
 	return &proto.FillerParameter{Type: pb.String("constant"), Value: pb.Float32(v)}
@@ -154,7 +165,7 @@ func constant(v float32) *proto.FillerParameter {
 // conv adds a convolution to out channels, with a bias.
 func (n *builder) conv(name, bottom string, out uint32, w window) string {
 	p := convolution(out, w)
-	p.WeightFiller, p.BiasFiller = fill(n.filler), constant(0)
+	p.WeightFiller, p.BiasFiller = n.weights(), constant(0)
 	return n.simple(name, "Convolution", bottom, &proto.LayerParameter{Param: multipliers(true), ConvolutionParam: p})
 }
 
@@ -162,7 +173,7 @@ func (n *builder) conv(name, bottom string, out uint32, w window) string {
 // whose shift is one.
 func (n *builder) bareConv(name, bottom string, out uint32, w window) string {
 	p := convolution(out, w)
-	p.BiasTerm, p.WeightFiller = pb.Bool(false), fill(n.filler)
+	p.BiasTerm, p.WeightFiller = pb.Bool(false), n.weights()
 	return n.simple(name, "Convolution", bottom, &proto.LayerParameter{Param: multipliers(false), ConvolutionParam: p})
 }
 
@@ -240,7 +251,7 @@ func (n *builder) fc(name, bottom string, out uint32) string {
 	return n.simple(name, "InnerProduct", bottom, &proto.LayerParameter{
 		Param: multipliers(true),
 		InnerProductParam: &proto.InnerProductParameter{
-			NumOutput: pb.Uint32(out), WeightFiller: fill(n.filler), BiasFiller: constant(0),
+			NumOutput: pb.Uint32(out), WeightFiller: n.weights(), BiasFiller: constant(0),
 		},
 	})
 }

@@ -16,6 +16,8 @@ var catalog = map[string]struct {
 	title string
 	build func() model
 }{
+	"alexnet":         {"AlexNet (Krizhevsky, Sutskever and Hinton 2012)", alexnet},
+	"googlenet":       {"GoogLeNet (Szegedy et al. 2014)", googlenet},
 	"inception_v3":    {"Inception-V3 (Szegedy et al. 2015)", inceptionV3},
 	"resnet110_cifar": {"ResNet-110 for CIFAR-10 (He et al. 2015)", resnet110},
 	"resnet152":       {"ResNet-152 (He et al. 2015)", resnet152},
