@@ -76,12 +76,5 @@ func (w *Worker) writeChoice(stem string) error {
 	if a := w.schemes.audit; a != nil && a.Asked.Chooses() {
 		return atomicfile.Write(w.files, stem+choiceSuffix, a.Choice().Text())
 	}
-	fs := w.files
-	if fs == nil {
-		fs = atomicfile.OS
-	}
-	if err := fs.Remove(stem + choiceSuffix); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return atomicfile.Remove(w.files, stem+choiceSuffix)
 }

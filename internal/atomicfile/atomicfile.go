@@ -58,6 +58,17 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Remove removes the file at path through fs (nil is OS), if there is one.
+func Remove(fs FS, path string) error {
+	if fs == nil {
+		fs = OS
+	}
+	if err := fs.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // Write puts data into the file at path through fs (nil is OS). On an error
 // the name still stands for what it stood for before, except that a failed
 // sync of the directory, after the rename, leaves the new contents in place,

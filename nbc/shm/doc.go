@@ -91,7 +91,8 @@
 // # Resting
 //
 // A rank with nothing to do looks again for a short while, offers its core to
-// others, then sleeps on a futex; a rank that writes to one of its rings wakes it
+// others, then sleeps on a futex; where each rank has a core it looks for longer if its
+// caller only waits, and offers the core for longer unless another thread takes it. A rank that writes to one of its rings wakes it
 // if it sleeps, and only then. It sleeps 5 ms at most, to look after what
 // cannot wake it: notices of the inner transport, and whether the peers'
 // processes still exist. With operations of the inner transport under way that

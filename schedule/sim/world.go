@@ -39,7 +39,7 @@ type rank struct {
 	// writes says that the schedule writes Out, so that who reads it takes it from the
 	// cache of this rank's core.
 	writes bool
-	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to
+	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of streams of unregistered memory alone
 	core   float64              // rates at which the rank's thread touches memory, and
 	staged float64              // copies what is not registered
 }
@@ -111,9 +111,6 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 		}
 		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), peers[r], make([]uint8, len(sch.Ops))
 	}
-	if s.Unregistered {
-		w.countSends()
-	}
 	w.nodes = make([]node, nodes)
 	w.hosts = make([]host, nodes)
 	for i := range w.hosts {
@@ -123,6 +120,9 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 	part := cmp.Or(s.Part, 1)
 	for _, sch := range all {
 		w.streams = w.streams || float64(sch.Count*s.ElemSize)/part >= StreamFrom
+	}
+	if w.Unregistered && w.streams {
+		w.countSends()
 	}
 	if w.short() {
 		short := s.Model.Short

@@ -19,13 +19,13 @@ Weights and biases begin as section 5 says.` + generated
 	x := n.images(source{
 		train: imagenetTrain, test: imagenetTest, trainBatch: 128, testBatch: 50, crop: 227, meanFile: imagenetMean,
 	})
-	x = n.halves("1", x, 96, square(11, 4, 0), 1, 0)
+	x = n.grouped("1", x, 96, square(11, 4, 0), 1, 0)
 	x = n.maxPool("pool1", n.respond("norm1", x), 3, 2)
-	x = n.halves("2", x, 256, same(5, 5), 2, 1)
+	x = n.grouped("2", x, 256, same(5, 5), 2, 1)
 	x = n.maxPool("pool2", n.respond("norm2", x), 3, 2)
-	x = n.halves("3", x, 384, same(3, 3), 1, 0)
-	x = n.halves("4", x, 384, same(3, 3), 2, 1)
-	x = n.halves("5", x, 256, same(3, 3), 2, 1)
+	x = n.grouped("3", x, 384, same(3, 3), 1, 0)
+	x = n.grouped("4", x, 384, same(3, 3), 2, 1)
+	x = n.grouped("5", x, 256, same(3, 3), 2, 1)
 	x = n.maxPool("pool5", x, 3, 2)
 	for _, id := range []string{"6", "7"} {
 		x = n.fc("fc"+id, x, 4096)
@@ -56,9 +56,9 @@ The ranks divide the batch.` + generated,
 	}}}
 }
 
-// halves adds a convolution whose channels are in so many groups, whose biases begin with
+// grouped adds a convolution whose channels are in so many groups, whose biases begin with
 // a constant, and its ReLU.
-func (n *builder) halves(id, x string, out uint32, w window, groups uint32, bias float32) string {
+func (n *builder) grouped(id, x string, out uint32, w window, groups uint32, bias float32) string {
 	x = n.conv("conv"+id, x, out, w)
 	p := n.last().ConvolutionParam
 	p.BiasFiller = constant(bias)
