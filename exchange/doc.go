@@ -1,5 +1,6 @@
 // Package exchange decides when parameters and gradients move: the designs of
-// S-Caffe, sections 4.1 to 4.3, and Poseidon's wait-free backpropagation.
+// S-Caffe, sections 4.1 to 4.3, Poseidon's wait-free backpropagation, and TensorFlow's as Poseidon
+// describes it.
 //
 // An Exchange owns the buckets of a net and is told, by calls around every
 // layer, how far an iteration has come. A design is a row of a table (designs, in
@@ -12,18 +13,20 @@
 //	SC-OB        after backward  Finish       Start         before forward   Figure 5
 //	SC-OBR       after layers    its sum      its sum       before forward   Figure 6
 //	WFBP         after layers    its sum      its sum       Finish           Poseidon, Algorithm 2
+//	TF           after layers    Finish       Start         before forward   Poseidon, section 5.1
 //
 // "After layers" is when the backward pass of the bucket's own layers has ended,
 // "one ahead" when the forward pass comes to the bucket before it. WFBP is SC-OBR
 // with an end of the iteration at which all parameters are current: Poseidon's vector
-// C, which holds a 1 for every layer that has been synchronized, is all ones. Another
-// paper's design is another row. With PS, the parameter server, it is the same: each KV
+// C, which holds a 1 for every layer that has been synchronized, is all ones. TF overlaps
+// gradients as WFBP does, and parameters with the forward pass alone. Another paper's design is
+// another row. With PS, the parameter server, it is the same: each KV
 // pair's server takes the place of the root.
 //
 // With Allreduce every rank updates and there is nothing to pull. The allreduce
 // takes the place of the pull: SC-OB starts all of them after backward, SC-OBR
 // each after its layers, SC-OB-naive one ahead, each awaited before forward;
-// SC-B and WFBP await it at Finish.
+// SC-B, WFBP and TF await it at Finish.
 //
 // With SFB the same holds of an allgather of factors, from which every rank rebuilds the
 // sum. AfterPass takes a layer's factors after every pass.

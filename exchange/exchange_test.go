@@ -168,7 +168,7 @@ func TestSCaffe_AllDesignsGiveTheSameBits(t *testing.T) {
 				}
 				for _, bucket := range []int{1, 2000, 1 << 20} {
 					var want []float32
-					for _, d := range append(exchange.All(), exchange.WFBP) {
+					for _, d := range append(exchange.All(), exchange.WFBP, exchange.TF) {
 						for _, atOnce := range []bool{false, true} {
 							if atOnce && bucket != 2000 {
 								continue
@@ -416,6 +416,20 @@ func TestPoseidon_WaitFreeBackpropagation(t *testing.T) {
 	}
 }
 
+// TestPoseidon_TensorFlowAsksForParametersLate: as the paper describes it (section 5.1), gradients leave
+// under the backward pass and parameters come under the next forward pass alone.
+func TestPoseidon_TensorFlowAsksForParametersLate(t *testing.T) {
+	push, pull, start, p := timed(t, exchange.TF, 5)
+	for iter := range iters - 1 {
+		if !start.Add(push[iter].Begin).Before(p.backward[iter]) {
+			t.Errorf("iteration %d: the last bucket's push starts after backward", iter)
+		}
+		if next := start.Add(pull[iter+1].Begin); next.Before(p.finish[iter]) || next.After(p.begin[iter+1]) {
+			t.Errorf("iteration %d: the last bucket's pull does not start with the next one", iter)
+		}
+	}
+}
+
 // TestErrorsReachTheCaller: an update that fails ends all ranks, and nobody is
 // left waiting.
 func TestErrorsReachTheCaller(t *testing.T) {
@@ -446,7 +460,11 @@ func TestErrorsReachTheCaller(t *testing.T) {
 
 // TestNames: flags' words.
 func TestNames(t *testing.T) {
-	for _, d := range exchange.All() {
+	for _, name := range exchange.Names() {
+		d, err := exchange.Parse(name)
+		if err != nil {
+			t.Errorf("%v", err)
+		}
 		if got, err := exchange.Parse(strings.ToLower(d.String())); err != nil || got != d {
 			t.Errorf("%v: %v, %v", d, got, err)
 		}

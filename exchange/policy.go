@@ -11,13 +11,14 @@ import (
 // zero value is SCOBR.
 type Design uint8
 
-// The designs of S-Caffe, and Poseidon's.
+// The designs of S-Caffe, Poseidon's, and what Poseidon is compared with.
 const (
 	SCOBR     Design = iota // S-Caffe 4.3: reductions under backward, broadcasts under forward
 	SCOB                    // 4.2, Figure 5: all broadcasts at once, under forward
 	SCOBNaive               // 4.2, Figure 4: one broadcast ahead
 	SCB                     // 4.1: phases one after another
 	WFBP                    // Poseidon, Algorithm 2: as SC-OBR, and an iteration ends when all parameters are current
+	TF                      // Poseidon 5.1, TensorFlow: gradients move as they come, parameters are asked for when the next iteration starts
 )
 
 // designs are the rows, by Design. A design of another paper is one more row.
@@ -45,6 +46,11 @@ var designs = []row{
 	WFBP: {
 		name:       "WFBP",
 		served:     policy{pushAt: afterLayers, pushAwaitedAt: onSum, pullAt: onSum, pullAwaitedAt: atFinish},
+		replicated: policy{pushAt: afterLayers, pushAwaitedAt: atFinish},
+	},
+	TF: {
+		name:       "TF",
+		served:     policy{pushAt: afterLayers, pushAwaitedAt: atFinish, pullAt: atStart, pullAwaitedAt: beforeForward},
 		replicated: policy{pushAt: afterLayers, pushAwaitedAt: atFinish},
 	},
 }
@@ -110,10 +116,10 @@ func (p policy) within(updateAtOnce, library bool) policy {
 // All returns S-Caffe's designs, from the basic one to the one that overlaps the most.
 func All() []Design { return []Design{SCB, SCOBNaive, SCOB, SCOBR} }
 
-// Names lists what Parse reads: S-Caffe's designs as All does, then Poseidon's.
+// Names lists what Parse reads: S-Caffe's designs as All does, then Poseidon's and TensorFlow's.
 func Names() []string {
 	var names []string
-	for _, d := range append(All(), WFBP) {
+	for _, d := range append(All(), WFBP, TF) {
 		names = append(names, d.String())
 	}
 	return names
@@ -134,7 +140,7 @@ func Parse(s string) (Design, error) {
 			return Design(d), nil
 		}
 	}
-	return 0, fmt.Errorf("unknown design %q: want SC-B, SC-OB-naive, SC-OB, SC-OBR or WFBP", s)
+	return 0, fmt.Errorf("unknown design %q: want SC-B, SC-OB-naive, SC-OB, SC-OBR, WFBP or TF", s)
 }
 
 // Scheme is how the gradients become new parameters everywhere. Those below can be

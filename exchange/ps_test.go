@@ -57,6 +57,31 @@ func served(t *testing.T, n int, servers string, pair int, c exchange.Config) []
 	return got
 }
 
+// TestPoseidon_WholeTensorsGiveTheSameBits: pairs that are parameters, as TensorFlow's shards are
+// (section 5.1), each of a bucket of its own or several of one.
+func TestPoseidon_WholeTensorsGiveTheSameBits(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	want := run(t, 3, exchange.Config{Spec: parse(t, "linear"), Bucket: 2000}, 5)[0]
+	for _, bucket := range []int{1, 2000} {
+		got := make([][]float32, 3)
+		err := launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
+			b := book(t, 3, "all", 4096)
+			b.Tensors = true
+			data, _, err := train(ctx, comm, exchange.Config{Design: exchange.TF, Scheme: exchange.PS, Bucket: bucket, Book: b}, 5)
+			got[comm.Rank()] = data
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank := range got {
+			if !slices.Equal(got[rank], want) {
+				t.Errorf("bucket %d: other bits on rank %d", bucket, rank)
+			}
+		}
+	}
+}
+
 // TestPoseidon_ServersGiveTheBitsOfAReduction: the KV store holds the global parameters in
 // shards, and a worker pushes and pulls KV pairs (section 4.1). Whoever serves which pairs,
 // however large these and the buckets are, and whatever moves when, every worker ends with

@@ -126,7 +126,7 @@ func (c *checker) update(s exchange.Sum, iter int) error {
 }
 
 // verify compares the parameters after iterations [first, end).
-func (c *checker) verify(d exchange.Design, first, end int) error {
+func (c *checker) verify(by string, first, end int) error {
 	for k, l := range c.layers {
 		for _, p := range l.Params {
 			for i := p.Off; i < p.End(); i++ {
@@ -134,7 +134,7 @@ func (c *checker) verify(d exchange.Design, first, end int) error {
 					c.want[i] += c.sum(k, i, iter)
 				}
 				if c.data[i] != c.want[i] {
-					return fmt.Errorf("replay: after iteration %d by %v parameter %d (layer %q) is %v at rank %d, not %v", end-1, d, i, l.Name, c.data[i], c.rank, c.want[i])
+					return fmt.Errorf("replay: after iteration %d by %s parameter %d (layer %q) is %v at rank %d, not %v", end-1, by, i, l.Name, c.data[i], c.rank, c.want[i])
 				}
 			}
 		}

@@ -20,6 +20,9 @@ type Config struct {
 	Profile *workload.Profile
 	// Designs take turns.
 	Designs []exchange.Design
+	// Systems, in place of Designs, take turns: each is a design with schemes of its own, and Scheme
+	// and Asked are of no matter.
+	Systems []System
 	// Scheme is that of all layers; the zero value is Reduce.
 	Scheme exchange.Scheme
 	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.
@@ -37,7 +40,8 @@ type Config struct {
 	// Turn is how many measured iterations a turn has; 0 means DefaultTurn.
 	Turn int
 	// Ratio, unless 0, scales the profile's times so that the communication
-	// alone takes Ratio times the computation.
+	// alone takes Ratio times the computation: that of SC-B, or for all Systems that of the
+	// scheme PS, with even pairs, under WFBP.
 	Ratio float64
 	// Budget, unless 0, bounds Iterations so that the measured part takes about
 	// so many seconds, yet six iterations where Iterations allows.
@@ -82,8 +86,10 @@ func (c *Config) validate(ranks int) error {
 		return errors.New("replay: missing profile")
 	case c.Profile.Elements() == 0:
 		return fmt.Errorf("replay: profile %s has no parameters to communicate", c.Profile.Name)
-	case len(c.Designs) == 0:
+	case len(c.Designs)+len(c.Systems) == 0:
 		return errors.New("replay: missing design")
+	case len(c.Designs) > 0 && len(c.Systems) > 0:
+		return errors.New("replay: either designs or systems take turns, not both")
 	case c.Iterations < 1 || c.Warmup < 0 || c.Turn < 0:
 		return fmt.Errorf("replay: want at least 1 iteration, 0 warm-up iterations and turns of 0 (got %d, %d and %d)", c.Iterations, c.Warmup, c.Turn)
 	case !(c.Ratio >= 0) || c.Ratio > 1e6 || !(c.Budget >= 0):
@@ -100,14 +106,25 @@ func (c *Config) validate(ranks int) error {
 	if err := c.Profile.Validate(); err != nil {
 		return fmt.Errorf("replay: profile %s: %w", c.Profile.Name, err)
 	}
-	seen := map[exchange.Design]bool{}
-	for _, d := range c.Designs {
-		if seen[d] {
-			return fmt.Errorf("replay: duplicate design %v", d)
+	seen := map[string]bool{}
+	for _, name := range c.turns() {
+		if seen[name] {
+			return fmt.Errorf("replay: duplicate %s", name)
 		}
-		seen[d] = true
+		seen[name] = true
 	}
 	return nil
+}
+
+// turns names what takes turns.
+func (c *Config) turns() (names []string) {
+	for _, d := range c.Designs {
+		names = append(names, "design "+d.String())
+	}
+	for _, s := range c.Systems {
+		names = append(names, "system "+s.Name)
+	}
+	return names
 }
 
 // alignment is that of parameters in the packed buffers of a net.Net, in

@@ -9,7 +9,8 @@
 //	err = result.Write(os.Stdout, report.Text)
 //
 // Layers are kept in step by one scheme, or each by its own (Config.Asked), chosen as in training.
-// Every rank has packed parameters and gradients of the profile's sizes, laid
+// Or systems are compared (Config.Systems): designs with schemes of their own, such as those of the
+// Poseidon paper. Every rank has packed parameters and gradients of the profile's sizes, laid
 // out as a net's are, and an Exchange of package exchange, whose hooks it calls
 // when the wait for a layer has ended.
 //
@@ -31,7 +32,7 @@
 //
 // # What is measured
 //
-// Designs take turns: a few iterations of one, then of another, in an order drawn
+// Designs, or systems, take turns: a few iterations of one, then of another, in an order drawn
 // anew for each round and equal on all ranks. A turn starts with a barrier and a
 // warm-up iteration, which brings the design into its steady state. An iteration
 // lasts from the end of one backward phase (where Finish returns) to the next;
@@ -47,6 +48,9 @@
 //     pushed last, when all computation has ended, and the next forward pass
 //     starts with these layers. The tail is the time of that bucket's push and
 //     pull with nothing else in flight.
+//   - Stall: the part of the iteration in which the profile's computation does not run.
+//   - Speed-up: over one rank, which waits for nobody.
+//   - Bytes of a node: what the messages of its ranks hold in an iteration, by the engine's count.
 //   - Target: 1.08 × max(compute, communication) + tail.
 //
 // It must not know algorithms, solvers or nets.

@@ -21,15 +21,15 @@ type factored struct {
 	filled  *factors.Stack // where this rank's part has been written
 }
 
-// factor makes a layer one whose factors travel.
-func (r *rank) factor(layer int) {
+// factor makes a layer of a plan one whose factors travel.
+func (r *rank) factor(p *plan, layer int) {
 	l := &r.c.Profile.Layers[layer]
 	f := &factored{r: r, layer: layer}
-	r.backward[layer], f.product = rebuilding(l, r.comm.Size())
-	r.products += r.backward[layer] + f.product - l.Backward
-	m := matrixOf(l, &r.layers[layer], r.c.Profile.K(), r.comm.Size())
+	p.backward[layer], f.product = rebuilding(l, r.comm.Size())
+	p.products += p.backward[layer] + f.product - l.Backward
+	m := matrixOf(l, &p.layers[layer], r.c.Profile.K(), r.comm.Size())
 	m.Put, m.Rebuild = f.put, f.rebuild
-	r.layers[layer].Factors = m
+	p.layers[layer].Factors = m
 }
 
 // matrixOf returns the matrix of a placed layer with factors, of which each of so many ranks

@@ -11,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -19,17 +20,13 @@ import (
 type rank struct {
 	c      Config
 	comm   *collectives.Comm
-	layers []exchange.Layer
-	count  int // elements of a packed buffer
+	layers []exchange.Layer // without factors
+	count  int              // elements of a packed buffer
 	buffers
 	check *checker // nil: none
 
-	// By layer:
-	schemes  []exchange.Scheme
-	backward []time.Duration // of the profile, less what layers leave out whose factors travel
-
-	audit    *coordinator.Audit // nil where one scheme was asked for that serves all layers
-	products time.Duration      // what rebuilding gradients computes more, in the profile's time
+	ways  []*way // which take turns
+	alone way    // what the communication alone is measured of
 
 	// The computing goroutine's.
 	wait  *waiter
@@ -41,7 +38,7 @@ type rank struct {
 	next  int       // the next iteration's number
 	trace *trace.Recorder
 	meter trace.Meter
-	late  lateness
+	late  *lateness // of the turn
 
 	updates    sync.Mutex // one at a time
 	updateWait *waiter
@@ -55,7 +52,7 @@ type rank struct {
 type sample struct{ total, push, pull float64 }
 
 func newRank(comm *collectives.Comm, c Config) (*rank, error) {
-	r := &rank{c: c, comm: comm, scale: 1}
+	r := &rank{c: c, comm: comm, scale: 1, late: &lateness{}}
 	r.layers, r.count = layout(c.Profile)
 	for _, w := range []**waiter{&r.wait, &r.updateWait, &r.multiplyWait} {
 		var err error
@@ -87,23 +84,34 @@ func (r *rank) free() {
 	r.comm.Free(r.diff)
 }
 
-// exchange makes the exchange of a design, over the layers before end alone.
-func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchange.Layer, count int) (*exchange.Exchange, error) {
-	bytes := mem.Float32.Bytes(count)
+// part is neighboring layers from the first on, and the elements that are theirs.
+type part struct {
+	layers []exchange.Layer
+	count  int
+}
+
+// all is the whole net under a plan.
+func (r *rank) all(p *plan) part { return part{p.layers, r.count} }
+
+// exchange makes the exchange of a part of the net.
+func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part) (*exchange.Exchange, error) {
+	bytes := mem.Float32.Bytes(of.count)
+	schemes := p.schemes[:len(of.layers)]
 	var book *coordinator.Book
-	if slices.Contains(r.schemes[:len(layers)], exchange.PS) {
+	if slices.Contains(schemes, exchange.PS) {
 		var err error
-		if book, err = r.book(layers); err != nil { // with pairs of its own
+		if book, err = r.book(of.layers, p.tensors); err != nil { // with pairs of its own
 			return nil, err
 		}
 	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Schemes: r.schemes[:len(layers)], Spec: r.c.Spec, Bucket: r.c.Bucket, Book: book, Layers: layers,
+		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Book: book, Layers: of.layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {
 		return nil, err
 	}
+	p.bucket = x.MinBucket() // what was chosen for all layers holds from now on
 	r.gates = make([]bool, len(r.layers))
 	for _, b := range x.Buckets() {
 		r.gates[b.Layers[0]] = true
@@ -111,18 +119,22 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, layers []exchang
 	return x, nil
 }
 
-// turn runs n iterations of a design after one that does not count. All ranks
+// turn runs n iterations of a way after one that does not count. All ranks
 // call it together.
-func (r *rank) turn(ctx context.Context, d exchange.Design, n int) ([]sample, error) {
-	return r.turnOf(ctx, d, n, r.layers, r.count)
+func (r *rank) turn(ctx context.Context, w *way, n int) ([]sample, error) {
+	return r.turnOf(ctx, w, n, r.all(w.plan))
 }
 
-func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []exchange.Layer, count int) ([]sample, error) {
-	x, err := r.exchange(ctx, d, layers, count)
+func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, error) {
+	x, err := r.exchange(ctx, w.design, w.plan, of)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Close()
+	r.late = &w.late
+	if r.check != nil {
+		r.check.layers = w.layers
+	}
 	if err := r.comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
@@ -132,14 +144,14 @@ func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []ex
 	var mark time.Time
 	var before trace.Totals
 	for k := range n + 1 {
-		if err := r.iteration(ctx, x, layers); err != nil {
+		if err := r.iteration(ctx, x, w.plan, of.layers); err != nil {
 			return nil, err
 		}
 		now, totals := time.Now(), r.meter.Totals()
 		if k > 0 {
 			s := totals.Sub(before)
 			samples = append(samples, sample{report.Milliseconds(now.Sub(mark)), report.Milliseconds(s.ExposedPush), report.Milliseconds(s.ExposedPull)})
-			r.trace.Add(trace.Event{Kind: trace.Iteration, Name: d.String(), Iter: int32(r.next - 1), Begin: mark, End: now})
+			r.trace.Add(trace.Event{Kind: trace.Iteration, Name: w.name, Iter: int32(r.next - 1), Begin: mark, End: now})
 		}
 		mark, before = now, totals
 	}
@@ -147,15 +159,19 @@ func (r *rank) turnOf(ctx context.Context, d exchange.Design, n int, layers []ex
 	if err := x.Current(); err != nil {
 		return nil, err
 	}
-	if r.check != nil && count == r.count {
-		return samples, r.check.verify(d, first, r.next)
+	w.payload = nbc.Payload{}
+	for _, a := range x.Accounts() {
+		w.payload = w.payload.Add(a.Payload)
+	}
+	if r.check != nil && of.count == r.count {
+		return samples, r.check.verify(w.name, first, r.next)
 	}
 	return samples, nil
 }
 
 // iteration computes and exchanges as a worker does. It ends where its
 // backward phase does.
-func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, layers []exchange.Layer) error {
+func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, p *plan, layers []exchange.Layer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -175,7 +191,7 @@ func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, layers []exc
 		r.compute(trace.Forward, i, iter, keeps, r.c.Profile.Layers[i].Forward)
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		r.compute(trace.Backward, i, iter, keeps, r.backward[i])
+		r.compute(trace.Backward, i, iter, keeps, p.backward[i])
 		if len(layers[i].Params) == 0 {
 			continue
 		}
@@ -203,6 +219,14 @@ func (l *lateness) add(d time.Duration) {
 	l.sum += d
 	l.most = max(l.most, d)
 	l.n++
+}
+
+// mean is in milliseconds.
+func (l *lateness) mean() float64 {
+	if l.n == 0 {
+		return 0
+	}
+	return report.Milliseconds(l.sum) / float64(l.n)
 }
 
 // compute puts a layer's pass on the schedule.

@@ -172,6 +172,8 @@ func TestReplayMistakes(t *testing.T) {
 		"missing profile":                            func(c *Config) { c.Profile = nil },
 		"missing design":                             func(c *Config) { c.Designs = nil },
 		"(got 0, 0 and 1)":                           func(c *Config) { c.Iterations = 0 },
+		"either designs or systems":                  func(c *Config) { c.Systems = systems[:1] },
+		"duplicate system caffe+wfbp":                func(c *Config) { c.Designs, c.Systems = nil, []System{systems[1], systems[1]} },
 		"duplicate design SC-B":                      func(c *Config) { c.Designs = append(c.Designs, exchange.SCB) },
 		"jitter must be between 0 and 1 (got 2)":     func(c *Config) { c.Jitter = 2 },
 		"less than the number of ranks (got 2 of 2)": func(c *Config) { c.Straggler = Straggler{2, 3} },
@@ -243,11 +245,11 @@ func TestCheckerSees(t *testing.T) {
 			}
 		}
 	}
-	if err := c.verify(exchange.SCB, 7, 8); err != nil {
+	if err := c.verify("SC-B", 7, 8); err != nil {
 		t.Error(err)
 	}
 	c.data[150] += 1
-	if err := c.verify(exchange.SCB, 8, 8); err == nil || !strings.Contains(err.Error(), `parameter 150 (layer "c")`) {
+	if err := c.verify("SC-B", 8, 8); err == nil || !strings.Contains(err.Error(), `parameter 150 (layer "c")`) {
 		t.Error(err)
 	}
 	for r := range 3 {
@@ -341,6 +343,9 @@ func TestJudge(t *testing.T) {
 		if got.Exposed != want.Exposed || got.Hidden != want.Hidden || got.OverMax != want.OverMax || got.OverBasic != want.OverBasic || got.Met != want.Met {
 			t.Errorf("%+v, want %+v", got, want)
 		}
+	}
+	if got := res.Rows[0]; math.Abs(got.Stall-90./190) > 1e-9 || math.Abs(got.Speedup-200./190) > 1e-9 {
+		t.Errorf("%+v", got)
 	}
 	if res.Target != 118 || math.Abs(res.Rows[0].Rate-16/0.19) > 1e-9 {
 		t.Errorf("target %v, %v images/s", res.Target, res.Rows[0].Rate)

@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"time"
-
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
@@ -32,11 +30,11 @@ type Result struct {
 	Checked   bool // every sum and every parameter was as it must be
 	// Scale is what the profile's times were multiplied by.
 	Scale float64
+	// Systems says that a row is one system's. Then what is said of schemes, buckets, the tail and
+	// the target is missing, and Communication is that of ps under WFBP.
+	Systems bool
 	// Compute is forward, backward and update of the slowest rank.
 	Compute, Forward, Backward, Update float64
-	// Products is how much longer the slowest rank computes because it rebuilds gradients
-	// from factors: no part of Compute.
-	Products float64
 	// Communication is that of an iteration without computation, Tail that of
 	// the bucket that is pushed last.
 	Communication, Tail stats.Interval
@@ -49,9 +47,11 @@ type Result struct {
 	LateMean, LateMost float64
 }
 
-// Row is what one design came to.
+// Row is what one design, or one system, came to.
 type Row struct {
+	System     string // "": the row is one design's
 	Design     string
+	Schemes    string // of a system: a scheme for every layer, as --scheme takes it
 	Iterations int
 	// Iteration is the slowest rank's time.
 	Iteration stats.Interval
@@ -66,15 +66,26 @@ type Row struct {
 	OverMax, OverBasic float64
 	Met                bool    // the iteration is within the target
 	Rate               float64 // samples per second, of all ranks
+	// Stall is the part of the iteration in which the profile's computation does not run, in [0, 1];
+	// Speedup is Rate over that of one rank, which waits for nobody.
+	Stall, Speedup float64
+	// NodeBytes is what the messages of each node's ranks hold in an iteration, both ways, by the
+	// engine's count.
+	NodeBytes []float64
+	// Products is how much longer the slowest rank computes because it rebuilds gradients
+	// from factors: no part of Compute.
+	Products float64
+	// Late is how long after their time waits for computation ended on average, on the rank where
+	// that was most.
+	Late float64
 }
 
 // computation fills in what is computed.
-func (res *Result) computation(c Config, scale float64, products time.Duration) {
+func (res *Result) computation(c Config, scale float64) {
 	slowest := max(c.Straggler.Factor, 1)
 	res.Scale = scale
 	res.Forward, res.Backward = report.Milliseconds(c.Profile.Forward())*scale*slowest, report.Milliseconds(c.Profile.Backward())*scale*slowest
 	res.Update = report.Milliseconds(c.Profile.Update) * scale * slowest
-	res.Products = report.Milliseconds(products) * scale * slowest
 	res.Compute = res.Forward + res.Backward + res.Update
 }
 
@@ -101,5 +112,7 @@ func (res *Result) judge() {
 		}
 		r.Met = t <= res.Target
 		r.Rate = float64(res.Batch*res.Ranks) / t * 1e3
+		r.Stall = max(0, 1-res.Compute/t)
+		r.Speedup = float64(res.Ranks) * res.Compute / max(res.Straggler.Factor, 1) / t
 	}
 }

@@ -29,7 +29,7 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 	if c.Turn == 0 {
 		c.Turn = DefaultTurn
 	}
-	if len(c.Designs) == 1 {
+	if len(c.turns()) == 1 {
 		c.Turn = max(c.Iterations, 1) // the others have no turns
 	}
 	err := c.validate(comm.Size())
@@ -41,8 +41,11 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 		return nil, err
 	}
 	defer r.close()
-	if err := r.choose(ctx); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return nil, err
+	}
+	if c.Check {
+		r.check = newChecker(comm.Rank(), comm.Size(), r.buffers, r.layers)
 	}
 	res, err := r.replay(ctx)
 	if err == nil { // otherwise other ranks may still use the buffers
@@ -58,29 +61,49 @@ func (r *rank) replay(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.alone(ctx, res); err != nil {
+	if err := r.communicate(ctx, res); err != nil {
 		return nil, err
 	}
 	if c.Ratio > 0 {
 		r.scale = res.Communication.Median / (c.Ratio * report.Milliseconds(c.Profile.Compute()))
 	}
-	res.computation(c, r.scale, r.products)
-	r.late = lateness{}
+	res.computation(c, r.scale)
 	r.c.Iterations = c.affordable(res)
-	if err := r.compare(ctx, res); err != nil {
+	if err := r.compare(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.rows(ctx, res); err != nil {
 		return nil, err
 	}
 	res.judge()
-	mean := 0.0
-	if r.late.n > 0 {
-		mean = report.Milliseconds(r.late.sum) / float64(r.late.n)
-	}
-	most, err := r.most(ctx, mean, report.Milliseconds(r.late.most))
-	if err != nil {
-		return nil, err
-	}
-	res.LateMean, res.LateMost = most[0], most[1]
 	return res, nil
+}
+
+// rows fills in what all ways have come to.
+func (r *rank) rows(ctx context.Context, res *Result) error {
+	var late lateness
+	v := []float64{0, 0}
+	for _, w := range r.ways {
+		late.sum, late.n, late.most = late.sum+w.late.sum, late.n+w.late.n, max(late.most, w.late.most)
+		v = append(v, w.late.mean())
+	}
+	v[0], v[1] = late.mean(), report.Milliseconds(late.most)
+	v, err := r.most(ctx, v...)
+	if err != nil {
+		return err
+	}
+	res.LateMean, res.LateMost = v[0], v[1]
+	for i, w := range r.ways {
+		node := make([]float64, r.comm.Layout().Nodes)
+		node[r.comm.Nodes()[r.comm.Rank()]] = float64(w.payload.Sent + w.payload.Received)
+		if err := r.comm.Allreduce(ctx, mem.Of(node), mem.Of(node), mem.Float64, mem.Sum); err != nil {
+			return err
+		}
+		row := w.row(&r.c)
+		row.Late, row.NodeBytes, row.Products = v[2+i], node, report.Milliseconds(w.products)*r.scale*max(r.c.Straggler.Factor, 1)
+		res.Rows = append(res.Rows, row)
+	}
+	return nil
 }
 
 // most returns the largest of every number over the ranks.
@@ -94,39 +117,63 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	p := r.c.Profile
 	res := &Result{
 		Profile: p.Name, Net: p.Net, Source: p.Source, Batch: p.Batch, Elements: p.Elements(), Bytes: p.Bytes(),
-		Ranks: r.comm.Size(), Nodes: r.comm.Layout().Nodes, Scheme: r.c.Asked.Or(r.c.Scheme).String(), Spec: r.c.Spec.Name(), Checked: r.c.Check,
+		Ranks: r.comm.Size(), Nodes: r.comm.Layout().Nodes, Spec: r.c.Spec.Name(), Checked: r.c.Check,
 		Ratio: r.c.Ratio, Jitter: r.c.Jitter, Straggler: r.c.Straggler,
+		Systems: len(r.c.Systems) > 0,
 	}
-	x, err := r.exchange(ctx, exchange.SCOBR, r.layers, r.count)
+	if len(r.c.Systems) > 0 {
+		return res, r.describeSystems(ctx)
+	}
+	chosen := r.alone.plan
+	x, err := r.exchange(ctx, exchange.SCOBR, chosen, r.all(chosen))
 	if err != nil {
 		return nil, err
 	}
 	defer x.Close()
-	if r.audit != nil {
-		res.Chosen, res.Choices = r.audit.Chosen().String(), r.audit.Text()
+	res.Scheme = r.c.Asked.Or(r.c.Scheme).String()
+	if chosen.audit != nil {
+		res.Chosen, res.Choices = chosen.audit.Chosen().String(), chosen.audit.Text()
 	}
 	buckets := x.Buckets()
 	res.Bucket, res.Buckets = x.MinBucket(), len(buckets)
 	res.LastBytes = buckets[0].Bytes()
+	r.traced(buckets)
+	return res, nil
+}
+
+// describeSystems says what is in the timeline of the first system.
+func (r *rank) describeSystems(ctx context.Context) error {
+	w := r.ways[0]
+	x, err := r.exchange(ctx, w.design, w.plan, r.all(w.plan))
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	r.traced(x.Buckets())
+	return nil
+}
+
+// traced says what is in a timeline.
+func (r *rank) traced(buckets []exchange.Bucket) {
 	var names []trace.Bucket
 	for _, b := range buckets {
 		names = append(names, trace.Bucket{Bucket: b.Index, Name: b.Name, Layers: b.Layers})
 	}
 	r.c.Trace.SetBuckets(names)
-	r.c.Trace.Describe("profile", p.Name)
-	return res, nil
+	r.c.Trace.Describe("profile", r.c.Profile.Name)
 }
 
-// alone measures the communication without computation: all of it, and that of
-// the bucket that is pushed last.
-func (r *rank) alone(ctx context.Context, res *Result) error {
+// communicate measures the communication without computation: all of it, and that of
+// the bucket that is pushed last, which for systems is of no matter.
+func (r *rank) communicate(ctx context.Context, res *Result) error {
 	r.scale = 0
 	defer func() { r.scale = 1 }()
+	p := r.alone.plan
 	var err error
-	if res.Communication, err = r.repeat(ctx, r.layers, r.count); err != nil {
+	if res.Communication, err = r.repeat(ctx, r.all(p)); err != nil || len(r.c.Systems) > 0 {
 		return err
 	}
-	x, err := r.exchange(ctx, exchange.SCOBR, r.layers, r.count)
+	x, err := r.exchange(ctx, exchange.SCOBR, p, r.all(p))
 	if err != nil {
 		return err
 	}
@@ -141,17 +188,21 @@ func (r *rank) alone(ctx context.Context, res *Result) error {
 	r.check = nil
 	defer func() { r.check = check }()
 	keep := r.next
-	res.Tail, err = r.repeat(ctx, r.layers[:last.Layers[len(last.Layers)-1]+1], last.End())
+	res.Tail, err = r.repeat(ctx, part{p.layers[:last.Layers[len(last.Layers)-1]+1], last.End()})
 	r.next = keep
 	return err
 }
 
-// repeat measures SC-B over some layers, as often as time allows.
-func (r *rank) repeat(ctx context.Context, layers []exchange.Layer, count int) (stats.Interval, error) {
+// repeat measures some layers alone, as often as time allows; where no ratio is asked for, which it
+// is the base of, less often for systems.
+func (r *rank) repeat(ctx context.Context, of part) (stats.Interval, error) {
 	var all []float64
-	n := aloneFirst
-	for range 2 {
-		s, err := r.turnOf(ctx, exchange.SCB, n, layers, count)
+	n, rounds := aloneFirst, 2
+	if len(r.c.Systems) > 0 && r.c.Ratio == 0 {
+		rounds = 1
+	}
+	for range rounds {
+		s, err := r.turnOf(ctx, &r.alone, n, of)
 		if err != nil {
 			return stats.Interval{}, err
 		}
@@ -173,14 +224,13 @@ func (c *Config) affordable(res *Result) int {
 		return c.Iterations
 	}
 	perTurn := float64(c.Turn+1) / float64(c.Turn)
-	all := (res.Compute + res.Communication.Median) / 1e3 * float64(len(c.Designs)) * perTurn
+	all := (res.Compute + res.Communication.Median) / 1e3 * float64(len(c.turns())) * perTurn
 	n := math.Floor(c.Budget / max(all, 1e-9))
 	return int(max(min(n, float64(c.Iterations)), float64(min(budgetLeast, c.Iterations))))
 }
 
-// compare lets the designs take turns.
-func (r *rank) compare(ctx context.Context, res *Result) error {
-	all := make([]slowest, len(r.c.Designs))
+// compare lets the ways take turns.
+func (r *rank) compare(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(uint64(r.count), 1))
 	for done := -r.c.Warmup; done < r.c.Iterations; {
 		n := min(r.c.Turn, r.c.Iterations-max(done, 0))
@@ -188,31 +238,27 @@ func (r *rank) compare(ctx context.Context, res *Result) error {
 		if done < 0 {
 			n, r.trace = min(r.c.Turn, -done), nil
 		}
-		if r.check != nil && r.next+(n+1)*len(r.c.Designs) > r.check.most() {
+		if r.check != nil && r.next+(n+1)*len(r.ways) > r.check.most() {
 			return fmt.Errorf("replay: at most %d iterations can be checked: use fewer iterations or designs", r.check.most())
 		}
-		for _, i := range rng.Perm(len(r.c.Designs)) {
-			r.trace.Describe("design", r.c.Designs[i].String())
-			s, err := r.turn(ctx, r.c.Designs[i], n)
+		for _, i := range rng.Perm(len(r.ways)) {
+			w := r.ways[i]
+			r.trace.Describe("design", w.name)
+			s, err := r.turn(ctx, w, n)
 			if err != nil {
 				return err
 			}
 			if done < 0 {
+				w.late = lateness{}
 				continue
 			}
 			m, err := r.slowest(ctx, s)
 			if err != nil {
 				return err
 			}
-			all[i].add(m)
+			w.add(m)
 		}
 		done += n
-	}
-	for i, d := range r.c.Designs {
-		res.Rows = append(res.Rows, Row{
-			Design: d.String(), Iterations: len(all[i].total), Iteration: stats.Median(all[i].total),
-			WaitPush: stats.Median(all[i].push).Median, WaitPull: stats.Median(all[i].pull).Median,
-		})
 	}
 	return nil
 }

@@ -99,44 +99,42 @@ func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
 	return l.Backward - half, time.Duration(workers) * half
 }
 
-// choose gives every layer its scheme, on all ranks the same.
-func (r *rank) choose(ctx context.Context) error {
-	r.backward = make([]time.Duration, len(r.layers))
-	for i := range r.layers {
-		r.backward[i] = r.c.Profile.Layers[i].Backward
-	}
-	asked := r.c.Asked.Or(r.c.Scheme)
+// choose gives every layer its scheme as asked, on all ranks the same.
+func (r *rank) choose(ctx context.Context, asked coordinator.Asked, tensors bool) (*plan, error) {
 	one, alone := asked.One()
-	r.schemes = slices.Repeat([]exchange.Scheme{one}, len(r.layers))
+	p := &plan{tensors: tensors, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
+	if tensors {
+		p.bucket = 1
+	}
+	for i := range r.layers {
+		p.backward = append(p.backward, r.c.Profile.Layers[i].Backward)
+	}
 	if !alone || one == exchange.PS {
-		b, err := r.book(r.layers)
+		b, err := r.book(r.layers, tensors)
 		if err = r.comm.Agree(ctx, err); err != nil {
-			return err
+			return nil, err
 		}
 		if err := exchange.SameBook(ctx, r.comm, b); err != nil {
-			return err
+			return nil, err
 		}
 		if !alone {
-			if r.schemes, r.audit, err = exchange.Choose(ctx, r.comm, b, r.layers, asked, products(r.c.Profile, b)); err != nil {
-				return err
+			if p.schemes, p.audit, err = exchange.Choose(ctx, r.comm, b, r.layers, asked, products(r.c.Profile, b)); err != nil {
+				return nil, err
 			}
 		}
 	}
-	for i, s := range r.schemes {
+	for i, s := range p.schemes {
 		if s == exchange.SFB && len(r.layers[i].Params) > 0 {
-			r.factor(i)
+			r.factor(p, i)
 		}
 	}
-	if r.c.Check {
-		r.check = newChecker(r.comm.Rank(), r.comm.Size(), r.buffers, r.layers)
-	}
-	return nil
+	return p, nil
 }
 
 // book returns the information book of the net's first layers.
-func (r *rank) book(layers []exchange.Layer) (*coordinator.Book, error) {
+func (r *rank) book(layers []exchange.Layer, tensors bool) (*coordinator.Book, error) {
 	all := coordinator.Places{All: true}
-	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: all, Servers: r.c.Servers, Pair: r.c.Pair}
+	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: all, Servers: r.c.Servers, Pair: r.c.Pair, Tensors: tensors}
 	if c.Servers.None() {
 		c.Servers = all
 	}

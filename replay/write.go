@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/scaffe/scaffe/internal/report"
@@ -11,15 +12,15 @@ import (
 	"github.com/scaffe/scaffe/internal/version"
 )
 
-// Write writes the result: a row for each design, and what they have in
+// Write writes the result: a row for each design or system, and what they have in
 // common.
 func (res *Result) Write(w io.Writer, f report.Format) error {
-	t := report.Table[Row]{Head: res.head(), Above: res.comments(), Columns: columns(), Rows: res.Rows}
+	t := report.Table[Row]{Head: res.head(), Above: res.comments(), Columns: columns(res.Systems), Rows: res.Rows}
 	return t.Write(w, f)
 }
 
 func (res *Result) head() []report.Field {
-	slow := res.Straggler.Factor > 0
+	slow, one := res.Straggler.Factor > 0, !res.Systems
 	return []report.Field{
 		{Name: "profile", Value: res.Profile},
 		{Name: "version", Value: version.String()},
@@ -30,12 +31,12 @@ func (res *Result) head() []report.Field {
 		{Name: "batch", Value: res.Batch},
 		{Name: "parameters", Value: res.Elements},
 		{Name: "bytes", Value: res.Bytes},
-		{Name: "aggregate", Value: res.Scheme},
+		{Name: "aggregate", Value: report.Optional(res.Scheme, one)},
 		{Name: "algorithm", Value: res.Spec},
 		{Name: "schemes", Value: report.Optional(res.Chosen, res.Chosen != "")},
-		{Name: "bucket_bytes", Value: res.Bucket},
-		{Name: "buckets", Value: res.Buckets},
-		{Name: "last_bucket_bytes", Value: res.LastBytes},
+		{Name: "bucket_bytes", Value: report.Optional(res.Bucket, one)},
+		{Name: "buckets", Value: report.Optional(res.Buckets, one)},
+		{Name: "last_bucket_bytes", Value: report.Optional(res.LastBytes, one)},
 		{Name: "ratio", Value: report.Optional(res.Ratio, res.Ratio > 0)},
 		{Name: "scale", Value: res.Scale},
 		{Name: "jitter", Value: res.Jitter},
@@ -46,14 +47,13 @@ func (res *Result) head() []report.Field {
 		{Name: "forward_ms", Value: res.Forward},
 		{Name: "backward_ms", Value: res.Backward},
 		{Name: "update_ms", Value: res.Update},
-		{Name: "products_ms", Value: res.Products},
 		{Name: "communication_ms", Value: res.Communication.Median},
 		{Name: "communication_low_ms", Value: low(res.Communication)},
 		{Name: "communication_high_ms", Value: high(res.Communication)},
-		{Name: "tail_ms", Value: res.Tail.Median},
+		{Name: "tail_ms", Value: report.Optional(res.Tail.Median, one)},
 		{Name: "tail_low_ms", Value: low(res.Tail)},
 		{Name: "tail_high_ms", Value: high(res.Tail)},
-		{Name: "target_ms", Value: res.Target},
+		{Name: "target_ms", Value: report.Optional(res.Target, one)},
 		{Name: "late_mean_ms", Value: res.LateMean},
 		{Name: "late_max_ms", Value: res.LateMost},
 	}
@@ -63,9 +63,12 @@ func (res *Result) head() []report.Field {
 func low(i stats.Interval) any  { return report.Optional(i.Low, i.Certain) }
 func high(i stats.Interval) any { return report.Optional(i.High, i.Certain) }
 
-func columns() []report.Column[Row] {
+// columns are the same for designs and systems; in text, each has what is of use there.
+func columns(systems bool) []report.Column[Row] {
 	type column = report.Column[Row]
 	return []column{
+		{Name: "system", Left: true, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.System, systems) }},
+		{Name: "system_schemes", Hidden: true, Value: func(r Row) any { return report.Optional(r.Schemes, systems) }},
 		{Name: "design", Left: true, Value: func(r Row) any { return r.Design }},
 		{Name: "iterations", Value: func(r Row) any { return r.Iterations }},
 		{Name: "iteration_ms", Digits: 2, Value: func(r Row) any { return r.Iteration.Median }},
@@ -73,20 +76,41 @@ func columns() []report.Column[Row] {
 		{Name: "iteration_low_ms", Hidden: true, Value: func(r Row) any { return low(r.Iteration) }},
 		{Name: "iteration_high_ms", Hidden: true, Value: func(r Row) any { return high(r.Iteration) }},
 		{Name: "exposed_ms", Digits: 2, Value: func(r Row) any { return r.Exposed }},
-		{Name: "hidden", Title: "hidden %", Value: func(r Row) any {
-			return report.Shown{Value: r.Hidden, Text: fmt.Sprintf("%.0f", 100*r.Hidden)}
+		{Name: "hidden", Title: "hidden %", Hidden: systems, Value: func(r Row) any {
+			return report.Shown{Value: report.Optional(r.Hidden, !systems), Text: fmt.Sprintf("%.0f", 100*r.Hidden)}
 		}},
 		{Name: "wait_push_ms", Title: "wait push", Digits: 2, Value: func(r Row) any { return r.WaitPush }},
 		{Name: "wait_pull_ms", Title: "wait pull", Digits: 2, Value: func(r Row) any { return r.WaitPull }},
-		{Name: "over_max", Title: "× max", Digits: 3, Value: func(r Row) any { return r.OverMax }},
-		{Name: "over_basic", Title: "× SC-B", Digits: 3, Value: func(r Row) any { return report.Optional(r.OverBasic, r.OverBasic > 0) }},
-		{Name: "target_met", Title: "target", Value: func(r Row) any {
-			return report.Shown{Value: r.Met, Text: map[bool]string{true: "met", false: "missed"}[r.Met]}
+		{Name: "over_max", Title: "× max", Digits: 3, Hidden: systems, Value: func(r Row) any { return report.Optional(r.OverMax, !systems) }},
+		{Name: "over_basic", Title: "× SC-B", Digits: 3, Hidden: systems, Value: func(r Row) any { return report.Optional(r.OverBasic, r.OverBasic > 0) }},
+		{Name: "target_met", Title: "target", Hidden: systems, Value: func(r Row) any {
+			return report.Shown{Value: report.Optional(r.Met, !systems), Text: map[bool]string{true: "met", false: "missed"}[r.Met]}
 		}},
+		{Name: "stall", Title: "stall %", Hidden: !systems, Value: func(r Row) any {
+			return report.Shown{Value: r.Stall, Text: fmt.Sprintf("%.1f", 100*r.Stall)}
+		}},
+		{Name: "speedup", Title: "speed-up", Digits: 2, Hidden: !systems, Value: func(r Row) any { return r.Speedup }},
+		{Name: "node_bytes_least", Title: "MB per node: least", Hidden: !systems, Value: func(r Row) any { return megabytes(slices.Min(r.NodeBytes)) }},
+		{Name: "node_bytes_most", Title: "most", Hidden: !systems, Value: func(r Row) any { return megabytes(slices.Max(r.NodeBytes)) }},
+		{Name: "node_bytes", Hidden: true, Value: func(r Row) any { return r.nodes() }},
+		{Name: "products_ms", Title: "products ms", Digits: 2, Hidden: !systems, Dash: true, Value: func(r Row) any { return r.Products }},
+		{Name: "waits_late_ms", Title: "late ms", Digits: 3, Hidden: !systems, Value: func(r Row) any { return r.Late }},
 		{Name: "images_per_second", Title: "images/s", Value: func(r Row) any {
 			return report.Shown{Value: r.Rate, Text: fmt.Sprintf("%.4g", r.Rate)}
 		}},
 	}
+}
+
+func megabytes(bytes float64) report.Shown {
+	return report.Shown{Value: bytes, Text: fmt.Sprintf("%.2f", bytes/1e6)}
+}
+
+// nodes is the bytes of each node in text.
+func (r *Row) nodes() (all []string) {
+	for _, bytes := range r.NodeBytes {
+		all = append(all, fmt.Sprintf("%.0f", bytes))
+	}
+	return all
 }
 
 // comments say, above the table, what the numbers depend on and mean.
@@ -107,8 +131,12 @@ func (res *Result) comments() []string {
 		compute += fmt.Sprintf("; rank %d takes %g times as long as the others", res.Straggler.Rank, res.Straggler.Factor)
 	}
 	lines = append(lines, compute)
-	if res.Products > 0 {
-		lines = append(lines, fmt.Sprintf("products %.2f ms, beside compute: gradients rebuilt from all ranks' factors, less what the own would have taken", res.Products))
+	if res.Systems {
+		lines = append(lines, res.ofSystems()...)
+		return commented(append(lines, res.closing()...))
+	}
+	if ms := res.Rows[0].Products; ms > 0 {
+		lines = append(lines, fmt.Sprintf("products %.2f ms, beside compute: gradients rebuilt from all ranks' factors, less what the own would have taken", ms))
 	}
 	for _, s := range res.Choices {
 		if s != "" {
@@ -124,11 +152,33 @@ func (res *Result) comments() []string {
 		fmt.Sprintf("communication alone %.2f ms (%v), %.3g × compute; tail %.2f ms (%v), the bucket of %d bytes that is pushed last",
 			res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Tail.Median, res.Tail, res.LastBytes),
 		"iteration: the slowest rank's, median with its 95 % confidence interval; exposed: iteration less compute",
-		fmt.Sprintf("target: %g × max(compute, communication) + tail = %.2f ms", Slack, res.Target),
-		fmt.Sprintf("waits for computation ended %.3f ms late on average, %.3f ms at most", res.LateMean, res.LateMost))
+		fmt.Sprintf("target: %g × max(compute, communication) + tail = %.2f ms", Slack, res.Target))
+	return commented(append(lines, res.closing()...))
+}
+
+// ofSystems says what the systems' rows mean.
+func (res *Result) ofSystems() (lines []string) {
+	for _, r := range res.Rows {
+		lines = append(lines, fmt.Sprintf("%s: %s, %s", r.System, r.Design, r.Schemes))
+	}
+	return append(lines,
+		fmt.Sprintf("communication alone of ps under WFBP %.2f ms (%v), %.3g × compute; algorithm %s",
+			res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Spec),
+		"iteration: the slowest rank's, median with its 95 % confidence interval; exposed: iteration less compute",
+		"stall: exposed over iteration; speed-up: over one rank, which waits for nobody; products: what rebuilding gradients from factors computes more, no part of compute",
+		"MB per node: payload of messages in and out in an iteration, by the engine's count")
+}
+
+// closing is how far the rows can be trusted.
+func (res *Result) closing() []string {
+	lines := []string{fmt.Sprintf("waits for computation ended %.3f ms late on average, %.3f ms at most", res.LateMean, res.LateMost)}
 	if res.Checked {
 		lines = append(lines, "every sum and every parameter is right on every rank")
 	}
+	return lines
+}
+
+func commented(lines []string) []string {
 	for i := range lines {
 		lines[i] = "# " + lines[i]
 	}

@@ -29,6 +29,7 @@ func replayCommand() *cli.Command {
 			cmdline.Examples(
 				"scaffe replay --list",
 				"mpirun -np 4 scaffe replay --profile alexnet-k80 --designs all --ratio 0.9",
+				"mpirun -np 8 scaffe replay --profile vgg19-titanx --systems caffe+wfbp,poseidon,auto",
 				"scaffe replay --local 4 --profile resnet50-k80 --straggler 2:1.5 --trace run.json",
 			),
 		Flags: slices.Concat([]cli.Flag{
@@ -36,18 +37,19 @@ func replayCommand() *cli.Command {
 			&cli.BoolFlag{Name: "list", Usage: "list the built-in profiles and exit"},
 			&cli.BoolFlag{Name: "show", Usage: "print the profile and exit"},
 			cmdline.Checked("designs", "", "compare the designs in `LIST`, separated by commas, or all", cmdline.Parsed(parseDesigns, ""), append(exchange.Names(), "all")...),
-			cmdline.Int("iterations", 20, 1, "measure `N` iterations of each design"),
+			cmdline.Checked("systems", "", "compare the systems in `LIST`, separated by commas, or all: "+cmdline.Or(replay.Systems()), cmdline.Parsed(replay.ParseSystems, ""), append(replay.Systems(), "all")...),
+			cmdline.Int("iterations", 20, 1, "measure `N` iterations of each design or system"),
 			cmdline.Int("warmup", 2, 0, "run `N` warm-up iterations first"),
-			cmdline.Int("turn", replay.DefaultTurn, 1, "switch designs after `N` iterations"),
+			cmdline.Int("turn", replay.DefaultTurn, 1, "switch designs or systems after `N` iterations"),
 			cmdline.Duration("budget", 0, "limit measuring to about `TIME` (at least 6 iterations)"),
 			cmdline.Float("compute-scale", 1, true, "multiply all times of the profile by `F`"),
-			cmdline.Float("ratio", 0, true, "scale the times so that communication alone takes `R` times as long as computation"),
+			cmdline.Float("ratio", 0, true, "scale the times so that communication alone (with --systems that of ps under WFBP) takes `R` times as long as computation"),
 			cmdline.Float("size-scale", 1, false, "multiply sizes and times of the profile, and --pair, by `F`, at most 1"),
 			cmdline.Float("jitter", 0, true, "vary computation randomly by up to a `FRACTION`, such as 0.05"),
 			cmdline.Checked("straggler", "", "slow one rank down, `RANK:FACTOR`", cmdline.Parsed(replay.ParseStraggler, "want RANK:FACTOR, such as 2:10")),
 			&cli.BoolFlag{Name: "check", Usage: "verify every sum and every parameter (distorts the times)"},
 			formatFlag("output format"),
-			&cli.StringFlag{Name: "trace", Usage: "write a timeline of one design to `FILE`.json"},
+			&cli.StringFlag{Name: "trace", Usage: "write a timeline of one design or system to `FILE`.json"},
 		}, moveFlags()),
 		Before: cmdline.NoArguments,
 		Action: runReplay,
@@ -86,7 +88,8 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	if c.String("profile") == "" {
 		return cfg, cmdline.Usagef("missing --profile: want a file or a built-in profile (scaffe replay --list shows them)")
 	}
-	if err := errors.Join(cmdline.Together(c, "ratio", "compute-scale"), cmdline.Together(c, "design", "designs")); err != nil {
+	if err := errors.Join(cmdline.Together(c, "ratio", "compute-scale"), cmdline.Together(c, "design", "designs"),
+		cmdline.Together(c, "systems", "design"), cmdline.Together(c, "systems", "designs"), cmdline.Together(c, "systems", "scheme")); err != nil {
 		return cfg, err
 	}
 	cfg.Designs = []exchange.Design{m.design}
@@ -95,8 +98,14 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 			return cfg, cmdline.Usage(err)
 		}
 	}
-	if c.String("trace") != "" && len(cfg.Designs) > 1 {
-		return cfg, cmdline.Usagef("--trace needs a single design: choose it with --design")
+	if list := c.String("systems"); list != "" {
+		cfg.Designs, cfg.Asked = nil, nil
+		if cfg.Systems, err = replay.ParseSystems(list); err != nil {
+			return cfg, cmdline.Usage(err)
+		}
+	}
+	if c.String("trace") != "" && len(cfg.Designs)+len(cfg.Systems) > 1 {
+		return cfg, cmdline.Usagef("--trace needs a single design: choose it with --design, or a single system")
 	}
 	if s := c.String("straggler"); s != "" {
 		if cfg.Straggler, err = replay.ParseStraggler(s); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,20 @@ func TestReplaySchemes(t *testing.T) {
 	}
 }
 
+// TestReplaySystems: systems take turns, and their rows name them.
+func TestReplaySystems(t *testing.T) {
+	r := command(t, "", scaffe, "replay", "--profile", "alexnet-k80", "--local", "2", "--size-scale", "0.001", "--systems", "caffe+wfbp,poseidon,tensorflow",
+		"--iterations", "2", "--warmup", "1", "--check", "--format", "csv")
+	rows, err := csv.NewReader(strings.NewReader(r.stdout)).ReadAll()
+	if r.code != 0 || err != nil || len(rows) != 4 {
+		t.Fatalf("status %d, %v\n%s%s", r.code, err, r.stdout, r.stderr)
+	}
+	at := slices.Index(rows[0], "system")
+	if at < 0 || rows[1][at] != "caffe+wfbp" || rows[3][at] != "tensorflow" || rows[3][at+2] != "TF" || !strings.Contains(rows[2][at+1], "=sfb") {
+		t.Errorf("%q", rows)
+	}
+}
+
 // The list names every built-in profile, and --show prints one as a file.
 func TestReplayProfiles(t *testing.T) {
 	r := command(t, "", scaffe, "replay", "--list")
@@ -95,9 +110,13 @@ func TestReplayMistakes(t *testing.T) {
 		{"--profile none", 1, "neither a file nor a built-in profile"},
 		{"--profile bad", 1, "bad:2: missing layer type"},
 		{"--profile alexnet-k80 more", 2, `unexpected argument "more"`},
-		{"--profile alexnet-k80 --design SC-X", 2, `invalid --design "SC-X": want SC-B, SC-OB-naive, SC-OB, SC-OBR or WFBP`},
+		{"--profile alexnet-k80 --design SC-X", 2, `invalid --design "SC-X": want SC-B, SC-OB-naive, SC-OB, SC-OBR, WFBP or TF`},
 		{"--profile alexnet-k80 --design SC-B --designs all,SC-B", 2, "invalid --designs"},
 		{"--profile alexnet-k80 --design SC-B --designs all", 2, "--design and --designs cannot be used together"},
+		{"--profile alexnet-k80 --systems mxnet", 2, `invalid --systems "mxnet": want caffe+ps, caffe+wfbp,`},
+		{"--profile alexnet-k80 --systems auto --scheme ps", 2, "--systems and --scheme cannot be used together"},
+		{"--profile alexnet-k80 --systems auto --designs all", 2, "--systems and --designs cannot be used together"},
+		{"--profile alexnet-k80 --trace x --systems auto,poseidon", 2, "--trace needs a single design"},
 		{"--profile alexnet-k80 --aggregate sum", 2, `invalid --aggregate "sum": want auto, poseidon, reduce,`},
 		{"--profile alexnet-k80 --scheme reduce,fc6=adam", 2, "adam can be weighed (scaffe explain schemes), and not executed yet"},
 		{"--profile alexnet-k80 --size-scale 0.001 --scheme conv1=sfb", 1, `layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`},

@@ -70,6 +70,9 @@ type Config struct {
 	Layers []Layer
 	// Pair is the size of a KV pair in bytes; 0: DefaultPair.
 	Pair int
+	// Tensors asks for pairs that are whole parameters, dealt in their order: the "coarse-grained"
+	// shards of TensorFlow (section 5.1). Pair is then of no matter.
+	Tensors bool
 }
 
 // Book is the information book (section 4.1). Its fields are for reading.
@@ -78,6 +81,7 @@ type Book struct {
 	Workers, Servers []int // ranks, ascending
 	Batch            []int // by rank
 	PairBytes        int
+	Tensors          bool // pairs are whole parameters
 	Layers           []Layer
 	Pairs            []Pair // ascending
 }
@@ -85,7 +89,7 @@ type Book struct {
 // New checks c and writes the book. Every layer's parameters are cut into pairs;
 // Deal cuts anew.
 func New(c Config) (*Book, error) {
-	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Layers: c.Layers}
+	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Tensors: c.Tensors, Layers: c.Layers}
 	if b.PairBytes == 0 {
 		b.PairBytes = DefaultPair
 	}
@@ -142,9 +146,31 @@ func (l *Layer) check(ranks int) error {
 func (b *Book) Deal(buckets [][]int) {
 	b.Pairs = nil
 	for _, members := range buckets {
-		b.Pairs = append(b.Pairs, cutPairs(b.Layers, members, b.PairBytes/4)...)
+		b.Pairs = append(b.Pairs, b.cut(members)...)
 	}
-	deal(b.Pairs, b.Servers)
+	order := first(len(b.Pairs))
+	if !b.Tensors {
+		largestFirst(order, b.Pairs)
+	}
+	for turn, i := range order {
+		b.Pairs[i].Server = b.Servers[turn%len(b.Servers)]
+	}
+}
+
+// cut cuts the parameters of neighboring layers into pairs.
+func (b *Book) cut(members []int) []Pair {
+	if b.Tensors {
+		return tensors(b.Layers, members)
+	}
+	return cutPairs(b.Layers, members, b.PairBytes/4)
+}
+
+// pair says in words what a pair is.
+func (b *Book) pair() string {
+	if b.Tensors {
+		return "a parameter"
+	}
+	return units.FormatBytes(b.PairBytes)
 }
 
 // factorRows is K of a layer: the most rows that a worker's factors have.
@@ -238,7 +264,7 @@ func (b *Book) Entries() []Entry {
 		{"workers", fmt.Sprint(b.Workers)},
 		{"servers", fmt.Sprint(b.Servers)},
 		{"batch", fmt.Sprint(b.Batch)},
-		{"pair", units.FormatBytes(b.PairBytes)},
+		{"pair", b.pair()},
 	}
 	for i := range b.Layers {
 		l := &b.Layers[i]

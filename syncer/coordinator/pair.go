@@ -84,12 +84,24 @@ func cutPairs(layers []Layer, members []int, elements int) []Pair {
 	return pairs
 }
 
-// deal gives every pair a server: the largest first, in turn, so that no server
-// has more than one pair more than another, nor more elements than one pair has more.
-func deal(pairs []Pair, servers []int) {
-	order := first(len(pairs))
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(pairs[j].Len, pairs[i].Len) })
-	for turn, i := range order {
-		pairs[i].Server = servers[turn%len(servers)]
+// tensors returns a pair for each parameter of neighboring layers, with the gap behind it.
+func tensors(layers []Layer, members []int) (pairs []Pair) {
+	for _, i := range members {
+		for _, p := range layers[i].Params {
+			if p.Len == 0 {
+				continue
+			}
+			if n := len(pairs); n > 0 {
+				pairs[n-1].Len = p.Off - pairs[n-1].Off
+			}
+			pairs = append(pairs, Pair{Layer: i, Range: p})
+		}
 	}
+	return pairs
+}
+
+// largestFirst orders pairs for being dealt in turn, so that no server has more than one pair
+// more than another, nor more elements than one pair has more.
+func largestFirst(order []int, pairs []Pair) {
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(pairs[j].Len, pairs[i].Len) })
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -81,6 +82,31 @@ func TestPoseidon_Algorithm1(t *testing.T) {
 	})
 	if !algorithm1(1<<36, 1, 1, 1<<20, 1<<20) == algorithm1(1, 1<<36, 1, 1<<20, 1<<20) {
 		t.Error("large extents overflow")
+	}
+}
+
+// TestPoseidon_TensorFlowDealsTensors: "each tensor (instead of a KV pair) in the model is assigned
+// to a PS shard" (section 5.1), in turn, so that one server has the largest of them whole.
+func TestPoseidon_TensorFlowDealsTensors(t *testing.T) {
+	all := Places{All: true}
+	b, err := New(Config{Nodes: spec.NodesOf(2, 1), Workers: all, Servers: all, Batch: make([]int, 2), Layers: vgg(), Tensors: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range b.Pairs {
+		got = append(got, fmt.Sprintf("%d%v%d", p.Layer, p.Range, p.Server))
+	}
+	want := "0[0:1728]0 0[1728:1792]1 1[1792:526080]0 1[526080:526592]1 2[526592:530688]0 3[530688:530788]1"
+	if text := strings.Join(got, " "); text != want {
+		t.Errorf("pairs %s, want %s", text, want)
+	}
+	if e := b.Entries(); e[4].Value != "a parameter" {
+		t.Errorf("%+v", e[4])
+	}
+	b.Deal([][]int{{0, 1}})
+	if len(b.Pairs) != 4 {
+		t.Errorf("%d pairs of two layers", len(b.Pairs))
 	}
 }
 

@@ -1,0 +1,123 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/stats"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+)
+
+// System is a way to train that is compared with others: when what moves, and by which schemes.
+type System struct {
+	Name   string
+	Design exchange.Design
+	Scheme exchange.Scheme // of the net, asked for; Auto and Poseidon choose
+	// Tensors: servers hold whole parameters, dealt to them in turn, and each layer moves by
+	// itself.
+	Tensors bool
+}
+
+// systems are those that the Poseidon paper compares, section 5, and those of this runtime.
+var systems = []System{
+	{Name: "caffe+ps", Design: exchange.SCB, Scheme: coordinator.PS},
+	{Name: "caffe+wfbp", Design: exchange.WFBP, Scheme: coordinator.PS},
+	{Name: "poseidon", Design: exchange.WFBP, Scheme: coordinator.Poseidon},
+	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, Tensors: true},
+	{Name: "auto", Design: exchange.SCOBR, Scheme: coordinator.Auto},
+	{Name: "reduce", Design: exchange.SCOBR, Scheme: coordinator.Reduce},
+	{Name: "allreduce", Design: exchange.SCOBR, Scheme: coordinator.Allreduce},
+}
+
+// Systems lists the names that ParseSystems reads.
+func Systems() (names []string) {
+	for _, s := range systems {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// ParseSystems reads names of systems, separated by commas, or all.
+func ParseSystems(list string) (all []System, err error) {
+	if list == "all" {
+		return systems, nil
+	}
+next:
+	for name := range strings.SplitSeq(list, ",") {
+		for _, s := range systems {
+			if strings.EqualFold(strings.TrimSpace(name), s.Name) {
+				all = append(all, s)
+				continue next
+			}
+		}
+		return nil, fmt.Errorf("unknown system %q: want %s", strings.TrimSpace(name), strings.Join(Systems(), ", "))
+	}
+	return all, nil
+}
+
+// plan is by which schemes the layers go, and what follows from that.
+type plan struct {
+	tensors  bool // see System
+	bucket   int  // as in exchange.Config
+	schemes  []exchange.Scheme
+	layers   []exchange.Layer   // with factors, where those travel
+	backward []time.Duration    // of the profile, less what layers leave out whose factors travel
+	products time.Duration      // what rebuilding gradients computes more, in the profile's time
+	audit    *coordinator.Audit // nil where one scheme was asked for that serves all layers
+}
+
+// chosen is the schemes as --scheme takes them.
+func (p *plan) chosen() string {
+	if p.audit == nil {
+		return p.schemes[0].String()
+	}
+	return p.audit.Chosen().String()
+}
+
+// way is what takes turns with others.
+type way struct {
+	name   string
+	design exchange.Design
+	*plan
+	slowest
+	late    lateness
+	payload nbc.Payload // of this rank in an iteration
+}
+
+// prepare makes what takes turns: designs of one plan, or systems with one each.
+func (r *rank) prepare(ctx context.Context) (err error) {
+	if len(r.c.Systems) == 0 {
+		p, err := r.choose(ctx, r.c.Asked.Or(r.c.Scheme), false)
+		for _, d := range r.c.Designs {
+			r.ways = append(r.ways, &way{name: d.String(), design: d, plan: p})
+		}
+		r.alone = way{name: "SC-B alone", design: exchange.SCB, plan: p}
+		return err
+	}
+	for _, s := range r.c.Systems {
+		p, err := r.choose(ctx, coordinator.Asked{Default: s.Scheme}, s.Tensors)
+		if err != nil {
+			return fmt.Errorf("system %s: %w", s.Name, err)
+		}
+		r.ways = append(r.ways, &way{name: s.Name, design: s.Design, plan: p})
+	}
+	r.alone.name, r.alone.design = "ps alone", exchange.WFBP
+	r.alone.plan, err = r.choose(ctx, coordinator.Asked{Default: exchange.PS}, false)
+	return err
+}
+
+// row is what a way came to on all ranks.
+func (w *way) row(c *Config) Row {
+	row := Row{
+		Design: w.design.String(), Iterations: len(w.total), Iteration: stats.Median(w.total),
+		WaitPush: stats.Median(w.push).Median, WaitPull: stats.Median(w.pull).Median,
+	}
+	if len(c.Systems) > 0 {
+		row.System, row.Schemes = w.name, w.chosen()
+	}
+	return row
+}

@@ -1,0 +1,98 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+)
+
+// All systems bring every gradient and every parameter, in turns on the same buffers.
+func TestSystemsCheck(t *testing.T) {
+	for _, ranks := range []int{1, 3} {
+		res, err := replayed(t, ranks, Config{
+			Profile: parsed(t, connected), Systems: systems, Bucket: 2000, Iterations: 3, Warmup: 1, Turn: 2, Check: true, Jitter: 0.5, Straggler: Straggler{0, 2},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Rows) != len(systems) || !res.Systems || res.Chosen != "" || res.Buckets != 0 {
+			t.Errorf("%+v", res)
+		}
+		for i, r := range res.Rows {
+			if r.System != systems[i].Name || r.Design != systems[i].Design.String() || r.Iterations != 3 || len(r.NodeBytes) != 1 || (r.NodeBytes[0] > 0) != (ranks > 1) {
+				t.Errorf("%d ranks: %+v", ranks, r)
+			}
+		}
+	}
+}
+
+// TestPoseidon_SystemsOfSection5: what each of the paper's systems is, in the values that it moves by
+// Table 1 and in what its row says.
+func TestPoseidon_SystemsOfSection5(t *testing.T) {
+	const ranks, k = 4, 3
+	p := parsed(t, fmt.Sprintf("batch %d\nlayer conv Convolution 0.1 0.1 4096\nlayer fc InnerProduct 0.1 0.2 64x128", k))
+	some, err := ParseSystems("poseidon, caffe+wfbp,Caffe+PS,tensorflow,auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := replayed(t, ranks, Config{Profile: p, Systems: some, Iterations: 1, Bucket: 1, Pair: 4 * coordinator.Cut, Ratio: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ps := coordinator.PSCost(4096+64*128, ranks, ranks).Both
+	factors := coordinator.PSCost(4096, ranks, ranks).Both + coordinator.SFBCost(64, 128, k, ranks).Both
+	for i, want := range []struct {
+		schemes string
+		values  float64
+	}{{"ps,fc=sfb", factors}, {"ps", ps}, {"ps", ps}, {"ps", ps}, {res.Rows[4].Schemes, res.Rows[4].NodeBytes[0] / 4 / ranks}} {
+		r := res.Rows[i]
+		if r.System != some[i].Name || r.Schemes != want.schemes || r.NodeBytes[0] != 4*ranks*want.values {
+			t.Errorf("%+v, want %+v", r, want)
+		}
+		if products := r.Products > 0; products != strings.Contains(r.Schemes, "sfb") {
+			t.Errorf("%+v", r)
+		}
+	}
+	// One scale for all, that of ps.
+	if ratio := res.Communication.Median / res.Compute; ratio < 1.999 || ratio > 2.001 {
+		t.Errorf("ps takes %v of the computation", ratio)
+	}
+	var b bytes.Buffer
+	var doc struct {
+		Aggregate *string
+		Target    *float64 `json:"target_ms"`
+		Rows      []struct {
+			System, Schemes string
+			Bytes           []string `json:"node_bytes"`
+			Met             *bool    `json:"target_met"`
+			Stall, Speedup  *float64
+		}
+	}
+	if err := res.Write(&b, report.JSON); err != nil || json.Unmarshal(b.Bytes(), &doc) != nil || len(doc.Rows) != len(some) ||
+		doc.Aggregate != nil || doc.Target != nil || doc.Rows[0].Met != nil || doc.Rows[0].Stall == nil || doc.Rows[0].Speedup == nil ||
+		!slices.Equal(doc.Rows[1].Bytes, []string{fmt.Sprintf("%.0f", 4*ranks*ps)}) {
+		t.Errorf("%v\n%s", err, &b)
+	}
+	b.Reset()
+	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "\n# poseidon: WFBP, ps,fc=sfb\n") || strings.Contains(b.String(), "target") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+	if _, err := ParseSystems("poseidon,mxnet"); err == nil || !strings.Contains(err.Error(), `unknown system "mxnet": want caffe+ps, caffe+wfbp, poseidon, tensorflow, auto,`) {
+		t.Error(err)
+	}
+	if all, err := ParseSystems("all"); err != nil || len(all) != len(Systems()) {
+		t.Error(all, err)
+	}
+	// A lone rank has nobody to move anything to.
+	res, err = replayed(t, 1, Config{Profile: p, Systems: some[:1], Iterations: 1, Bucket: 1})
+	if err != nil || res.Rows[0].NodeBytes[0] != 0 || res.Rows[0].Design != exchange.WFBP.String() {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
