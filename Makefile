@@ -109,8 +109,11 @@ test-mpi: install-deps ## tests that need several processes, under the chosen MP
 # FOR is how long. SEED, OVER and RANKS run a series again, as a failure says.
 FOR ?= $(if $(SEED),0,1m)
 SOAK := -soak.for $(FOR) $(if $(SEED),-soak.seed $(SEED)) $(if $(OVER),-soak.over $(OVER)) $(if $(RANKS),-soak.ranks $(RANKS))
+# KILLS is how many times a rank is killed in training.
+KILLS ?= $(if $(SEED),0,30)
 .PHONY: soak
-soak: install-deps ## random programs of collectives over all transports, for a time (FOR=1m)
+soak: install-deps ## training killed at random moments (KILLS=30); random programs of collectives over all transports, for a time (FOR=1m)
+	$(if $(filter-out 0,$(KILLS)),$(WITH) go test ./cmd/scaffe -count=1 -timeout 0 -run TestKilledAtAnyMoment -v -args -kill.soak $(KILLS))
 	$(WITH) go test ./collectives/soak -count=1 -timeout 0 -run TestSoak -v -args $(SOAK)
 
 # docs/lab.md tells about the lab. NODES, RATE and PPN shape it.

@@ -10,14 +10,15 @@ import (
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/train/checkpoint"
 )
 
 // choiceSuffix is how the files end in which the choices of schemes lie beside snapshots.
 const choiceSuffix = ".schemes"
 
-// choicePath returns the name of the file beside a snapshot.
+// choicePath returns the name of the file beside a snapshot, or a checkpoint's manifest.
 func choicePath(snapshot string) string {
-	return strings.TrimSuffix(snapshot, ".solverstate") + choiceSuffix
+	return strings.TrimSuffix(strings.TrimSuffix(snapshot, ".solverstate"), checkpoint.Suffix) + choiceSuffix
 }
 
 // keepChoice has a run that goes on from a snapshot keep the schemes that were chosen before

@@ -15,6 +15,7 @@ const (
 	sumLoss = iota // each rank's part of the loss over the global batch
 	sumStop        // how many ranks were asked to stop
 	sumSnapshot
+	sumWriting // how many ranks are writing a checkpoint
 	sums
 )
 
@@ -90,9 +91,9 @@ func (w *Worker) beforeBackward() error {
 // lossKnown starts to sum the loss, and with it what outsiders ask for.
 func (w *Worker) lossKnown(_ int, part float64) error {
 	v := w.loss.buf
-	v[sumLoss], v[sumStop], v[sumSnapshot] = part, 0, 0
+	v[sumLoss] = part
 	snapshot, stop := w.interrupts.take()
-	v[sumStop], v[sumSnapshot] = one(stop), one(snapshot)
+	v[sumStop], v[sumSnapshot], v[sumWriting] = one(stop), one(snapshot), w.busyWriting()
 	err := w.loss.sum.Start()
 	w.time.backwardBegins()
 	return err
@@ -134,6 +135,7 @@ func (w *Worker) gradientsReady(int, float64) (solver.Gradients, float32, error)
 	}
 	v := w.loss.buf
 	w.asked = solver.Action{Stop: v[sumStop] > 0, Snapshot: v[sumStop]+v[sumSnapshot] > 0}
+	w.othersWrite = v[sumWriting] > 0
 	return solver.Taken, float32(v[sumLoss]), nil
 }
 
@@ -234,10 +236,11 @@ func (w *Worker) onSkip(s solver.Skip) {
 	}
 }
 
-// requested says what all ranks have agreed on in this iteration.
-func (w *Worker) requested(int) (solver.Action, error) {
+// requested says what all ranks have agreed on in this iteration, at whose end a checkpoint
+// may be due.
+func (w *Worker) requested(iter int) (solver.Action, error) {
 	w.time.end()
-	return w.asked, nil
+	return w.asked, w.checkpoint(iter)
 }
 
 // paramsNeeded makes all parameters current on this rank, for a test.

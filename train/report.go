@@ -15,6 +15,9 @@ import (
 type Events struct {
 	// Solver are the solver's own events.
 	Solver solver.Events
+	// OnCheckpoint runs when a checkpoint has been written, some iterations after that of
+	// which it is.
+	OnCheckpoint func(Checkpointed)
 	// OnProgress runs in every iteration, before the update.
 	OnProgress func(Progress)
 }

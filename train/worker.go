@@ -20,6 +20,7 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
+	"github.com/scaffe/scaffe/train/checkpoint"
 )
 
 // root is the rank that updates the parameters and writes snapshots.
@@ -53,8 +54,11 @@ type Config struct {
 	Solver *proto.SolverFile
 	// Scaling divides the batch.
 	Scaling Scaling
-	// Snapshot, unless empty, is the .solverstate to resume from.
+	// Snapshot, unless empty, is what to resume from: a .solverstate, a directory with
+	// checkpoints (of which it takes the newest), or the manifest of one.
 	Snapshot string
+	// Checkpoint has the ranks keep checkpoints.
+	Checkpoint Checkpoint
 	// Weights are .caffemodels to start from (fine-tuning).
 	Weights []string
 	// Design is when parameters and gradients move, Scheme how gradients become
@@ -118,6 +122,9 @@ type Worker struct {
 	skipLoss      bool  // the loss is not finite
 	skip          error // a gradient is not
 
+	checkpoints *checkpoints // nil without
+	othersWrite bool         // some rank is writing its part of one
+
 	shards *shards // nil unless ranks update a part of the parameters each
 
 	ctx context.Context
@@ -135,7 +142,10 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 		return nil, err
 	}
 	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
-	err := w.build(c)
+	err := w.findCheckpoint(&c)
+	if err == nil {
+		err = w.build(c)
+	}
 	if err = comm.Agree(ctx, err); err == nil {
 		err = w.join(ctx, c)
 	}
@@ -162,6 +172,8 @@ func (w *Worker) build(c Config) (err error) {
 	switch {
 	case c.Snapshot != "" && len(c.Weights) > 0:
 		return errors.New("a snapshot to resume and weights to fine-tune cannot be used together")
+	case checkpoint.Is(c.Snapshot):
+		return w.restoreCheckpoint(c.Snapshot)
 	case c.Snapshot != "":
 		return w.solver.Restore(c.Snapshot)
 	}
@@ -205,6 +217,9 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		if err := w.spreadHistory(ctx); err != nil {
 			return err
 		}
+	}
+	if err := w.initCheckpoints(ctx, c); err != nil {
+		return err
 	}
 	w.loss.buf = make([]float64, sums)
 	if w.loss.sum, err = w.comm.AllreduceInit(mem.Of(w.loss.buf), mem.Of(w.loss.buf), mem.Float64, mem.Sum); err != nil {
@@ -337,6 +352,9 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	if err == nil {
 		err = w.interrupts.settle()
 	}
+	if err == nil {
+		err = w.lastCheckpoint()
+	}
 	s := w.summary()
 	if err == nil {
 		s.Ranks, err = w.ranks(ctx, s)
@@ -368,6 +386,7 @@ func (w *Worker) Close() error {
 		w.loss.sum.Close()
 	}
 	w.interrupts.close()
+	w.checkpoints.close()
 	var err error
 	if w.solver != nil {
 		err = w.solver.Close()

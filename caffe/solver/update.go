@@ -77,6 +77,22 @@ func (u Update) NotFinite(element int, value float32) error {
 	return err
 }
 
+// NotFiniteAt is the error of an element of the packed parameters, or of what the rule
+// remembers of it, that iteration iter has given such a value.
+func (s *Solver) NotFiniteAt(iter, element int, value float32, history bool) error {
+	err := &NotFiniteError{Iter: iter, Value: value}
+	_ = s.each(element, element+1, func(p *net.Param, _, _ int) error {
+		err.Layer = s.net.LayerName(p.Layer)
+		if history {
+			err.History = p.Name
+		} else {
+			err.Parameter = p.Name
+		}
+		return nil
+	})
+	return err
+}
+
 // check checks gradients of one parameter.
 func (u Update) check(p *net.Param, diff []float32) error {
 	k := vec.FirstNotFinite(diff)

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/train/checkpoint"
 )
 
 // killSolver snapshots so often that many a kill hits one.
@@ -32,10 +36,17 @@ type moment struct {
 	// is there, and sets itself up.
 	after int
 	delay time.Duration // after that
+	// checkpoints has the ranks write a checkpoint after every iteration, from which training
+	// goes on, rather than from a snapshot.
+	checkpoints bool
 }
 
 func (m moment) String() string {
-	return fmt.Sprintf("rank %d of %d, %s, %v after iteration %d", m.victim, m.ranks, m.scheme, m.delay, m.after)
+	what := "snapshots"
+	if m.checkpoints {
+		what = "checkpoints"
+	}
+	return fmt.Sprintf("rank %d of %d, %s, %s, %v after iteration %d", m.victim, m.ranks, m.scheme, what, m.delay, m.after)
 }
 
 // moments are n random moments, over the whole of a run.
@@ -49,6 +60,7 @@ func moments(n int) []moment {
 			m.ranks = 3
 		}
 		m.victim = rnd.IntN(m.ranks)
+		m.checkpoints = i%2 == 1
 		if i%5 == 4 { // while it sets itself up, which takes most of a second
 			m.delay = time.Duration(rnd.IntN(500)) * time.Millisecond
 			continue
@@ -59,17 +71,23 @@ func moments(n int) []moment {
 	return ms
 }
 
+// killSoak is how many moments are tried, in place of a few: make soak asks for thirty.
+var killSoak = flag.Int("kill.soak", 0, "try so many moments")
+
 // killedTogether is how many of them are tried at a time: their mpiruns mostly
 // sleep.
 const killedTogether = 5
 
 // TestKilledAtAnyMoment: whichever rank is killed, whenever, the others end and
-// the rank is named; snapshots are whole or absent; and training that goes on
+// the rank is named; snapshots and checkpoints are whole or absent; and training that goes on
 // from the newest comes to the very weights of a run that nobody killed.
 func TestKilledAtAnyMoment(t *testing.T) {
 	run := mpirun(t)
 	n := 12
-	if testing.Short() {
+	switch {
+	case *killSoak > 0:
+		n = *killSoak
+	case testing.Short():
 		n = 6
 	}
 	data := workplace(t, 10)
@@ -98,8 +116,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 					if !killed(t, dir, run, m) {
 						early.Add(1)
 					}
-					newest := wholeSnapshots(t, dir)
-					if left, _ := filepath.Glob(filepath.Join(dir, ".s_iter_*.tmp")); len(left) > 1 { // than stray
+					newest := m.newest(t, dir)
+					if left := unfinished(dir, m); len(left) > 0 {
 						torn.Add(1)
 					}
 					if newest == "" {
@@ -162,6 +180,16 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	t.Logf("killed %d times, gone on from %s at last", times, newest)
 }
 
+// unfinished returns the files of which a killed run has written a part.
+func unfinished(dir string, m moment) []string {
+	pattern := ".s_iter_*.tmp"
+	if m.checkpoints {
+		pattern = "sets/.iter_*.tmp"
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, pattern))
+	return slices.DeleteFunc(left, func(path string) bool { return filepath.Base(path) == stray })
+}
+
 // stray is a temporary file that another run left.
 const stray = ".s_iter_39.solverstate.00000000deadbeef.tmp"
 
@@ -188,10 +216,30 @@ func killplace(t *testing.T, data string) string {
 // args is what mpirun is started with.
 func (m moment) args(snapshot string) []string {
 	args := []string{"-np", strconv.Itoa(m.ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m", "--scheme", m.scheme, "--pair", "4K"}
+	if m.checkpoints {
+		args = append(args, "--checkpoint", "sets", "--checkpoint-every", "1")
+	}
 	if snapshot != "" {
 		args = append(args, "--snapshot", snapshot)
 	}
 	return args
+}
+
+// newest returns what training goes on from, "" if there is nothing.
+func (m moment) newest(t *testing.T, dir string) string {
+	t.Helper()
+	newest := wholeSnapshots(t, dir)
+	if !m.checkpoints {
+		return newest
+	}
+	sets, err := checkpoint.Sets(filepath.Join(dir, "sets"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if len(sets) == 0 {
+		return ""
+	}
+	return "sets"
 }
 
 // finalWeights returns the last snapshot, the model and the state.

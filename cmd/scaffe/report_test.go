@@ -71,14 +71,14 @@ func TestLogJSON(t *testing.T) {
 	run := func(more ...string) result {
 		return command(t, dir, scaffe, append([]string{"train", "--local", "2", "--solver", "solver.prototxt"}, more...)...)
 	}
-	r := run("--log-json", "log.jsonl")
+	r := run("--log-json", "log.jsonl", "--checkpoint", "sets")
 	loss := losses(t, r)
 	text, err := os.ReadFile(filepath.Join(dir, "log.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	es := events(t, string(text))
-	if n := kinds(es); !maps.Equal(n, map[string]int{"start": 1, "test": 3, "iteration": 50, "snapshot": 1, "end": 1}) {
+	if n := kinds(es); !maps.Equal(n, map[string]int{"start": 1, "test": 3, "iteration": 50, "snapshot": 1, "checkpoint": 1, "end": 1}) {
 		t.Errorf("events: %v", n)
 	}
 	if s := es[0]; s["event"] != "start" || s["ranks"] != 2.0 || s["design"] != exchange.SCOBR.String() || s["aggregate"] != "reduce" || s["spec"] != "tuned" ||
@@ -196,9 +196,10 @@ func TestMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := endless(t)
 			write(t, dir, "endless.prototxt", fmt.Sprintf(longSolver, 1_000_000, "s")+"\nsnapshot: 5 test_iter: 2 test_interval: 5")
-			r := begin(t, dir, way[0], append(slices.Clone(way[1:]), "--solver", "endless.prototxt", "--metrics", ":0")...)
+			r := begin(t, dir, way[0], append(slices.Clone(way[1:]), "--solver", "endless.prototxt", "--metrics", ":0", "--checkpoint", "sets", "--checkpoint-every", "1")...)
 			url := r.until(`^metrics at (http://127\.0\.0\.1:\d+/metrics)$`)[1]
 			r.until("^iteration 20:")
+			r.until(`^iteration ([2-9]|\d\d+): checkpoint sets/iter_\d+\.manifest, 0\.1 MB$`) // the second, or a later one
 			values := scrape(t, url)
 			for _, name := range documented(t) {
 				if !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(k string) bool { return k == name || strings.HasPrefix(k, name+"{") }) {
@@ -206,7 +207,7 @@ func TestMetrics(t *testing.T) {
 				}
 			}
 			for name, least := range map[string]float64{
-				"scaffe_iterations_total": 20, "scaffe_images_total": 600, "scaffe_snapshots_total": 3, "scaffe_images_per_second": 1e-9,
+				"scaffe_iterations_total": 20, "scaffe_images_total": 600, "scaffe_snapshots_total": 3, "scaffe_checkpoints_total": 1, "scaffe_images_per_second": 1e-9,
 				`scaffe_info{aggregate="reduce",design="SC-OBR",net=""}`: 1, `scaffe_seconds_total{part="compute"}`: 1e-9,
 				`scaffe_collective_seconds_total{direction="push"}`: 1e-9, `scaffe_test_score{name="loss"}`: 1e-9, "scaffe_ranks": 2,
 			} {

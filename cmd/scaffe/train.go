@@ -42,15 +42,18 @@ func trainCommand() *cli.Command {
 			cmdline.Examples(
 				"mpirun -np 4 scaffe train --solver solver.prototxt",
 				"mpirun -np 4 scaffe train --solver solver.prototxt --snapshot s_iter_5000.solverstate",
+				"mpirun -np 4 scaffe train --solver solver.prototxt --checkpoint ckpt --checkpoint-every 500",
 				"scaffe train --local 2 --solver solver.prototxt --trace run.json",
 				"mpirun -np 4 scaffe train --solver solver.prototxt --report table2",
 			),
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "solver", Usage: "solver definition, `FILE`.prototxt", Required: true},
-			&cli.StringFlag{Name: "snapshot", Usage: "resume from a snapshot, `FILE`.solverstate"},
+			&cli.StringFlag{Name: "snapshot", Usage: "resume from a snapshot, `FILE`.solverstate, or from the newest checkpoint of a folder"},
 			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights in `FILE`.caffemodel (several: separated by commas)"},
 			cmdline.Choice("scal", "strong", "divide batch_size among the ranks (strong) or give it to every rank (weak)", "strong", "weak"),
 			cmdline.Checked("snapshot-format", "", "snapshot format, in place of the solver file's", checkSnapshotFormat, "binaryproto"),
+			&cli.StringFlag{Name: "checkpoint", Usage: "keep the last two checkpoints in the folder `DIR`, which all nodes share; ranks write them at once, beside training"},
+			cmdline.Int("checkpoint-every", 0, 1, "write a checkpoint after every `N` iterations, and at the end (default: at the end alone)"),
 			cmdline.Choice("on-nan", "stop", "when the loss or a gradient is NaN or infinite, stop or skip the update", "stop", "skip"),
 			&cli.StringFlag{Name: "trace", Usage: "write a timeline of all ranks to `FILE`.json, for scaffe trace, Perfetto or chrome://tracing"},
 			cmdline.Checked("trace-iterations", "", "iterations to trace, `FIRST:END`, such as 10:60 for 10 to 59 (default: the first 200)",
@@ -87,6 +90,10 @@ func newTraining(c *cli.Context) (*training, error) {
 	t.config.Snapshot, t.config.Weights = c.String("snapshot"), c.StringSlice("weights")
 	if err := cmdline.Together(c, "snapshot", "weights"); err != nil {
 		return nil, err
+	}
+	t.config.Checkpoint = train.Checkpoint{Dir: c.String("checkpoint"), Every: c.Int("checkpoint-every")}
+	if t.config.Checkpoint.Dir == "" && c.IsSet("checkpoint-every") {
+		return nil, errors.New("--checkpoint-every needs --checkpoint DIR")
 	}
 	m, err := readMoves(c)
 	if err != nil {

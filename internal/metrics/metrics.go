@@ -39,6 +39,7 @@ type Training struct {
 	ReaderStarved   *Total // seconds
 	SkippedUpdates  *Total
 	Snapshots       prometheus.Counter
+	Checkpoints     prometheus.Counter
 	TestScore       *prometheus.GaugeVec // label name
 }
 
@@ -74,6 +75,7 @@ func NewTraining() *Training {
 		ReaderStarved:   newTotal(r, "scaffe_reader_starved_seconds_total", "How long rank 0 waited for batches that were not decoded in time.", nil),
 		SkippedUpdates:  newTotal(r, "scaffe_skipped_updates_total", "Iterations without an update, for numbers that were not finite.", nil),
 		Snapshots:       make.NewCounter(prometheus.CounterOpts{Name: "scaffe_snapshots_total", Help: "Snapshots written."}),
+		Checkpoints:     make.NewCounter(prometheus.CounterOpts{Name: "scaffe_checkpoints_total", Help: "Checkpoints written."}),
 		TestScore: make.NewGaugeVec(prometheus.GaugeOpts{Name: "scaffe_test_score", Help: "The scores of the last test."},
 			[]string{"name"}),
 	}

@@ -103,6 +103,13 @@ type jsonSnapshot struct {
 	State string `json:"state"`
 }
 
+type jsonCheckpoint struct {
+	jsonHead
+	Iter     int    `json:"iter"`
+	Manifest string `json:"manifest"`
+	Bytes    int64  `json:"bytes"`
+}
+
 type jsonEnd struct {
 	jsonHead
 	Iterations      int     `json:"iterations"`
@@ -252,6 +259,12 @@ func (l *jsonLog) test(t solver.Test) {
 func (l *jsonLog) snapshot(s solver.Snapshot) {
 	if l != nil {
 		l.write(jsonSnapshot{newHead("snapshot"), s.Iter, s.Model, s.State})
+	}
+}
+
+func (l *jsonLog) checkpoint(c train.Checkpointed) {
+	if l != nil {
+		l.write(jsonCheckpoint{newHead("checkpoint"), c.Iter, c.Manifest, c.Bytes})
 	}
 }
 

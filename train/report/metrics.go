@@ -85,6 +85,12 @@ func (m *metricsReport) test(t solver.Test) {
 	}
 }
 
+func (m *metricsReport) checkpoint() {
+	if m != nil {
+		m.to.Checkpoints.Inc()
+	}
+}
+
 func (m *metricsReport) snapshot() {
 	if m != nil {
 		m.to.Snapshots.Inc()

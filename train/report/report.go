@@ -106,6 +106,11 @@ func (r *Reporter) log(format string, args ...any) {
 func (r *Reporter) Events() train.Events {
 	return train.Events{
 		OnProgress: r.progress,
+		OnCheckpoint: func(c train.Checkpointed) {
+			r.log("iteration %d: checkpoint %s, %.1f MB", c.Iter, c.Manifest, float64(c.Bytes)/1e6)
+			r.json.checkpoint(c)
+			r.metrics.checkpoint()
+		},
 		Solver: solver.Events{
 			OnDisplay: func(d solver.Display) {
 				r.log("iteration %d: loss %.5g, lr %.4g, %s", d.Iter, d.Loss, d.Rate, rates(r.last.Summary))
