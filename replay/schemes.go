@@ -99,18 +99,18 @@ func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
 	return l.Backward - half, time.Duration(workers) * half
 }
 
-// choose gives every layer its scheme as asked, on all ranks the same.
-func (r *rank) choose(ctx context.Context, asked coordinator.Asked, tensors bool) (*plan, error) {
+// choose gives every layer of a system its scheme as asked, on all ranks the same.
+func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*plan, error) {
 	one, alone := asked.One()
-	p := &plan{tensors: tensors, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
-	if tensors {
+	p := &plan{tensors: s.Tensors, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
+	if s.ByLayer && p.bucket == 0 {
 		p.bucket = 1
 	}
 	for i := range r.layers {
 		p.backward = append(p.backward, r.c.Profile.Layers[i].Backward)
 	}
 	if !alone || one == exchange.PS {
-		b, err := r.book(r.layers, tensors)
+		b, err := r.book(r.layers, s.Tensors)
 		if err = r.comm.Agree(ctx, err); err != nil {
 			return nil, err
 		}

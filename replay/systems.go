@@ -17,17 +17,19 @@ type System struct {
 	Name   string
 	Design exchange.Design
 	Scheme exchange.Scheme // of the net, asked for; Auto and Poseidon choose
-	// Tensors: servers hold whole parameters, dealt to them in turn, and each layer moves by
-	// itself.
+	// ByLayer: no layers share a bucket, unless Config.Bucket says how large one is; Poseidon has
+	// a syncer for each layer (section 4.1).
+	ByLayer bool
+	// Tensors: servers hold whole parameters, dealt to them in turn.
 	Tensors bool
 }
 
 // systems are those that the Poseidon paper compares, section 5, and those of this runtime.
 var systems = []System{
-	{Name: "caffe+ps", Design: exchange.SCB, Scheme: coordinator.PS},
-	{Name: "caffe+wfbp", Design: exchange.WFBP, Scheme: coordinator.PS},
-	{Name: "poseidon", Design: exchange.WFBP, Scheme: coordinator.Poseidon},
-	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, Tensors: true},
+	{Name: "caffe+ps", Design: exchange.SCB, Scheme: coordinator.PS, ByLayer: true},
+	{Name: "caffe+wfbp", Design: exchange.WFBP, Scheme: coordinator.PS, ByLayer: true},
+	{Name: "poseidon", Design: exchange.WFBP, Scheme: coordinator.Poseidon, ByLayer: true},
+	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, ByLayer: true, Tensors: true},
 	{Name: "auto", Design: exchange.SCOBR, Scheme: coordinator.Auto},
 	{Name: "reduce", Design: exchange.SCOBR, Scheme: coordinator.Reduce},
 	{Name: "allreduce", Design: exchange.SCOBR, Scheme: coordinator.Allreduce},
@@ -91,7 +93,7 @@ type way struct {
 // prepare makes what takes turns: designs of one plan, or systems with one each.
 func (r *rank) prepare(ctx context.Context) (err error) {
 	if len(r.c.Systems) == 0 {
-		p, err := r.choose(ctx, r.c.Asked.Or(r.c.Scheme), false)
+		p, err := r.choose(ctx, System{}, r.c.Asked.Or(r.c.Scheme))
 		for _, d := range r.c.Designs {
 			r.ways = append(r.ways, &way{name: d.String(), design: d, plan: p})
 		}
@@ -99,14 +101,14 @@ func (r *rank) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	for _, s := range r.c.Systems {
-		p, err := r.choose(ctx, coordinator.Asked{Default: s.Scheme}, s.Tensors)
+		p, err := r.choose(ctx, s, coordinator.Asked{Default: s.Scheme})
 		if err != nil {
 			return fmt.Errorf("system %s: %w", s.Name, err)
 		}
 		r.ways = append(r.ways, &way{name: s.Name, design: s.Design, plan: p})
 	}
 	r.alone.name, r.alone.design = "ps alone", exchange.WFBP
-	r.alone.plan, err = r.choose(ctx, coordinator.Asked{Default: exchange.PS}, false)
+	r.alone.plan, err = r.choose(ctx, System{ByLayer: true}, coordinator.Asked{Default: exchange.PS})
 	return err
 }
 

@@ -21,12 +21,10 @@ type campaign struct {
 	rows  []Row
 	log   io.Writer
 	bin   string // the folder of the programs
-	lab   string // hostfiles/lab
+	lab   lab
 	cores int
 
 	uccPerftest string // "" where there is none
-	upNodes     int    // of the lab, 0: down
-	upPPN       int
 	failed      int
 }
 
@@ -39,7 +37,7 @@ func newCampaign(c Config, root string, log io.Writer) (*campaign, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &campaign{Config: c, rows: rows, log: log, bin: filepath.Join(root, "bin"), lab: filepath.Join(root, "hostfiles", "lab"), cores: runtime.NumCPU()}
+	r := &campaign{Config: c, rows: rows, log: log, bin: filepath.Join(root, "bin"), lab: newLab(root, log), cores: runtime.NumCPU()}
 	r.uccPerftest = findUCC()
 	if len(rows) > 0 {
 		fmt.Fprintf(log, "%s has %d rows already; what is missing is measured\n", c.Out, len(rows))
@@ -68,7 +66,7 @@ const longest = 15 * time.Minute
 // all executes jobs, those of one lab after another. The error is the context's or that of
 // the file; a job that fails is reported and left out.
 func (c *campaign) all(ctx context.Context, jobs []*job) error {
-	defer c.labDown()
+	defer c.lab.down()
 	for i, j := range jobs {
 		missing := j.missing(c.rows)
 		if len(missing) == 0 {
@@ -107,10 +105,10 @@ func (c *campaign) fresh(j *job, rows []Row) (left []Row) {
 func (c *campaign) one(ctx context.Context, j *job, from int) ([]Row, error) {
 	line := append([]string{"mpirun", "-np", fmt.Sprint(j.layout.Ranks())}, j.mpirun...)
 	if j.layout.Nodes > 1 {
-		if err := c.labUp(ctx, j.layout); err != nil {
+		if err := c.lab.up(ctx, j.layout, "1gbit"); err != nil {
 			return nil, err
 		}
-		line = append([]string{c.lab, "run", "--ppn", fmt.Sprint(j.layout.PPN), "--np", fmt.Sprint(j.ranks()), "--"}, j.mpirun...)
+		line = append([]string{c.lab.path, "run", "--ppn", fmt.Sprint(j.layout.PPN), "--np", fmt.Sprint(j.ranks()), "--"}, j.mpirun...)
 	}
 	line = append(line, j.command(from)...)
 	out, err := execute(ctx, append(os.Environ(), j.env...), line)
@@ -151,36 +149,13 @@ func execute(ctx context.Context, env, line []string) (string, error) {
 	return stdout.String(), err
 }
 
-// labUp brings up the lab of a layout.
-func (c *campaign) labUp(ctx context.Context, l Layout) error {
-	if c.upNodes == l.Nodes && c.upPPN >= l.PPN {
-		return nil
-	}
-	c.labDown()
-	_, err := execute(ctx, os.Environ(), []string{c.lab, "up", "--nodes", fmt.Sprint(l.Nodes), "--ppn", fmt.Sprint(l.PPN)})
-	if err == nil {
-		c.upNodes, c.upPPN = l.Nodes, l.PPN
-	}
-	return err
-}
-
-func (c *campaign) labDown() {
-	if c.upNodes == 0 {
-		return
-	}
-	c.upNodes = 0
-	if _, err := execute(context.Background(), os.Environ(), []string{c.lab, "down"}); err != nil {
-		fmt.Fprintf(c.log, "  failed: %v\n", err)
-	}
-}
-
 // possible leaves out the layouts that this machine cannot have, by name.
 func (c *campaign) possible(ctx context.Context) (layouts []Layout) {
 	labs := -1
 	for _, l := range c.Layouts {
 		if l.Nodes > 1 && labs < 0 {
 			labs = 1
-			if _, err := execute(ctx, os.Environ(), []string{c.lab, "check"}); err != nil {
+			if _, err := execute(ctx, os.Environ(), []string{c.lab.path, "check"}); err != nil {
 				labs = 0
 			}
 		}

@@ -1,0 +1,343 @@
+package campaign
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/replay/workload"
+)
+
+// figure is one of the Poseidon paper's (Zhang et al., USENIX ATC 2017, section 5).
+type figure struct {
+	name, title string
+	nets        []figureNet
+	nodes       []int
+	systems     []string // the paper's, and this runtime's
+	value       value
+}
+
+// figureNet is a profile at some of the paper's bandwidths, in Gbit/s.
+type figureNet struct {
+	profile string
+	gbit    []float64
+}
+
+// value is what a figure shows of its rows.
+type value struct {
+	title string
+	of    func(r *FigureRow) (low, high float64)
+	bars  bool // against nets and systems; otherwise lines against nodes
+}
+
+var (
+	speedup = value{"speed-up over one node", func(r *FigureRow) (float64, float64) { return r.Speedup, r.Speedup }, false}
+	stall   = value{"stall, % of the iteration", func(r *FigureRow) (float64, float64) { return 100 * r.Stall, 100 * r.Stall }, true}
+	traffic = value{"Gbit of a node in an iteration, least and most", func(r *FigureRow) (float64, float64) { return r.GbitLeast, r.GbitMost }, true}
+	scale   = []int{1, 2, 4, 8, 16}
+)
+
+// at40 is nets at the bandwidth of the paper's network.
+func at40(profiles ...string) (nets []figureNet) {
+	for _, p := range profiles {
+		nets = append(nets, figureNet{p, []float64{40}})
+	}
+	return nets
+}
+
+var figures = []figure{
+	{
+		"poseidon-5", "Throughput scaling, Caffe's nets, 40 GbE", at40("googlenet-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
+		[]string{"caffe+ps", "caffe+wfbp", "poseidon", "auto"},
+		speedup,
+	},
+	{
+		"poseidon-6", "Throughput scaling, TensorFlow's nets, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
+		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
+		speedup,
+	},
+	{
+		"poseidon-7", "Computation and stall, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"),
+		[]int{8},
+		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
+		stall,
+	},
+	{
+		"poseidon-8", "Throughput scaling at lower bandwidths",
+		[]figureNet{
+			{"googlenet-titanx", []float64{2, 5, 10}}, {"vgg19-titanx", []float64{10, 20, 30}}, {"vgg19_22k-titanx", []float64{10, 20, 30}},
+		},
+		scale,
+		[]string{"caffe+wfbp", "poseidon", "auto"},
+		speedup,
+	},
+	{
+		"poseidon-9", "Throughput scaling of ResNet-152, 40 GbE", at40("resnet152-titanx"), scale,
+		[]string{"poseidon", "auto"},
+		speedup,
+	},
+	{
+		"poseidon-10", "Traffic of a node", at40("vgg19-titanx"),
+		[]int{8},
+		[]string{"caffe+wfbp", "poseidon", "auto"},
+		traffic,
+	},
+}
+
+// Figures lists the names of the figures that can be measured, each with its title.
+func Figures() (names, titles []string) {
+	for _, f := range figures {
+		names, titles = append(names, f.name), append(titles, f.title)
+	}
+	return names, titles
+}
+
+// FigureConfig says which part of a figure is measured; nil is all.
+type FigureConfig struct {
+	Name    string
+	Nets    []string // profiles
+	Gbit    []float64
+	Nodes   []int
+	Systems []string
+	Quick   bool   // shorter and fewer iterations
+	Out     string // the file of the rows
+}
+
+// figureCell is a replay of all systems in turns.
+type figureCell struct {
+	profile string
+	gbit    float64 // the paper's bandwidth
+	nodes   int
+	systems []string
+	// sizes is --size-scale: the iteration's computation then takes about as long as is wanted at
+	// the first rate.
+	sizes float64
+}
+
+// Rates of the lab's links in Mbit/s: a row whose waits ended late is measured again at half the
+// rate, in twice the time.
+const (
+	firstRate = 1000
+	lastRate  = 125
+	// lateAtMost is how late waits for computation may end on average, over the iteration.
+	lateAtMost = 0.01
+)
+
+// computation is how long that of an iteration is to take at the first rate.
+func (c *FigureConfig) computation() time.Duration {
+	if c.Quick {
+		return 600 * time.Millisecond
+	}
+	return time.Second
+}
+
+// cells returns the figure's cells in the order in which they are measured.
+func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
+	i := slices.IndexFunc(figures, func(f figure) bool { return f.name == c.Name })
+	if i < 0 {
+		names, _ := Figures()
+		return nil, nil, fmt.Errorf("unknown figure %q: want one of %s", c.Name, strings.Join(names, ", "))
+	}
+	f = &figures[i]
+	systems := f.systems
+	if c.Systems != nil {
+		systems = c.Systems
+	}
+	for _, n := range f.nodes {
+		for _, net := range f.nets {
+			p, err := workload.Builtin(net.profile)
+			if err != nil {
+				return nil, nil, err
+			}
+			for _, gbit := range net.gbit {
+				if c.Nets != nil && !slices.Contains(c.Nets, net.profile) || c.Gbit != nil && !slices.Contains(c.Gbit, gbit) || c.Nodes != nil && !slices.Contains(c.Nodes, n) {
+					continue
+				}
+				sizes := c.computation().Seconds() * firstRate / (1000 * gbit * p.Compute().Seconds())
+				all = append(all, figureCell{net.profile, gbit, n, systems, rounded(min(sizes, 1))})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, fmt.Errorf("nothing of %s is asked for: it has %s", c.Name, f.parts())
+	}
+	return f, all, nil
+}
+
+// rounded returns x with two digits.
+func rounded(x float64) float64 {
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 2, 64), 64)
+	return r
+}
+
+// parts says what a figure has.
+func (f *figure) parts() string {
+	var nets []string
+	for _, n := range f.nets {
+		nets = append(nets, fmt.Sprintf("%s at %v Gbit/s", n.profile, n.gbit))
+	}
+	return fmt.Sprintf("%s, on %v nodes", strings.Join(nets, ", "), f.nodes)
+}
+
+// replayer measures a cell at a rate of the lab's links, in Mbit/s.
+type replayer func(ctx context.Context, x figureCell, rate int) ([]FigureRow, error)
+
+// Figure measures a figure of the Poseidon paper in the lab: its rows go to c.Out, a picture of them beside
+// it, and a table to stdout. root is the repository's, whose programs are built.
+func Figure(ctx context.Context, c FigureConfig, root string, stdout, log io.Writer) error {
+	if os.Getenv("SCAFFE_MPI_DIR") == "" {
+		return errors.New("no MPI here: run it as scripts/with-mpi openmpi scripts/bench-papers " + c.Name)
+	}
+	l := newLab(root, log)
+	if _, err := execute(ctx, os.Environ(), []string{l.path, "check"}); err != nil {
+		return fmt.Errorf("this machine cannot have a lab: %w", err)
+	}
+	defer l.down()
+	return c.measure(ctx, c.inLab(&l, root), stdout, log)
+}
+
+// inLab returns what measures cells in the lab.
+func (c *FigureConfig) inLab(l *lab, root string) replayer {
+	iterations := "6"
+	if c.Quick {
+		iterations = "3"
+	}
+	return func(ctx context.Context, x figureCell, rate int) ([]FigureRow, error) {
+		if err := l.up(ctx, Layout{x.nodes, 1}, fmt.Sprintf("%dmbit", rate)); err != nil {
+			return nil, err
+		}
+		out, err := execute(ctx, os.Environ(), []string{
+			l.path, "run", "--np", fmt.Sprint(x.nodes), "--", filepath.Join(root, "bin", "scaffe"), "replay", "--profile", x.profile,
+			"--systems", strings.Join(x.systems, ","), "--size-scale", fmt.Sprint(x.sizes), "--compute-scale", fmt.Sprint(x.slower(rate)),
+			"--iterations", iterations, "--turn", "3", "--warmup", "1", "--deadline", "5m", "--format", "json",
+		})
+		if err != nil {
+			return nil, err
+		}
+		return x.rows(c.Name, rate, out)
+	}
+}
+
+// slower is how much slower than in the paper links of a rate are, and so computation.
+func (x *figureCell) slower(rate int) float64 { return 1000 * x.gbit / float64(rate) }
+
+// rows reads what a replay has written.
+func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, err error) {
+	var doc struct {
+		Version string
+		Batch   float64
+		Compute float64 `json:"compute_ms"`
+		Rows    []struct {
+			System     string
+			Schemes    string   `json:"system_schemes"`
+			Iterations int      `json:"iterations"`
+			Iteration  float64  `json:"iteration_ms"`
+			Low        *float64 `json:"iteration_low_ms"`
+			High       *float64 `json:"iteration_high_ms"`
+			Stall      float64
+			Speedup    float64
+			Least      float64 `json:"node_bytes_least"`
+			Most       float64 `json:"node_bytes_most"`
+			Products   float64 `json:"products_ms"`
+			Late       float64 `json:"waits_late_ms"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		return nil, fmt.Errorf("the replay's report: %w", err)
+	}
+	// Sizes and times are scaled; the ratio of bytes to computation is the paper's.
+	gbit := func(bytes float64) float64 { return bytes * 8 / 1e9 / x.sizes }
+	one := doc.Batch / (doc.Compute / 1e3 / x.sizes / x.slower(rate)) // images a second of one GPU
+	for _, r := range doc.Rows {
+		row := FigureRow{
+			Figure: name, Profile: x.profile, Gbit: x.gbit, Nodes: x.nodes, System: r.System, Schemes: r.Schemes, SizeScale: x.sizes, Rate: rate,
+			Iterations: r.Iterations, Iteration: r.Iteration, Compute: doc.Compute, Products: r.Products, Stall: r.Stall, Speedup: r.Speedup,
+			Images: one * r.Speedup, GbitLeast: gbit(r.Least), GbitMost: gbit(r.Most), Late: r.Late, MPI: library(), Version: doc.Version,
+		}
+		if r.Low != nil && r.High != nil {
+			row.Low, row.High = *r.Low, *r.High
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// late reports whether waits ended so late that the lab, not its links, may be what is measured.
+func (r *FigureRow) late() bool { return r.Late > lateAtMost*r.Iteration }
+
+// measure measures the cells that there are no rows of yet.
+func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log io.Writer) error {
+	f, cells, err := c.cells()
+	if err != nil {
+		return err
+	}
+	rows, err := readFigure(c.Out)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for i, x := range cells {
+		missing := x
+		missing.systems = slices.DeleteFunc(slices.Clone(x.systems), func(s string) bool {
+			return slices.ContainsFunc(rows, func(r FigureRow) bool {
+				return r.Figure == c.Name && r.Profile == x.profile && r.Gbit == x.gbit && r.Nodes == x.nodes && r.System == s
+			})
+		})
+		if len(missing.systems) == 0 {
+			continue
+		}
+		fmt.Fprintf(log, "%d of %d: %s, %d nodes, %g Gbit/s\n", i+1, len(cells), x.profile, x.nodes, x.gbit)
+		got, err := missing.settle(ctx, replay, log)
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted: the same command goes on from %s", c.Out)
+		}
+		if err != nil {
+			failed++
+			fmt.Fprintf(log, "  failed: %v\n", err)
+			continue
+		}
+		rows = append(rows, got...)
+		if err := writeFigure(c.Out, rows); err != nil {
+			return err
+		}
+	}
+	picture := strings.TrimSuffix(c.Out, ".csv") + ".svg"
+	if err := atomicfile.Write(atomicfile.OS, picture, []byte(drawFigure(f, rows))); err != nil {
+		return err
+	}
+	t := report.Table[FigureRow]{Columns: figureColumns, Rows: rows}
+	if err := t.Write(stdout, report.Text); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "rows: %s, picture: %s\n", c.Out, picture)
+	if failed > 0 {
+		return fmt.Errorf("%d replays failed, see above; the same command tries them again", failed)
+	}
+	return nil
+}
+
+// settle measures a cell at lower and lower rates until no waits end late.
+func (x *figureCell) settle(ctx context.Context, replay replayer, log io.Writer) ([]FigureRow, error) {
+	for rate := firstRate; ; rate /= 2 {
+		rows, err := replay(ctx, *x, rate)
+		if err != nil || rate <= lastRate || !slices.ContainsFunc(rows, func(r FigureRow) bool { return r.late() }) {
+			return rows, err
+		}
+		worst := 0.0
+		for _, r := range rows {
+			worst = math.Max(worst, r.Late/r.Iteration)
+		}
+		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late: again at %d Mbit/s\n", 100*worst, rate/2)
+	}
+}

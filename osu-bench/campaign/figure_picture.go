@@ -1,0 +1,147 @@
+package campaign
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/scaffe/scaffe/internal/svg"
+)
+
+// colors are those of systems, in the order in which they appear.
+var colors = []string{"#8a8a95", "#e0565c", "#1a8f6c", "#4846c6", "#c98a1b", "#2b2b30", "#7aa6d8"}
+
+// panelOf is what one part of a figure's picture shows.
+type panelOf struct {
+	title string
+	rows  []FigureRow
+}
+
+// drawFigure returns a figure's picture: for each net and bandwidth a panel with a line for each system
+// against nodes, or one panel with bars.
+func drawFigure(f *figure, all []FigureRow) string {
+	var systems []string
+	var panels []panelOf
+	for _, r := range all {
+		if r.Figure != f.name {
+			continue
+		}
+		if !slices.Contains(systems, r.System) {
+			systems = append(systems, r.System)
+		}
+		title := fmt.Sprintf("%s, %g Gbit/s", r.Profile, r.Gbit)
+		if f.value.bars {
+			title += fmt.Sprintf(", %d nodes", r.Nodes)
+		}
+		i := slices.IndexFunc(panels, func(p panelOf) bool { return p.title == title })
+		if i < 0 {
+			i = len(panels)
+			panels = append(panels, panelOf{title: title})
+		}
+		panels[i].rows = append(panels[i].rows, r)
+	}
+	slices.SortStableFunc(panels, func(a, b panelOf) int { return strings.Compare(a.title, b.title) })
+	columns := min(3, max(1, len(panels)))
+	lines := (len(panels) + columns - 1) / columns
+	var d svg.Drawing
+	var colored strings.Builder
+	for i := range systems {
+		c := colors[i%len(colors)]
+		fmt.Fprintf(&colored, ".line%d{stroke:%s}.bar%d{fill:%s}", i, c, i, c)
+	}
+	title := fmt.Sprintf("%s: %s", f.name, f.title)
+	look := strings.Replace(style, "</style>", colored.String()+"\n</style>", 1)
+	d.Begin(max(leftMargin+float64(columns)*(panelWidth+gapX), 720), topMargin+float64(lines)*(panelHeight+gapY)+10, title, look)
+	d.Text("title", 20, 28, "%s", title)
+	d.Text("tick", 20, 44, "%s, in the lab at the paper's bandwidths", f.value.title)
+	x := 20.0
+	for i, s := range systems {
+		d.Rect(fmt.Sprintf("bar%d", i), x, 56, 12, 8, 2)
+		d.Text("", x+18, 64, "%s", s)
+		x += 40 + 6.5*float64(len(s))
+	}
+	for i, p := range panels {
+		at := func(column, row int) (float64, float64) {
+			return leftMargin + float64(column)*(panelWidth+gapX), topMargin + float64(row)*(panelHeight+gapY)
+		}
+		left, top := at(i%columns, i/columns)
+		p.draw(&d, f.value, systems, left, top)
+	}
+	d.End()
+	return d.String()
+}
+
+// draw draws a panel with its corner at x, y.
+func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) {
+	most, nodes := 0.0, 1
+	for i := range p.rows {
+		_, high := v.of(&p.rows[i])
+		most, nodes = max(most, high), max(nodes, p.rows[i].Nodes)
+	}
+	if !v.bars {
+		most = max(most, float64(nodes))
+	}
+	step := math.Pow(10, math.Floor(math.Log10(max(most, 1e-9))))
+	if most/step < 3 {
+		step /= 2
+	}
+	most = step * math.Ceil(max(most, step)/step)
+	atY := func(v float64) float64 { return y + panelHeight*(1-v/most) }
+	d.Text("", x, y-7, "%s", p.title)
+	for t := 0.0; t <= most+step/2; t += step {
+		d.Line("grid", x, atY(t), x+panelWidth, atY(t))
+		d.Text("tick end", x-5, atY(t)+3, "%g", t)
+	}
+	d.Rect("frame", x, y, panelWidth, panelHeight, 0)
+	if v.bars {
+		width := panelWidth / float64(len(systems)+1)
+		for i, s := range systems {
+			for k := range p.rows {
+				if p.rows[k].System != s {
+					continue
+				}
+				low, high := v.of(&p.rows[k])
+				left := x + (float64(i)+0.6)*width
+				d.Rect(fmt.Sprintf("bar%d", i), left, atY(low), width*0.8, y+panelHeight-atY(low), 0)
+				if high > low { // the node with the most above that with the least
+					d.Rect(fmt.Sprintf("bar%d", i), left+width*0.3, atY(high), width*0.2, atY(low)-atY(high), 0)
+				}
+				d.Text("tick middle", left+width*0.4, atY(high)-3, "%.3g", high)
+			}
+		}
+		return
+	}
+	atX := func(n int) float64 {
+		return x + panelWidth*math.Log2(float64(n))/max(1, math.Log2(float64(nodes)))
+	}
+	for n := 1; n <= nodes; n *= 2 {
+		d.Text("tick middle", atX(n), y+panelHeight+13, "%d", n)
+		d.Line("one", atX(n), atY(float64(n)), atX(min(2*n, nodes)), atY(float64(min(2*n, nodes)))) // linear
+	}
+	for i, s := range systems {
+		path, pen := "", "M"
+		for _, n := range slices.Sorted(slices.Values(nodesOf(p.rows))) {
+			for k := range p.rows {
+				if r := &p.rows[k]; r.System == s && r.Nodes == n {
+					_, high := v.of(r)
+					path += fmt.Sprintf("%s%s %s", pen, svg.Num(atX(n)), svg.Num(atY(high)))
+					pen = "L"
+				}
+			}
+		}
+		if path != "" {
+			d.Add("<path class=\"line%d\" d=\"%s\"/>\n", i, path)
+		}
+	}
+}
+
+// nodesOf returns how many nodes rows have, each number once.
+func nodesOf(rows []FigureRow) (nodes []int) {
+	for _, r := range rows {
+		if !slices.Contains(nodes, r.Nodes) {
+			nodes = append(nodes, r.Nodes)
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,126 @@
+package campaign
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/report"
+)
+
+// FigureRow is what one system came to on so many nodes. Times are in milliseconds, as they were in the
+// lab, with sizes multiplied by SizeScale, at Rate.
+type FigureRow struct {
+	Figure, Profile string
+	Gbit            float64 // the paper's bandwidth, Gbit/s
+	Nodes           int
+	System, Schemes string
+	SizeScale       float64
+	Rate            int // of the lab's links, Mbit/s
+	Iterations      int
+	Iteration       float64
+	Low, High       float64 // its 95 % interval; 0: not known
+	Compute         float64
+	Products        float64 // no part of Compute
+	Stall, Speedup  float64
+	// At the paper's scale: images a second of all nodes, and what the node with the least and that
+	// with the most sends and receives in an iteration, in Gbit.
+	Images              float64
+	GbitLeast, GbitMost float64
+	Late                float64
+	MPI, Version        string
+}
+
+// figureColumns are the columns of the file, in the order in which parseFigure reads them.
+var figureColumns = []report.Column[FigureRow]{
+	{Name: "figure", Hidden: true, Value: func(r FigureRow) any { return r.Figure }},
+	{Name: "profile", Left: true, Value: func(r FigureRow) any { return r.Profile }},
+	{Name: "gbit", Title: "Gbit/s", Value: func(r FigureRow) any { return shortest(r.Gbit) }},
+	{Name: "nodes", Value: func(r FigureRow) any { return r.Nodes }},
+	{Name: "system", Left: true, Value: func(r FigureRow) any { return r.System }},
+	{Name: "schemes", Hidden: true, Value: func(r FigureRow) any { return r.Schemes }},
+	{Name: "size_scale", Value: func(r FigureRow) any { return shortest(r.SizeScale) }},
+	{Name: "rate_mbit", Title: "lab Mbit/s", Value: func(r FigureRow) any { return r.Rate }},
+	{Name: "iterations", Hidden: true, Value: func(r FigureRow) any { return r.Iterations }},
+	{Name: "iteration_ms", Digits: 1, Value: func(r FigureRow) any { return r.Iteration }},
+	{Name: "iteration_low_ms", Digits: 1, Value: func(r FigureRow) any { return report.Optional(r.Low, r.Low > 0) }},
+	{Name: "iteration_high_ms", Digits: 1, Value: func(r FigureRow) any { return report.Optional(r.High, r.High > 0) }},
+	{Name: "compute_ms", Digits: 1, Value: func(r FigureRow) any { return r.Compute }},
+	{Name: "products_ms", Digits: 1, Value: func(r FigureRow) any { return r.Products }},
+	{Name: "stall", Digits: 3, Value: func(r FigureRow) any { return r.Stall }},
+	{Name: "speedup", Title: "speed-up", Digits: 2, Value: func(r FigureRow) any { return r.Speedup }},
+	{Name: "images_per_second", Title: "images/s", Digits: 1, Value: func(r FigureRow) any { return r.Images }},
+	{Name: "node_gbit_least", Title: "node Gbit: least", Digits: 2, Value: func(r FigureRow) any { return r.GbitLeast }},
+	{Name: "node_gbit_most", Title: "most", Digits: 2, Value: func(r FigureRow) any { return r.GbitMost }},
+	{Name: "waits_late_ms", Title: "late ms", Digits: 2, Value: func(r FigureRow) any { return r.Late }},
+	{Name: "mpi", Hidden: true, Value: func(r FigureRow) any { return r.MPI }},
+	{Name: "version", Hidden: true, Value: func(r FigureRow) any { return r.Version }},
+}
+
+// shortest shows a number with as many digits as it has.
+func shortest(x float64) report.Shown { return report.Shown{Value: x, Text: fmt.Sprint(x)} }
+
+// writeFigure writes rows to a file, which appears whole.
+func writeFigure(path string, rows []FigureRow) error {
+	t := report.Table[FigureRow]{Columns: figureColumns, Rows: rows}
+	return atomicfile.Stream(atomicfile.OS, path, func(w io.Writer) error { return t.Write(w, report.CSV) })
+}
+
+// readFigure reads what writeFigure has written; a file that is not there has no rows.
+func readFigure(path string) (rows []FigureRow, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i, cells := range lines {
+		if i == 0 {
+			if len(cells) != len(figureColumns) || cells[0] != figureColumns[0].Name {
+				return nil, fmt.Errorf("%s: not a file of this program: want the columns figure, profile, ... version; give another name", path)
+			}
+			continue
+		}
+		row, err := parseFigure(cells)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// parseFigure reads the cells of a row.
+func parseFigure(cells []string) (r FigureRow, err error) {
+	next := func() string {
+		s := cells[0]
+		cells = cells[1:]
+		return s
+	}
+	number := func() float64 {
+		s := next()
+		if s == "" {
+			return 0
+		}
+		x, e := strconv.ParseFloat(s, 64)
+		err = errors.Join(err, e)
+		return x
+	}
+	whole := func() int { return int(number()) }
+	r.Figure, r.Profile, r.Gbit, r.Nodes, r.System, r.Schemes = next(), next(), number(), whole(), next(), next()
+	r.SizeScale, r.Rate, r.Iterations, r.Iteration, r.Low, r.High = number(), whole(), whole(), number(), number(), number()
+	r.Compute, r.Products, r.Stall, r.Speedup, r.Images = number(), number(), number(), number(), number()
+	r.GbitLeast, r.GbitMost, r.Late, r.MPI, r.Version = number(), number(), number(), next(), next()
+	return r, err
+}

@@ -1,0 +1,183 @@
+package campaign
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/scaffe/scaffe/replay"
+)
+
+// Every figure has nets and systems that there are, and cells whose computation is as long as
+// is wanted: the bandwidth over the lab's rate slower than the paper's, and scaled by size.
+func TestFigureCells(t *testing.T) {
+	names, titles := Figures()
+	if len(names) != len(titles) || !slices.Contains(names, "poseidon-8") {
+		t.Fatal(names, titles)
+	}
+	for _, name := range names {
+		f, cells, err := (&FigureConfig{Name: name}).cells()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := replay.ParseSystems(strings.Join(f.systems, ",")); err != nil {
+			t.Error(err)
+		}
+		if len(cells) < len(f.nodes)*len(f.nets) {
+			t.Errorf("%s: %d cells", name, len(cells))
+		}
+	}
+	_, cells, err := (&FigureConfig{Name: "poseidon-8", Nodes: []int{8}, Gbit: []float64{10}, Nets: []string{"vgg19-titanx"}, Systems: []string{"auto"}}).cells()
+	if err != nil || len(cells) != 1 {
+		t.Fatal(cells, err)
+	}
+	// 32 images at 35.5 a second, ten times as slow at 1 Gbit/s.
+	if x := cells[0]; x.systems[0] != "auto" || x.nodes != 8 || math.Abs(x.sizes*x.slower(1000)*32/35.5-1) > 0.05 || x.slower(500) != 20 {
+		t.Errorf("%+v", x)
+	}
+	if _, _, err := (&FigureConfig{Name: "poseidon-8", Nodes: []int{3}}).cells(); err == nil || !strings.Contains(err.Error(), "nothing of poseidon-8 is asked for: it has googlenet-titanx at [2 5 10] Gbit/s") {
+		t.Error(err)
+	}
+	if _, _, err := (&FigureConfig{Name: "poseidon-4"}).cells(); err == nil || !strings.Contains(err.Error(), `unknown figure "poseidon-4"`) {
+		t.Error(err)
+	}
+}
+
+// report is a replay's, of two systems on two nodes.
+const replayed = `{"version": "v1", "batch": 32, "compute_ms": 500, "rows": [
+ {"system": "caffe+wfbp", "system_schemes": "ps", "iterations": 6, "iteration_ms": 1000, "iteration_low_ms": 900, "iteration_high_ms": 1100,
+  "stall": 0.5, "speedup": 1, "node_bytes_least": 1e6, "node_bytes_most": 2e6, "products_ms": 0, "waits_late_ms": %g},
+ {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "iterations": 3, "iteration_ms": 500, "stall": 0, "speedup": 2,
+  "node_bytes_least": 5e5, "node_bytes_most": 5e5, "products_ms": 7, "waits_late_ms": 1}]}`
+
+// Bytes and rates are the paper's: sizes and times are scaled back.
+func TestFigureRows(t *testing.T) {
+	x := figureCell{profile: "vgg19-titanx", gbit: 10, nodes: 2, sizes: 0.05}
+	rows, err := x.rows("poseidon-8", 500, fmt.Sprintf(replayed, 2.5))
+	if err != nil || len(rows) != 2 {
+		t.Fatal(rows, err)
+	}
+	want := FigureRow{
+		Figure: "poseidon-8", Profile: "vgg19-titanx", Gbit: 10, Nodes: 2, System: "caffe+wfbp", Schemes: "ps", SizeScale: 0.05, Rate: 500,
+		Iterations: 6, Iteration: 1000, Low: 900, High: 1100, Compute: 500, Stall: 0.5, Speedup: 1,
+		Images: 32 / 0.5, GbitLeast: 0.16, GbitMost: 0.32, Late: 2.5, MPI: library(), Version: "v1",
+	}
+	if d := cmp.Diff(want, rows[0]); d != "" {
+		t.Error(d)
+	}
+	if rows[1].Low != 0 || rows[1].Images != 128 || rows[1].Products != 7 {
+		t.Errorf("%+v", rows[1])
+	}
+	if _, err := x.rows("poseidon-8", 500, "mpirun: no"); err == nil {
+		t.Error("no report is no error")
+	}
+	path := filepath.Join(t.TempDir(), "rows.csv")
+	if err := writeFigure(path, rows); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readFigure(path)
+	if d := cmp.Diff(rows, got); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	for _, text := range []string{"job,collective\n", strings.Repeat(",", len(figureColumns)-1) + "\n", "\"", strings.Replace(first(t, path), "\n", "\nf,p,x", 1)} {
+		bad := filepath.Join(t.TempDir(), "bad.csv")
+		if err := os.WriteFile(bad, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readFigure(bad); err == nil {
+			t.Errorf("%q is read", text)
+		}
+	}
+}
+
+func first(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, _, _ := strings.Cut(string(data), "\n")
+	return header + "\n" + strings.Repeat(",", len(figureColumns)-3) + "\n"
+}
+
+// A row whose waits ended later than 1 % of its iteration is measured again at half the rate;
+// what is in the file is not measured again; a replay that fails is tried again by the next run.
+func TestFigureIsMeasured(t *testing.T) {
+	c := FigureConfig{
+		Name: "poseidon-8", Nodes: []int{2, 4}, Gbit: []float64{10}, Nets: []string{"vgg19-titanx"}, Systems: []string{"caffe+wfbp", "poseidon"},
+		Out: filepath.Join(t.TempDir(), "rows.csv"),
+	}
+	var asked []string
+	fails := true
+	fake := func(_ context.Context, x figureCell, rate int) ([]FigureRow, error) {
+		asked = append(asked, fmt.Sprintf("%d@%d %s", x.nodes, rate, strings.Join(x.systems, ",")))
+		switch {
+		case x.nodes == 4 && fails:
+			return nil, errors.New("a node is gone")
+		case x.nodes == 4:
+			return x.rows(c.Name, rate, fmt.Sprintf(replayed, 1e9)) // always late
+		}
+		late := 10.1
+		if rate <= 500 {
+			late = 9.9
+		}
+		return x.rows(c.Name, rate, fmt.Sprintf(replayed, late))
+	}
+	var out, log bytes.Buffer
+	if err := c.measure(context.Background(), fake, &out, &log); err == nil || !strings.Contains(err.Error(), "1 replays failed") {
+		t.Fatal(err)
+	}
+	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 4@1000 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
+		t.Errorf("%q, want %q", asked, want)
+	}
+	if !strings.Contains(log.String(), "late: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
+		t.Error(log.String())
+	}
+	asked, fails = nil, false
+	if err := c.measure(context.Background(), fake, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if len(asked) != 4 || asked[3] != "4@125 caffe+wfbp,poseidon" {
+		t.Errorf("%q", asked)
+	}
+	asked = nil
+	if err := c.measure(context.Background(), fake, &out, io.Discard); err != nil || asked != nil {
+		t.Error(asked, err)
+	}
+	picture, err := os.ReadFile(strings.TrimSuffix(c.Out, ".csv") + ".svg")
+	if err != nil || !strings.Contains(string(picture), "vgg19-titanx, 10 Gbit/s") {
+		t.Error(err)
+	}
+	rows, err := readFigure(c.Out)
+	if err != nil || len(rows) != 4 {
+		t.Fatal(rows, err)
+	}
+	for _, f := range figures {
+		for i := range rows {
+			rows[i].Figure = f.name
+		}
+		text := drawFigure(&f, rows)
+		for d := xml.NewDecoder(strings.NewReader(text)); ; {
+			if _, err := d.Token(); err != nil {
+				if !errors.Is(err, io.EOF) {
+					t.Errorf("%s: %v\n%s", f.name, err, text)
+				}
+				break
+			}
+		}
+		if !strings.Contains(text, ">poseidon<") || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Errorf("%s:\n%s", f.name, text)
+		}
+	}
+}
