@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync/atomic"
 
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/kernels/vec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train/checkpoint"
 )
@@ -168,21 +168,7 @@ func (w *Worker) writes() []exchange.Range {
 			own = append(own, exchange.Range{Off: from, Len: to - from})
 		}
 	}
-	return joined(own)
-}
-
-// joined returns ranges ascending, neighbors as one.
-func joined(ranges []exchange.Range) []exchange.Range {
-	slices.SortFunc(ranges, func(a, b exchange.Range) int { return a.Off - b.Off })
-	var all []exchange.Range
-	for _, r := range ranges {
-		if n := len(all); n > 0 && all[n-1].End() == r.Off {
-			all[n-1].Len += r.Len
-		} else {
-			all = append(all, r)
-		}
-	}
-	return all
+	return schedule.Join(own)
 }
 
 // gatherRanges has the root know what each rank writes.
@@ -256,9 +242,12 @@ func (w *Worker) take(iter int) error {
 	data, _ := w.solver.Net().Packed()
 	values := k.values
 	if len(k.ranges) > 0 { // others may have no history
-		for _, state := range append([][]float32{mem.Float32s(data)}, w.solver.History()...) {
+		for _, r := range k.ranges {
+			values = values[copy(values, mem.Float32s(data)[r.Off:r.End()]):]
+		}
+		for h := range k.manifest.Histories {
 			for _, r := range k.ranges {
-				values = values[copy(values, state[r.Off:r.End()]):]
+				values = values[copy(values, w.solver.Remembered(h, r.Off, r.End())):]
 			}
 		}
 	}

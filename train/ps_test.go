@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/train"
 )
@@ -90,6 +94,47 @@ func TestServersGoOnFromASnapshot(t *testing.T) {
 	rest := with([]int{1, 2}, filepath.Join(dir, "s_iter_20.solverstate"))
 	if !slices.Equal(rest.loss, whole.loss[20:]) || !bytes.Equal(rest.snapshot, whole.snapshot) || !bytes.Equal(state(t, dir, 40), history) {
 		t.Error("the resumed run has other bits than the whole one")
+	}
+}
+
+// TestPoseidon_ServersRememberTheirShardsAlone: a server holds "one shard of the globally shared model
+// parameters" (section 4.1), and what the update rule remembers of it; rank 0 all of that, for snapshots.
+func TestPoseidon_ServersRememberTheirShardsAlone(t *testing.T) {
+	path, _ := files(t, 30)
+	for scheme, least := range map[string]int{"ps": 0, "ps,ip1=sfb": 10*216 + 10} {
+		whole, served, remembered := 0, make([]int, 3), make([]int, 3)
+		err := launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
+			f, err := proto.ReadSolver(path)
+			if err != nil {
+				return err
+			}
+			c := train.Config{Solver: f, Asked: ask(t, scheme), Pair: 4 << 10, Servers: coordinator.Places{Ranks: []int{0, 1}}}
+			w, err := train.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if err := w.Step(ctx, 3); err != nil {
+				return err
+			}
+			for _, s := range w.Exchange().Own() {
+				served[comm.Rank()] += s.Len
+			}
+			remembered[comm.Rank()] = len(w.Solver().History()[0])
+			if comm.Rank() == 0 {
+				whole = w.Solver().Net().PackedCount()
+			}
+			return comm.Barrier(ctx)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if remembered[0] != whole || remembered[1] != served[1] || remembered[2] != served[2] {
+			t.Errorf("%s: of %d elements they update %v and remember %v", scheme, whole, served, remembered)
+		}
+		if served[2] < least || served[1] < served[2] || served[1] >= whole {
+			t.Errorf("%s: of %d elements they update %v", scheme, whole, served)
+		}
 	}
 }
 

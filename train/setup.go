@@ -37,6 +37,7 @@ func (w *Worker) Use(s *Setup) error {
 		}
 	}
 	w.exchange = s.exchange
+	w.holdShard()
 	if w.shards != nil { // the other buckets' pairs may be other servers'
 		return w.spreadHistory(w.ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // What follows is for schemes by which each rank updates a part of the parameters, a
@@ -110,14 +111,31 @@ func (w *Worker) clipShards(u solver.Update, own []exchange.Sum) (solver.Update,
 	return u.ClipBy(w.shards.norm), err
 }
 
+// holdShard has the solver remember what this rank updates, and no more; at the root
+// everything, for snapshots.
+func (w *Worker) holdShard() {
+	if w.shards == nil || w.comm.Rank() == root {
+		return
+	}
+	var own []exchange.Range
+	for _, s := range w.exchange.Own() {
+		own = append(own, s.Range)
+	}
+	var parts [][2]int
+	for _, r := range schedule.Join(own) {
+		parts = append(parts, [2]int{r.Off, r.End()})
+	}
+	w.solver.Hold(parts)
+}
+
 // gatherHistory brings the solver's history to the root, piece by piece: a sum of whole
 // numbers, whose bits are those of the one rank that has an element.
 func (w *Worker) gatherHistory(ctx context.Context) error {
-	return w.eachPiece(func(piece, h []float32, off int) error {
+	return w.eachPiece(func(piece []float32, k, off int) error {
 		clear(piece)
 		w.eachOwn(off, len(piece), func(s exchange.Sum, lo, hi int) {
 			if w.speaks(s) {
-				copy(piece[lo-off:hi-off], h[lo:hi])
+				copy(piece[lo-off:hi-off], w.solver.Remembered(k, lo, hi))
 			}
 		})
 		b := mem.Of(piece)
@@ -125,7 +143,7 @@ func (w *Worker) gatherHistory(ctx context.Context) error {
 			return err
 		}
 		if w.comm.Rank() == root {
-			copy(h[off:], piece)
+			copy(w.solver.History()[k][off:], piece)
 		}
 		return nil
 	})
@@ -133,26 +151,29 @@ func (w *Worker) gatherHistory(ctx context.Context) error {
 
 // spreadHistory brings the root's history to those who update by it.
 func (w *Worker) spreadHistory(ctx context.Context) error {
-	return w.eachPiece(func(piece, h []float32, off int) error {
+	return w.eachPiece(func(piece []float32, k, off int) error {
 		if w.comm.Rank() == root {
-			copy(piece, h[off:])
+			copy(piece, w.solver.History()[k][off:])
 		}
 		if err := w.comm.Bcast(ctx, mem.Of(piece), mem.Float32, root); err != nil {
 			return err
 		}
-		w.eachOwn(off, len(piece), func(_ exchange.Sum, lo, hi int) { copy(h[lo:hi], piece[lo-off:hi-off]) })
+		w.eachOwn(off, len(piece), func(_ exchange.Sum, lo, hi int) {
+			copy(w.solver.Remembered(k, lo, hi), piece[lo-off:hi-off])
+		})
 		return nil
 	})
 }
 
 // eachPiece calls f with a buffer for each piece of each history.
-func (w *Worker) eachPiece(f func(piece, h []float32, off int) error) error {
+func (w *Worker) eachPiece(f func(piece []float32, history, off int) error) error {
+	count := w.solver.Net().PackedCount()
 	if w.shards.piece == nil {
-		w.shards.piece = make([]float32, min(pieceLen, w.solver.Net().PackedCount()))
+		w.shards.piece = make([]float32, min(pieceLen, count))
 	}
-	for _, h := range w.solver.History() {
-		for off := 0; off < len(h); off += pieceLen {
-			if err := f(w.shards.piece[:min(pieceLen, len(h)-off)], h, off); err != nil {
+	for k := range w.solver.Rule().Histories() {
+		for off := 0; off < count; off += pieceLen {
+			if err := f(w.shards.piece[:min(pieceLen, count-off)], k, off); err != nil {
 				return err
 			}
 		}

@@ -204,15 +204,16 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err := w.choose(ctx, c); err != nil {
 		return err
 	}
+	w.initShards()
 	if w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
 			return err
 		}
 	}
-	w.initShards()
 	if err := w.makeExchange(ctx, c); err != nil {
 		return err
 	}
+	w.holdShard()
 	if w.shards != nil && iter[0] > 0 {
 		if err := w.spreadHistory(ctx); err != nil {
 			return err
@@ -236,11 +237,11 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 }
 
 // sameState gives every rank the root's parameters, for a scheme that does not
-// broadcast them, and its history where every rank updates.
+// broadcast them, and its history where every rank updates all of them.
 func (w *Worker) sameState(ctx context.Context) error {
 	data, _ := w.solver.Net().Packed()
 	state := []mem.Buffer{data}
-	if w.schemes.any(exchange.Scheme.Replicated) {
+	if w.shards == nil {
 		state = append(state, buffers(w.solver.History())...)
 	}
 	for _, b := range state {

@@ -83,6 +83,55 @@ func TestPartsOfAnUpdate(t *testing.T) {
 	}
 }
 
+// A worker that holds some parts remembers of them what one that holds all does, and nothing
+// else.
+func TestHoldSomeParts(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		whole, some := partedSolver(t, `type: "Adam" momentum: 0.9`), partedSolver(t, `type: "Adam" momentum: 0.9`)
+		n := whole.Net().PackedCount()
+		at := rapid.SliceOfNDistinct(rapid.IntRange(0, n), 0, 8, func(i int) int { return i }).Draw(rt, "ends")
+		slices.Sort(at)
+		var parts [][2]int
+		held := 0
+		for i := 0; i+1 < len(at); i += 2 {
+			parts = append(parts, [2]int{at[i], at[i+1]})
+			held += at[i+1] - at[i]
+		}
+		some.Hold(parts)
+		if err := whole.Update(3).Apply(0, n); err != nil {
+			rt.Fatal(err)
+		}
+		for _, p := range parts {
+			if err := some.Update(3).Apply(p[0], p[1]); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		for k, h := range some.History() {
+			if len(h) != held {
+				rt.Errorf("it remembers %d elements of %d held", len(h), held)
+			}
+			for _, p := range parts {
+				middle := (p[0] + p[1]) / 2
+				if !slices.Equal(some.Remembered(k, middle, p[1]), whole.History()[k][middle:p[1]]) || !slices.Equal(some.Remembered(k, p[0], p[1]), whole.Remembered(k, p[0], p[1])) {
+					rt.Errorf("history %d of %v is another", k, p)
+				}
+			}
+		}
+		if err := some.checkParams(); err != nil {
+			rt.Error(err)
+		}
+		if len(parts) == 0 {
+			return
+		}
+		p := parts[len(parts)-1]
+		some.Remembered(1, p[0], p[1])[0] = float32(math.Inf(1))
+		e := &NotFiniteError{}
+		if err := some.checkParams(); !errors.As(err, &e) || !math.IsInf(float64(e.Value), 1) {
+			rt.Errorf("%v", err)
+		}
+	})
+}
+
 // A gradient that is not finite is found by the part that has it, and by no other.
 func TestPartWithNaN(t *testing.T) {
 	s := partedSolver(t, `type: "SGD"`)

@@ -128,6 +128,8 @@ type Solver struct {
 	history [][]float32 // Rule.Histories packed buffers, made at first use
 
 	historyOnce sync.Once
+	holds       bool   // the history is of parts
+	held        []held // these
 
 	squares []float64 // sums of gradients' squares, made at first use
 

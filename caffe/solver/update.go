@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"sync"
 
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/kernels/vec"
@@ -127,8 +128,9 @@ func (u Update) Apply(lo, hi int) error {
 			if err := u.check(p, diff[lo:end]); err != nil {
 				return err
 			}
+			at := s.place(lo)
 			for k, h := range s.history {
-				hist[k] = h[lo:end]
+				hist[k] = h[at:][:end-lo]
 			}
 			s.rule.Update(step, data[lo:end], diff[lo:end], hist[:len(s.history)])
 		}
@@ -158,20 +160,57 @@ func (s *Solver) ApplyUpdate() error {
 	return u.Apply(0, all)
 }
 
+// held is elements [lo, hi) of the packed parameters whose memory begins at a place of the
+// history.
+type held struct{ lo, hi, at int }
+
+// Hold has this worker remember nothing but the elements of some parts, ascending, and
+// update no others: a server's shard. Their memory is 0 again.
+func (s *Solver) Hold(parts [][2]int) {
+	s.holds, s.held, s.history, s.historyOnce = true, nil, nil, sync.Once{}
+	at := 0
+	for _, p := range parts {
+		s.held = append(s.held, held{p[0], p[1], at})
+		at += p[1] - p[0]
+	}
+}
+
+// place returns where the memory of an element lies in a history.
+func (s *Solver) place(element int) int {
+	if !s.holds {
+		return element
+	}
+	h := s.held[sort.Search(len(s.held), func(i int) bool { return s.held[i].hi > element })]
+	return h.at + element - h.lo
+}
+
 // makeHistory allocates the history. Workers that never update need none.
 func (s *Solver) makeHistory() {
 	s.historyOnce.Do(func() {
+		n := s.net.PackedCount()
+		if s.holds {
+			n = 0
+			for _, h := range s.held {
+				n += h.hi - h.lo
+			}
+		}
 		for len(s.history) < s.rule.Histories() {
-			s.history = append(s.history, make([]float32, s.net.PackedCount()))
+			s.history = append(s.history, make([]float32, n))
 		}
 	})
 }
 
 // History returns the rule's memory, each slice laid out as the packed
-// parameters are.
+// parameters are; after Hold, of its parts one after the other.
 func (s *Solver) History() [][]float32 {
 	s.makeHistory()
 	return s.history
+}
+
+// Remembered returns history k of elements [lo, hi), which lie in one of Hold's parts.
+func (s *Solver) Remembered(k, lo, hi int) []float32 {
+	s.makeHistory()
+	return s.history[k][s.place(lo):][:hi-lo]
 }
 
 // NotFiniteError is why an iteration ends without an update, and training with
@@ -221,10 +260,28 @@ func (s *Solver) checkParams() error {
 			e.Parameter, e.Value = p.Name, part(data)[k]
 			return e
 		}
+		if s.holds {
+			continue
+		}
 		for _, h := range s.history {
 			if k := vec.FirstNotFinite(part(h)); k >= 0 {
 				e.History, e.Value = p.Name, part(h)[k]
 				return e
+			}
+		}
+	}
+	return s.checkHeld()
+}
+
+// checkHeld is checkParams of what is remembered of parts.
+func (s *Solver) checkHeld() error {
+	if !s.holds {
+		return nil
+	}
+	for _, h := range s.history {
+		for _, p := range s.held {
+			if k := vec.FirstNotFinite(h[p.at:][:p.hi-p.lo]); k >= 0 {
+				return s.NotFiniteAt(max(s.iter-1, 0), p.lo+k, h[p.at+k], true)
 			}
 		}
 	}
