@@ -8,14 +8,20 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
-// checkParts is check of an Allgather. It sets where this rank's part lies, and forgets
-// counts that are equal.
+// checkParts is check of an Allgather or Gather. It sets where this rank's part lies, and
+// forgets counts that are equal.
 func (k *call) checkParts(c *Comm) (count int, err error) {
 	if len(k.cuts) > 0 {
-		return 0, errors.New("option Parts does not go with an allgather, whose buffer is made of the ranks' parts")
+		return 0, fmt.Errorf("option Parts does not go with %s, whose buffer is made of the ranks' parts", map[bool]string{true: "an allgather", false: "a gather"}[k.collective == schedule.Allgather])
+	}
+	if !k.needsRecv {
+		k.recv = mem.Buffer{}
 	}
 	for _, b := range []struct {
 		name   string
@@ -27,6 +33,14 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 	}
 	size, elem := c.Size(), k.dt.Size()
 	count = k.recv.Len() / elem
+	if !k.needsRecv { // it is the root's
+		count = k.send.Len() / elem * size
+		if k.counts != nil {
+			if count = 0; len(k.counts) == size {
+				count = sum(k.counts)
+			}
+		}
+	}
 	own := count / size
 	k.off = own * c.rank
 	switch {
@@ -37,20 +51,44 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 			return 0, err
 		}
 	}
+	if k.send.Len() != own*elem {
+		return 0, fmt.Errorf("the send buffer has %d elements, but this rank's part has %d", k.send.Len()/elem, own)
+	}
+	if !k.needsRecv {
+		return count, nil
+	}
 	part := k.recv.Slice(k.off*elem, own*elem)
 	switch {
-	case k.send.Len() != own*elem:
-		return 0, fmt.Errorf("the send buffer has %d elements, but this rank's part has %d", k.send.Len()/elem, own)
 	case k.send.Overlaps(k.recv) && !k.send.Same(part):
 		return 0, errors.New("the send buffer overlaps the receive buffer, but is not this rank's part of it: use just that part, or a buffer that lies apart")
 	}
 	return count, nil
 }
 
+// sum adds counts, 0 where it would overflow or one is negative.
+func sum(counts []int) (n int) {
+	for _, c := range counts {
+		if n += c; c < 0 || n < 0 {
+			return 0
+		}
+	}
+	return n
+}
+
+// gathered finds the plan of a Gather. Nothing is chosen for it: it is linear.
+func (c *Comm) gathered(k *call, count int) (*nbc.Plan, string, error) {
+	s := k.spec
+	if len(s.Levels) == 0 {
+		s = spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}
+	}
+	plan, err := c.plan(k.at(c, count), s.String(), func(at spec.Call) (*schedule.Schedule, error) { return spec.Build(at, s) })
+	return plan, s.String(), err
+}
+
 // countParts adds the counts up, and returns this rank's.
 func (k *call) countParts(rank, size, count int) (own int, err error) {
 	if len(k.counts) != size {
-		return 0, fmt.Errorf("an allgather needs the counts of all %d ranks, in their order (got %d)", size, len(k.counts))
+		return 0, fmt.Errorf("%v needs the counts of all %d ranks, in their order (got %d)", k.collective, size, len(k.counts))
 	}
 	sum := 0
 	for r, n := range k.counts {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
@@ -69,6 +70,75 @@ func TestAllgatherArguments(t *testing.T) {
 	_, err = c.Init(Call{Collective: schedule.Allgather, Send: b(0, 8), Recv: b(16, 32)})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Wrong arguments of a gather are refused by the call itself, at the root and elsewhere;
+// right ones, in any form, bring the parts to the root alone.
+func TestGatherArguments(t *testing.T) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := inproc.NewWorld(2, inproc.Options{})
+	comms := make([]*Comm, 2)
+	for r := range comms {
+		e, err := nbc.Start(world.Open(r), device.CPU(k), nbc.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = e.Close() }()
+		comms[r] = World(e, Options{})
+	}
+	bytes := make([]byte, 64)
+	b := func(from, to int) mem.Buffer { return mem.Of(bytes[from:to]) }
+	for name, x := range map[string]struct {
+		send, recv mem.Buffer
+		counts     []int
+		root       int
+		opts       []Option
+		want       string
+	}{
+		"too few counts":                {b(0, 8), b(16, 32), []int{4}, 1, nil, "gather needs the counts of all 2 ranks, in their order (got 1)"},
+		"too few counts, no root":       {b(0, 8), b(16, 32), []int{4}, 0, nil, "gather needs the counts of all 2 ranks, in their order (got 1)"},
+		"an overflow, no root":          {b(0, 8), mem.Buffer{}, []int{1 << 62, 1 << 62}, 0, nil, "must hold all parts"},
+		"another part":                  {b(0, 8), b(16, 32), []int{3, 1}, 1, nil, "the send buffer has 2 elements, but this rank's part has 1"},
+		"another part, no root":         {b(0, 8), mem.Buffer{}, []int{3, 1}, 0, nil, "the send buffer has 2 elements, but this rank's part has 1"},
+		"other rank's place":            {b(16, 24), b(16, 32), nil, 1, nil, "is not this rank's part of it"},
+		"too little room":               {b(0, 8), b(16, 28), []int{2, 2}, 1, nil, "it has 3 elements, their counts are 2, 2"},
+		"no such root":                  {b(0, 8), b(16, 32), nil, 2, nil, "root must be a rank of the communicator"},
+		"cuts":                          {b(0, 8), b(16, 32), nil, 1, []Option{Parts(1)}, "option Parts does not go with a gather"},
+		"an algorithm that has none":    {b(0, 8), b(16, 32), nil, 1, []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "ring"}}})}, "a gather is done by linear, at one level"},
+		"device memory at a non-root":   {mem.At(unsafe.Pointer(&bytes[0]), 8, mem.CUDA), mem.Buffer{}, nil, 0, nil, "the send buffer lies in cuda memory"},
+		"device memory to receive into": {b(0, 8), mem.At(unsafe.Pointer(&bytes[0]), 16, mem.CUDA), nil, 1, nil, "the receive buffer lies in cuda memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := comms[1]
+			_, inited := c.GatherInit(x.send, x.recv, x.counts, mem.Float32, x.root, x.opts...)
+			_, started := c.Igather(x.send, x.recv, x.counts, mem.Float32, x.root, x.opts...)
+			for form, err := range map[string]error{
+				"Gather": c.Gather(context.Background(), x.send, x.recv, x.counts, mem.Float32, x.root, x.opts...), "Igather": started, "GatherInit": inited,
+			} {
+				if err == nil || !strings.Contains(err.Error(), x.want) {
+					t.Errorf("%s ends with %v, without %q", form, err, x.want)
+				}
+			}
+		})
+	}
+	for _, e := range []int{0, 1} { // instances are counted alike
+		comms[e].counts = [2]uint64{}
+	}
+	recv := make([]float32, 3)
+	started, err := comms[0].Igather(mem.Of([]float32{5}), mem.Buffer{}, []int{1, 2}, mem.Float32, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer started.Close()
+	if err := comms[1].Gather(context.Background(), mem.Of([]float32{6, 7}), mem.Of(recv), []int{1, 2}, mem.Float32, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := started.Wait(context.Background()); err != nil || recv[0] != 5 || recv[1] != 6 || recv[2] != 7 {
+		t.Errorf("gathered %v, %v", recv, err)
 	}
 }
 

@@ -20,10 +20,10 @@ import (
 type Call struct {
 	Collective schedule.Collective
 	Send, Recv mem.Buffer
-	Counts     []int // of an Allgather
+	Counts     []int // of an Allgather or Gather
 	Datatype   mem.Datatype
 	Op         mem.Op // of a reduction
-	Root       int    // of a Reduce or Bcast
+	Root       int    // of a Reduce, Bcast or Gather
 }
 
 // call is a collective as asked for.
@@ -70,6 +70,10 @@ func (c *Comm) allgather(send, recv mem.Buffer, counts []int, dt mem.Datatype) c
 	return call{collective: schedule.Allgather, send: send, recv: recv, counts: counts, dt: dt, needsSend: true, needsRecv: true}
 }
 
+func (c *Comm) gather(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int) call {
+	return call{collective: schedule.Gather, root: root, send: send, recv: recv, counts: counts, dt: dt, needsSend: true, needsRecv: c.rank == root}
+}
+
 // call returns k as its method makes it.
 func (c *Comm) call(k Call) call {
 	switch k.Collective {
@@ -79,6 +83,8 @@ func (c *Comm) call(k Call) call {
 		return c.bcast(k.Recv, k.Datatype, k.Root)
 	case schedule.Allgather:
 		return c.allgather(k.Send, k.Recv, k.Counts, k.Datatype)
+	case schedule.Gather:
+		return c.gather(k.Send, k.Recv, k.Counts, k.Datatype, k.Root)
 	}
 	one := c.allreduce(k.Send, k.Recv, k.Datatype, k.Op)
 	one.collective = k.Collective
@@ -163,6 +169,9 @@ func (c *Comm) planned(k *call, count int) (*nbc.Plan, string, error) {
 	if len(k.cuts) > 0 {
 		return c.packed(k, count)
 	}
+	if k.collective == schedule.Gather {
+		return c.gathered(k, count)
+	}
 	choice, err := c.Select(k.query(c, count), k.spec)
 	if err != nil || choice.Spec.IsLibrary() {
 		k.library = err == nil && choice.Spec.LibraryBlocks()
@@ -230,7 +239,7 @@ func (k *call) check(c *Comm) (count int, err error) {
 	case !k.buffers.Valid():
 		return 0, fmt.Errorf("option Buffers: unknown %v: use %v or %v", k.buffers, selection.Registered, selection.Unregistered)
 	}
-	if k.collective == schedule.Allgather {
+	if k.collective.Parts() {
 		return k.checkParts(c)
 	}
 	bytes := k.send.Len()

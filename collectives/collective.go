@@ -39,6 +39,13 @@ func (c *Comm) Allgather(ctx context.Context, send, recv mem.Buffer, counts []in
 	return c.run(ctx, c.allgather(send, recv, counts, dt), opts)
 }
 
+// Gather copies every rank's send to root's recv, one part after the other in the order
+// of ranks. Parts and buffers are as for Allgather; recv counts at root only. It is
+// always linear: nothing is selected for it.
+func (c *Comm) Gather(ctx context.Context, send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) error {
+	return c.run(ctx, c.gather(send, recv, counts, dt, root), opts)
+}
+
 // Do does a collective.
 func (c *Comm) Do(ctx context.Context, k Call, opts ...Option) error {
 	return c.run(ctx, c.call(k), opts)
@@ -71,6 +78,11 @@ func (c *Comm) Iallgather(send, recv mem.Buffer, counts []int, dt mem.Datatype, 
 	return c.start(c.allgather(send, recv, counts, dt), opts)
 }
 
+// Igather starts a Gather, as Ireduce does a Reduce.
+func (c *Comm) Igather(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
+	return c.start(c.gather(send, recv, counts, dt, root), opts)
+}
+
 // Start starts a collective, as Ireduce does a Reduce.
 func (c *Comm) Start(k Call, opts ...Option) (*nbc.Request, error) {
 	return c.start(c.call(k), opts)
@@ -97,6 +109,11 @@ func (c *Comm) AllreduceInit(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, 
 // AllgatherInit makes a persistent request for Allgather, as ReduceInit does for Reduce.
 func (c *Comm) AllgatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, opts ...Option) (*nbc.Request, error) {
 	return c.create(c.allgather(send, recv, counts, dt).persist(), opts)
+}
+
+// GatherInit makes a persistent request for Gather, as ReduceInit does for Reduce.
+func (c *Comm) GatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
+	return c.create(c.gather(send, recv, counts, dt, root).persist(), opts)
 }
 
 // Init makes a persistent request for a collective, as ReduceInit does for Reduce.

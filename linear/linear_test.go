@@ -8,7 +8,7 @@ import (
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
-var family = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather}
+var family = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather}
 
 func TestConformance(t *testing.T) { checktest.Run(t, family) }
 

@@ -103,6 +103,23 @@ func (b *Builder) CopyPart(p Params) {
 	}
 }
 
+// GatherParts adds that everyone's part goes to the root's Out.
+func (b *Builder) GatherParts(p Params) {
+	if p.Rank != p.Root {
+		for _, c := range p.PartChunks(p.Rank) {
+			b.Send(p.Root, In.At(c))
+		}
+		return
+	}
+	b.CopyPart(p)
+	for i := 1; i < p.Size; i++ {
+		from := (p.Root + i) % p.Size
+		for _, c := range p.PartChunks(from) {
+			b.Recv(from, Out.At(c))
+		}
+	}
+}
+
 // Schedule returns what was built. The builder must not be used afterwards.
 func (b *Builder) Schedule() *Schedule { return &b.plan.Schedule }
 

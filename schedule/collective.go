@@ -19,23 +19,29 @@ const (
 	// Allgather copies everyone's part to everyone's Out, in the order of ranks. A
 	// rank's part lies in its In at the place that it has in Out; nothing else does.
 	Allgather
+	// Gather copies everyone's part to the root's Out, laid out as an Allgather's.
+	Gather
 )
 
-// Collectives lists every Collective.
+// Collectives lists those that programs ask for by name and that several families of
+// algorithms serve: all but Gather, which is package linear's alone.
 var Collectives = []Collective{Reduce, Bcast, Allreduce, Allgather}
 
-var collectives = [...]string{Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather"}
+var collectives = [...]string{Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather", Gather: "gather"}
 
-// Valid reports whether c is one of Collectives.
+// Valid reports whether c is a Collective.
 func (c Collective) Valid() bool { return int(c) < len(collectives) }
 
 // Reduces reports whether c combines contributions; otherwise it copies.
 func (c Collective) Reduces() bool { return c == Reduce || c == Allreduce }
 
 // Rooted reports whether c has a root.
-func (c Collective) Rooted() bool { return c == Reduce || c == Bcast }
+func (c Collective) Rooted() bool { return c == Reduce || c == Bcast || c == Gather }
 
-// String returns reduce, bcast, allreduce or allgather.
+// Parts reports whether everyone contributes a part of the buffer (Params.Parts).
+func (c Collective) Parts() bool { return c == Allgather || c == Gather }
+
+// String returns reduce, bcast, allreduce, allgather or gather.
 func (c Collective) String() string {
 	if c.Valid() {
 		return collectives[c]
@@ -43,14 +49,17 @@ func (c Collective) String() string {
 	return fmt.Sprintf("collective(%d)", uint8(c))
 }
 
-// ParseCollective is the inverse of String.
+// ParseCollective reads the name of one of Collectives.
 func ParseCollective(s string) (Collective, error) {
+	var names []string
 	for _, c := range Collectives {
 		if c.String() == s {
 			return c, nil
 		}
+		names = append(names, c.String())
 	}
-	return 0, fmt.Errorf("unknown collective %q: use %s or %s", s, strings.Join(collectives[:len(collectives)-1], ", "), collectives[len(collectives)-1])
+	last := len(names) - 1
+	return 0, fmt.Errorf("unknown collective %q: use %s or %s", s, strings.Join(names[:last], ", "), names[last])
 }
 
 // Algorithm is a family of builders: what adds each collective to a Builder. A
@@ -59,7 +68,7 @@ func ParseCollective(s string) (Collective, error) {
 // broadcast; or an Allgather, which is then everyone's part sent to the root, joined
 // to the broadcast.
 type Algorithm struct {
-	Reduce, Bcast, Allreduce, Allgather func(*Builder, Params)
+	Reduce, Bcast, Allreduce, Allgather, Gather func(*Builder, Params)
 	// Order returns the ranges of the buffer in the order in which Allreduce wants
 	// p.Rank's contribution, and in that in which p.Rank has the results; nil:
 	// both from front to back. The levels below such a rank go in that order
@@ -79,6 +88,8 @@ func (a Algorithm) Serves(c Collective) bool {
 		return true
 	case c == Allgather:
 		return a.Bcast != nil
+	case c == Gather:
+		return a.Gather != nil
 	}
 	return a.Reduce != nil
 }
@@ -93,31 +104,17 @@ func (a Algorithm) Add(b *Builder, c Collective, p Params) {
 		a.Allgather(b, p)
 		return
 	case c == Allgather:
-		gather(b, p)
+		b.GatherParts(p)
 		a.spread(b, p)
+		return
+	case c == Gather:
+		a.Gather(b, p)
 		return
 	case c.Reduces():
 		a.Reduce(b, p)
 	}
 	if c != Reduce {
 		a.Bcast(b, p)
-	}
-}
-
-// gather adds that everyone's part goes to the root's Out.
-func gather(b *Builder, p Params) {
-	if p.Rank != p.Root {
-		for _, c := range p.PartChunks(p.Rank) {
-			b.Send(p.Root, In.At(c))
-		}
-		return
-	}
-	b.CopyPart(p)
-	for i := 1; i < p.Size; i++ {
-		from := (p.Root + i) % p.Size
-		for _, c := range p.PartChunks(from) {
-			b.Recv(from, Out.At(c))
-		}
 	}
 }
 

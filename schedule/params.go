@@ -15,7 +15,7 @@ type Params struct {
 	// Order lists ranges of the buffer, what is wanted first at the front; nil:
 	// from the buffer's front to its back.
 	Order []Range
-	// Parts lists for every rank where its part of an Allgather lies in the buffer;
+	// Parts lists for every rank where its part of an Allgather or Gather lies in the buffer;
 	// together they are all of it. nil: equal parts, in the order of ranks (see Split).
 	Parts [][]Range
 	// Lowest is, of every rank, the lowest of those whose contributions it brings to a
@@ -126,7 +126,7 @@ func (p Params) PartsChunks(first, n int) (chunks []Range) {
 }
 
 // Split returns one range after the other of counts elements: the parts of an
-// Allgather.
+// Allgather or Gather.
 func Split(counts []int) []Range {
 	parts := make([]Range, len(counts))
 	off := 0

@@ -37,7 +37,7 @@ type Case struct {
 	InPlace    bool   // for a broadcast it does not matter
 	Root       int
 	Count      int   // of the result
-	Counts     []int // of an Allgather
+	Counts     []int // of an Allgather or Gather
 }
 
 // String returns the case in words.
@@ -52,7 +52,7 @@ func (k Case) String() string {
 // Collectives lists the collectives that a spec serves.
 func Collectives(s spec.Spec) []schedule.Collective {
 	var served []schedule.Collective
-	for _, c := range schedule.Collectives {
+	for _, c := range append(schedule.Collectives[:len(schedule.Collectives):len(schedule.Collectives)], schedule.Gather) {
 		if s.Serves(c) == nil {
 			served = append(served, c)
 		}
@@ -162,7 +162,13 @@ func shapes(size int, roots []int) []Case {
 	for _, s := range Specs() {
 		for _, v := range Collectives(s) {
 			if v == schedule.Allgather {
-				cases = append(cases, allgathers(s, size)...)
+				cases = append(cases, gathers(s, v, size, 0)...)
+				continue
+			}
+			if v == schedule.Gather {
+				for _, root := range roots {
+					cases = append(cases, gathers(s, v, size, root)...)
+				}
 				continue
 			}
 			for _, count := range Counts {
@@ -184,16 +190,16 @@ func shapes(size int, roots []int) []Case {
 	return cases
 }
 
-// allgathers returns the allgathers of a spec: parts that are equal, that grow and of
-// which some are empty, each in place and not.
-func allgathers(s spec.Spec, size int) (cases []Case) {
+// gathers returns the allgathers of a spec, or the gathers to a root: parts that are equal,
+// that grow and of which some are empty, each in place and not.
+func gathers(s spec.Spec, v schedule.Collective, size, root int) (cases []Case) {
 	equal, grow, few := make([]int, size), make([]int, size), make([]int, size)
 	for r := range size {
 		equal[r], grow[r] = 13, 7*r
 	}
 	few[size/2], few[size-1] = 100, 1
 	for _, counts := range [][]int{equal, grow, few, make([]int, size)} {
-		k := Case{Spec: s, Collective: schedule.Allgather, Counts: counts}
+		k := Case{Spec: s, Collective: v, Root: root, Counts: counts}
 		for _, n := range counts {
 			k.Count += n
 		}
@@ -256,13 +262,13 @@ func (k Case) bufferOf(count int) []byte {
 	return bytes.Repeat([]byte{filler}, k.Datatype.Bytes(count)+2*margin)
 }
 
-// part returns where a rank's part of an allgather lies in the result.
+// part returns where a rank's part of an allgather or gather lies in the result.
 func (k Case) part(rank int) schedule.Range { return schedule.Split(k.Counts)[rank] }
 
 // Prepare prepares the case on one rank.
 func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
-	if k.Collective == schedule.Allgather {
-		return k.prepareAllgather(c)
+	if k.Collective.Parts() {
+		return k.prepareParts(c)
 	}
 	r := &Running{c: c, k: k, send: k.buffer(), recv: k.buffer()}
 	if k.InPlace || k.Collective == schedule.Bcast {
@@ -280,8 +286,8 @@ func (k Case) call(send, recv mem.Buffer) collectives.Call {
 	return collectives.Call{Collective: k.Collective, Send: send, Recv: recv, Counts: k.Counts, Datatype: k.Datatype, Op: k.Op, Root: k.Root}
 }
 
-// prepareAllgather is Prepare of an allgather.
-func (k Case) prepareAllgather(c *collectives.Comm) (*Running, error) {
+// prepareParts is Prepare of an allgather or gather.
+func (k Case) prepareParts(c *collectives.Comm) (*Running, error) {
 	own := k.part(c.Rank())
 	r := &Running{c: c, k: k, send: k.bufferOf(own.Len), recv: k.buffer()}
 	send := inside(r.send)
@@ -303,7 +309,7 @@ func (r *Running) fill(b []byte, rank int) {
 	}
 }
 
-// fillPart stores rank's part of an allgather in b, from element off on.
+// fillPart stores rank's part of an allgather or gather in b, from element off on.
 func (r *Running) fillPart(b []byte, rank, off int) {
 	for i := range r.k.part(rank).Len {
 		Put(r.k.Datatype, b[margin:], off+i, contribution(r.k.Datatype, r.k.Op, rank, i))
@@ -320,8 +326,8 @@ func (r *Running) Check() error {
 		return err
 	}
 	k := r.k
-	if k.Collective == schedule.Allgather {
-		return r.checkAllgather()
+	if k.Collective.Parts() {
+		return r.checkParts()
 	}
 	want, input := k.buffer(), k.buffer()
 	switch hasResult := k.Collective != schedule.Reduce || r.c.Rank() == k.Root; {
@@ -348,11 +354,14 @@ func (r *Running) Check() error {
 	return same("the input", k.Datatype, r.send, input)
 }
 
-// checkAllgather is Check of an allgather that has ended.
-func (r *Running) checkAllgather() error {
+// checkParts is Check of an allgather or gather that has ended.
+func (r *Running) checkParts() error {
 	want := r.k.buffer()
+	has := r.k.Collective == schedule.Allgather || r.c.Rank() == r.k.Root
 	for rank := range r.c.Size() {
-		r.fillPart(want, rank, r.k.part(rank).Off)
+		if has || r.k.InPlace && rank == r.c.Rank() {
+			r.fillPart(want, rank, r.k.part(rank).Off)
+		}
 	}
 	if err := same("the result", r.k.Datatype, r.recv, want); err != nil || r.k.InPlace {
 		return err

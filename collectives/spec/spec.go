@@ -59,7 +59,7 @@ const (
 )
 
 var algorithms = map[string]schedule.Algorithm{
-	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather},
+	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather},
 	"chain":    {Reduce: chain.Reduce, Bcast: chain.Bcast},
 	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast},
 	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather},
@@ -160,6 +160,12 @@ func (s Spec) Validate() error {
 
 // Serves reports why a spec cannot do a collective; nil where it can.
 func (s Spec) Serves(c schedule.Collective) error {
+	if c == schedule.Gather {
+		if len(s.Levels) != 1 || !algorithms[s.Levels[0].Algorithm].Serves(c) {
+			return fmt.Errorf("spec %v: a gather is done by linear, at one level", s)
+		}
+		return nil
+	}
 	if last := s.Levels[len(s.Levels)-1].Algorithm; !s.IsLibrary() && !algorithms[last].Serves(c) {
 		return fmt.Errorf("spec %v is for allreduce and allgather, as %s is: use another one for %v", s, last, c)
 	}

@@ -10,8 +10,8 @@ import (
 // Prove proves that all, one schedule per rank in the order of ranks, are the
 // collective c: that they leave the sum of every rank's In in root's Out (Reduce) or
 // in every rank's Out (Allreduce), or in every rank's Out what root's Out held at the
-// start (Bcast) or everyone's part of In (Allgather). Where there is no root, root
-// says nothing. counts are those of an Allgather's parts; none: equal ones.
+// start (Bcast) or everyone's part of In (Allgather; in root's alone: Gather). Where there
+// is no root, root says nothing. counts are those of the parts; none: equal ones.
 func Prove(c schedule.Collective, all []*schedule.Schedule, root int, counts ...int) error {
 	if !c.Valid() {
 		return fmt.Errorf("check: unknown %v", c)
@@ -20,7 +20,7 @@ func Prove(c schedule.Collective, all []*schedule.Schedule, root int, counts ...
 	if !c.Rooted() {
 		g.root = 0
 	}
-	if c == schedule.Allgather && len(all) > 0 && all[0] != nil {
+	if c.Parts() && len(all) > 0 && all[0] != nil {
 		var err error
 		if g.parts, err = parts(all[0].Count, len(all), counts); err != nil {
 			return err
@@ -50,7 +50,7 @@ func parts(count, size int, counts []int) ([]schedule.Range, error) {
 type goal struct {
 	schedule.Collective
 	root  int
-	parts []schedule.Range // of an Allgather, by rank
+	parts []schedule.Range // of an Allgather or Gather, by rank
 }
 
 // start is what a rank has at the start.
@@ -93,7 +93,9 @@ func (g goal) end(size, count int) (want []cell[set]) {
 }
 
 // has reports whether rank has a result, hence an Out.
-func (g goal) has(rank int) bool { return g.Collective != schedule.Reduce || rank == g.root }
+func (g goal) has(rank int) bool {
+	return g.Collective != schedule.Reduce && g.Collective != schedule.Gather || rank == g.root
+}
 
 func prove(all []*schedule.Schedule, g goal) error {
 	if err := form(all, g); err != nil {

@@ -47,7 +47,7 @@ var Cuts = []schedule.Params{
 	{Count: 17, Chunk: 3},
 }
 
-// Counts returns the parts of an Allgather that a suite should try, for a number of
+// Counts returns the parts of an Allgather or Gather that a suite should try, for a number of
 // ranks: equal ones, ones that grow, all but one rank's empty, and random ones, some of
 // them empty.
 func Counts(size int) [][]int {
@@ -69,10 +69,14 @@ func Ranges(counts []int) (parts [][]schedule.Range) {
 }
 
 // Run proves an algorithm: 1 to 33 ranks, Roots, Cuts, all collectives, of an Allgather
-// all Counts.
+// or Gather all Counts.
 func Run(t *testing.T, a schedule.Algorithm) {
 	t.Helper()
-	for _, c := range a.Collectives() {
+	served := a.Collectives()
+	if a.Gather != nil {
+		served = append(served, schedule.Gather)
+	}
+	for _, c := range served {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= 33; size++ {
@@ -84,24 +88,27 @@ func Run(t *testing.T, a schedule.Algorithm) {
 						}
 					}
 				}
-				if c == schedule.Allgather {
-					unequal(t, a, size)
+				if c.Parts() {
+					unequal(t, a, c, size)
 				}
 			}
 		})
 	}
 }
 
-// unequal proves an algorithm's Allgather of parts that are not equal.
-func unequal(t *testing.T, a schedule.Algorithm, size int) {
+// unequal proves an algorithm's Allgather or Gather of parts that are not equal.
+func unequal(t *testing.T, a schedule.Algorithm, c schedule.Collective, size int) {
 	t.Helper()
 	for _, counts := range Counts(size)[1:] {
 		for _, chunk := range []int{0, 1, 3} {
-			p := schedule.Params{Size: size, Chunk: chunk, Parts: Ranges(counts)}
+			p := schedule.Params{Size: size, Root: size / 2, Chunk: chunk, Parts: Ranges(counts)}
+			if !c.Rooted() {
+				p.Root = 0
+			}
 			for _, n := range counts {
 				p.Count += n
 			}
-			if err := check.Prove(schedule.Allgather, a.Build(schedule.Allgather, p), 0, counts...); err != nil {
+			if err := check.Prove(c, a.Build(c, p), p.Root, counts...); err != nil {
 				t.Fatalf("%d ranks, counts %v, chunk %d: %v", size, counts, chunk, err)
 			}
 		}
