@@ -24,8 +24,8 @@ type Layer struct {
 	// Shared are the layers before it whose parameters it uses too.
 	Shared []int
 	// Factors, of a layer whose gradients sufficient factors can stand for, is what
-	// the scheme SFB moves; its places are in the packed buffers. Only a layer with
-	// that scheme needs it.
+	// the schemes SFB and Adam move; its places are in the packed buffers. Only a layer
+	// with one of them needs it.
 	Factors *sfb.Matrix
 }
 
@@ -53,8 +53,8 @@ func (b *Bucket) Bytes() int { return mem.Float32.Bytes(b.Len) }
 
 // divide makes buckets of neighboring layers of one scheme. It goes the way of the backward
 // pass, last layer first, and closes a bucket as soon as it has minBytes, or a layer that goes
-// by SFB, whose factors are a message of their own anyway. What is left at the front of the
-// net, whose gradients come last and whose parameters are needed first, may be less. The gaps
+// by factors, which are a message of their own anyway. What is left at the front of the net,
+// whose gradients come last and whose parameters are needed first, may be less. The gaps
 // between parameters belong to the bucket before them, so that together the buckets are all
 // count elements.
 func divide(layers []Layer, scheme func(layer int) Scheme, count, minBytes int) ([]Bucket, error) {
@@ -77,7 +77,7 @@ func divide(layers []Layer, scheme func(layer int) Scheme, count, minBytes int) 
 		b.Off, b.Len = first, b.Len+end-first
 		b.Layers = append([]int{i}, b.Layers...)
 		end = first
-		open = b.Bytes() < minBytes && b.Scheme != SFB // factors move layer by layer
+		open = b.Bytes() < minBytes && !b.Scheme.FactorsOnly() // factors move layer by layer
 	}
 	if end > 0 && len(reversed) > 0 {
 		b := &reversed[len(reversed)-1]
@@ -133,7 +133,7 @@ func AutoBucket(predict func(bytes int) float64) int {
 }
 
 // autoBucket is AutoBucket for what the communicator selects; for several schemes
-// the largest of them. Layers that go by SFB are buckets of their own.
+// the largest of them. Layers that go by factors are buckets of their own.
 func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 	schemes := c.Schemes
 	if schemes == nil {
@@ -141,7 +141,7 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 	}
 	most := minBucket
 	for _, s := range executed {
-		if s == SFB || !slices.Contains(schemes, s) {
+		if s.FactorsOnly() || !slices.Contains(schemes, s) {
 			continue
 		}
 		size, err := autoBucketOf(comm, c, s)
@@ -182,6 +182,8 @@ func collectivesOf(s Scheme) []schedule.Collective {
 		return []schedule.Collective{schedule.Allreduce}
 	case SFB:
 		return []schedule.Collective{schedule.Allgather}
+	case Adam:
+		return []schedule.Collective{schedule.Gather, schedule.Bcast}
 	}
 	return []schedule.Collective{schedule.Reduce, schedule.Bcast}
 }

@@ -28,8 +28,11 @@
 // each after its layers, SC-OB-naive one ahead, each awaited before forward;
 // SC-B, WFBP and TF await it at Finish.
 //
+// With Adam a gather of factors takes the place of the reduction, to the one server of
+// each layer; the rest is as with PS. AfterPass takes a layer's factors after every pass.
+//
 // With SFB the same holds of an allgather of factors, from which every rank rebuilds the
-// sum. AfterPass takes a layer's factors after every pass.
+// sum; AfterPass takes them as with Adam.
 //
 // Every layer may have a scheme of its own (Config.Schemes): buckets hold layers of
 // one scheme, each follows its scheme's policy, and SC-B packs neighbors of one

@@ -23,11 +23,11 @@ type Config struct {
 	// zero value, Auto, is Reduce.
 	Scheme  Scheme
 	Schemes []Scheme
-	// Book is needed by PS: it has the servers, and New deals its pairs for the buckets
+	// Book is needed by PS and Adam: it has the servers, and New deals its pairs for the buckets
 	// (Book.Deal). Its layers are those of Layers that have parameters.
 	Book *coordinator.Book
-	// Spec, unless it has no levels, is how the collectives are done. Those of PS are
-	// always linear (package syncer/ps).
+	// Spec, unless it has no levels, is how the collectives are done. Those of PS and Adam
+	// are always linear (package syncer/ps).
 	Spec spec.Spec
 	// Bucket is the least size of a bucket in bytes; 0 means AutoBucket's.
 	Bucket int
@@ -65,11 +65,11 @@ type Exchange struct {
 	min     int              // bytes of a bucket
 	buckets []Bucket         // as the net is cut
 	moved   []*bucketState   // what moves as one: each bucket, or neighbors packed
-	pairs   []ps.Pair        // of the buckets of PS, in the packed buffers
+	pairs   []ps.Pair        // of the buckets of PS and Adam, in the packed buffers
 	own     []Sum            // what this rank updates by
 	owner   []*bucketState   // by layer; nil where it has no parameters
 	uses    [][]*bucketState // by layer: what must be current before its forward
-	factors []putter         // by layer; nil but for SFB's
+	factors []putter         // by layer; none but for SFB's and Adam's
 
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -110,8 +110,8 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
 	}
 	for i := range c.Layers {
-		if l := &c.Layers[i]; c.schemeOf(i) == SFB && len(l.Params) > 0 && l.Factors == nil {
-			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: it has no sufficient factors", l.Name, SFB)
+		if l, s := &c.Layers[i], c.schemeOf(i); s.FactorsOnly() && len(l.Params) > 0 && l.Factors == nil {
+			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: it has no sufficient factors", l.Name, s)
 		}
 	}
 	if x.buckets, err = divide(c.Layers, c.schemeOf, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
@@ -184,7 +184,7 @@ func (x *Exchange) BeforeForward(layer int) error {
 
 // AfterPass says that the backward of a layer has ended in one of the passes whose
 // gradients are summed, the last included: there are factors of it, where the layer
-// goes by SFB.
+// goes by SFB or Adam.
 func (x *Exchange) AfterPass(layer, pass int) {
 	if f := x.factors[layer]; f.sync != nil {
 		f.sync.Put(f.matrix, pass)

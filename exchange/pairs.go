@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -9,16 +8,17 @@ import (
 	"github.com/scaffe/scaffe/syncer/ps"
 )
 
-// deal cuts the buckets of PS into KV pairs and gives these to servers, as the book
-// says. What lies around the parameters of a bucket is its first and last pair's.
+// deal cuts the buckets of PS into KV pairs and gives these, and the layers of Adam, to servers,
+// as the book says. What lies around the parameters of a bucket is its first and last pair's.
 func (x *Exchange) deal() error {
 	var served [][]int
+	var whole []int // one server each
 	var buckets []*Bucket
 	var last error
 	inBook := InBook(x.c.Layers)
 	for i := range x.buckets {
 		b := &x.buckets[i]
-		if b.Scheme != PS {
+		if !b.Scheme.Served() {
 			continue
 		}
 		var members []int
@@ -29,16 +29,19 @@ func (x *Exchange) deal() error {
 			}
 		}
 		served, buckets = append(served, members), append(buckets, b)
+		if b.Scheme == Adam {
+			whole = append(whole, members...)
+		}
 	}
 	switch {
 	case served == nil:
 		return nil
 	case x.c.Book == nil:
-		return errors.New("scheme ps needs an information book")
+		return fmt.Errorf("scheme %v needs an information book", buckets[0].Scheme)
 	case last != nil:
 		return last
 	}
-	x.c.Book.Deal(served)
+	x.c.Book.Deal(served, whole...)
 	left := x.c.Book.Pairs
 	for _, b := range buckets {
 		first := len(x.pairs)
@@ -65,7 +68,7 @@ func (x *Exchange) pairsOf(r Range) (pairs []ps.Pair) {
 
 // specOf returns how collectives of a scheme are asked for.
 func (c *Config) specOf(comm *collectives.Comm, s Scheme) spec.Spec {
-	if s == PS {
+	if s.Served() {
 		return ps.Spec(comm.Layout())
 	}
 	return c.Spec

@@ -155,13 +155,16 @@ const (
 	Allreduce = coordinator.Allreduce
 	// PS sums each KV pair at its server, which updates and broadcasts it: Poseidon.
 	PS = coordinator.PS
+	// Adam sends sufficient factors to a layer's one server, which rebuilds the sum,
+	// updates and broadcasts.
+	Adam = coordinator.Adam
 	// SFB sends sufficient factors to all ranks, each of which rebuilds the sum and
 	// updates.
 	SFB = coordinator.SFB
 )
 
 // executed lists them.
-var executed = []Scheme{Reduce, Allreduce, PS, SFB}
+var executed = []Scheme{Reduce, Allreduce, PS, SFB, Adam}
 
 // Schemes lists the names of the schemes that can be executed, and of those that choose
 // among them.

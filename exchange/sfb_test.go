@@ -103,7 +103,7 @@ func trainFactored(t *testing.T, ranks int, c exchange.Config, iters int) (got [
 			}
 		}
 		c := c
-		c.Layers, c.Data, c.Diff, c.OnSum = ls, data, diff, f.use
+		c.Layers, c.Data, c.Diff, c.OnSum, c.Book = ls, data, diff, f.use, book(t, ranks, "all", 4096)
 		x, err := exchange.New(ctx, comm, c)
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func trainFactored(t *testing.T, ranks int, c exchange.Config, iters int) (got [
 							}
 						}
 					default:
-						if f.backward(i, pass); c.Schemes[i] != exchange.SFB {
+						if f.backward(i, pass); !c.Schemes[i].FactorsOnly() {
 							f.add(i)
 						}
 					}
@@ -163,22 +163,58 @@ func trainFactored(t *testing.T, ranks int, c exchange.Config, iters int) (got [
 	return got, buckets
 }
 
+// schemes are those of the test's net: one for fully connected layers, one for the rest.
+func schemes(fc, rest exchange.Scheme) (all []exchange.Scheme) {
+	for i := range sizes {
+		if _, found := shapes[i]; found {
+			all = append(all, fc)
+		} else {
+			all = append(all, rest)
+		}
+	}
+	return all
+}
+
+// Section 3.2: layers that go by adam, each with a server of its own, beside any others, have
+// the bits under every design that they have by sfb, on every rank.
+func TestPoseidon_AdamUnderEveryDesign(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const ranks, iters = 3, 4
+	for _, rest := range []exchange.Scheme{exchange.Reduce, exchange.PS} {
+		want, _ := trainFactored(t, ranks, exchange.Config{Schemes: schemes(exchange.SFB, rest), Spec: parse(t, "linear"), Bucket: 1}, iters)
+		for _, d := range append(exchange.All(), exchange.WFBP) {
+			for _, atOnce := range []bool{false, true} {
+				c := exchange.Config{Design: d, Schemes: schemes(exchange.Adam, rest), Spec: parse(t, "linear"), Bucket: 1, UpdateAtOnce: atOnce}
+				got, buckets := trainFactored(t, ranks, c, iters)
+				for rank := range got {
+					if !slices.Equal(got[rank], want[0]) {
+						t.Errorf("%v, rest by %v, at once %v: rank %d has other bits", d, rest, atOnce, rank)
+					}
+				}
+				if want := "l2[112:816] adam [linear linear] l3[816:832] adam [linear linear] "; !strings.Contains(buckets, want) {
+					t.Errorf("buckets %s, without %s", buckets, want)
+				}
+			}
+		}
+	}
+	err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+		c := exchange.Config{Schemes: schemes(exchange.Adam, exchange.Reduce)}
+		if _, _, err := train(ctx, comm, c, 1); err == nil || !strings.Contains(err.Error(), `layer "l2" cannot go by adam: it has no sufficient factors`) {
+			t.Errorf("without factors: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Sections 3.1 and 3.2: layers that go by factors are part of any design, next to others,
 // and learn what they learn by reduce. All designs give the same bits, on every rank,
 // whether the gradients come from one pass or several, and the batch is equal in parts or
 // not.
 func TestPoseidon_FactorsUnderEveryDesign(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	schemes := func(fc, rest exchange.Scheme) (all []exchange.Scheme) {
-		for i := range sizes {
-			if _, found := shapes[i]; found {
-				all = append(all, fc)
-			} else {
-				all = append(all, rest)
-			}
-		}
-		return all
-	}
 	const iters = 4
 	for _, ranks := range []int{1, 3} {
 		for _, rest := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce} {

@@ -8,7 +8,9 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/syncer/adam"
 	"github.com/scaffe/scaffe/syncer/ps"
 	"github.com/scaffe/scaffe/syncer/sfb"
 	"github.com/scaffe/scaffe/trace"
@@ -166,19 +168,33 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		return syncer.Allreduce(x.comm, s, how...)
 	case PS:
 		return ps.New(x.comm, s, x.pairsOf(b.Range), how...)
-	case SFB:
+	case SFB, Adam:
 		return x.factored(b, s, how...)
 	}
 	return nil, fmt.Errorf("exchange: bucket %q: scheme %v cannot be executed", b.Name, b.Scheme)
 }
 
-// factored returns the syncer of a bucket whose layers go by SFB.
+// factored returns the syncer of a bucket whose layers go by SFB or Adam.
 func (x *Exchange) factored(b moved, s syncer.Bucket, how ...collectives.Option) (syncer.Syncer, error) {
 	var matrices []sfb.Matrix
-	for _, l := range b.Layers {
-		matrices = append(matrices, x.c.Layers[l].Factors.At(b.Off))
+	var served []adam.Matrix
+	pairs := x.pairsOf(b.Range)
+	for i, l := range b.Layers {
+		m := x.c.Layers[l].Factors.At(b.Off)
+		if matrices = append(matrices, m); b.Scheme == Adam {
+			served = append(served, adam.Matrix{Matrix: m, Server: pairs[i].Server})
+		}
 	}
-	y, err := sfb.New(x.comm, s, matrices, how...)
+	var y interface {
+		syncer.Syncer
+		factorTaker
+	}
+	var err error
+	if b.Scheme == Adam {
+		y, err = adam.New(x.comm, s, served, how...)
+	} else {
+		y, err = sfb.New(x.comm, s, matrices, how...)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -188,9 +204,12 @@ func (x *Exchange) factored(b moved, s syncer.Bucket, how ...collectives.Option)
 	return y, nil
 }
 
+// factorTaker takes this rank's factors of a pass, those of one of its matrices.
+type factorTaker interface{ Put(matrix, pass int) }
+
 // putter takes the factors of one layer.
 type putter struct {
-	sync   *sfb.Syncer
+	sync   factorTaker
 	matrix int
 }
 
@@ -220,11 +239,15 @@ func (x *Exchange) library() bool {
 	return false
 }
 
-// Specs returns which collectives move a bucket: its gradients and then, with
-// Reduce and PS, its parameters.
+// Specs returns which collectives move a bucket: its gradients, or factors, and then, with
+// Reduce, PS and Adam, its parameters.
 func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 	var specs []spec.Spec
 	for _, v := range collectivesOf(b.Scheme) {
+		if v == schedule.Gather { // for which nothing is selected
+			specs = append(specs, spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}})
+			continue
+		}
 		choice, err := x.comm.Select(query(x.comm, v, x.moves(b)), x.c.specOf(x.comm, b.Scheme))
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)

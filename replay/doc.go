@@ -24,9 +24,10 @@
 // would not have been late. Updates are waits too, one at a time on each rank
 // that updates, in proportion to the bucket.
 //
-// A layer that goes by the scheme sfb hands over factors. Its backward pass is half as
+// A layer that goes by the scheme sfb or adam hands over factors. Its backward pass is half as
 // long, since it leaves its gradient out, and what rebuilds that from the factors of all P ranks is
-// a wait of P halves (Poseidon, section 3.2). These products take turns with
+// a wait of P halves (Poseidon, section 3.2), on every rank or, by adam, on the layer's
+// server. These products take turns with
 // computation: one has the processor as soon as the factors are there, and the schedule of
 // computation goes on after it.
 //
@@ -40,7 +41,7 @@
 // (package stats).
 //
 //   - Compute: forward, backward and update of the profile, on the slowest rank.
-//   - Products: how much longer it computes because it rebuilds gradients from factors.
+//   - Products: how much longer the rank computes that rebuilds the most gradients from factors.
 //   - Communication: an iteration of SC-B without any computation.
 //   - Exposed: iteration less compute. Hidden: the part of the communication
 //     that is not exposed.

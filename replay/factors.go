@@ -26,10 +26,28 @@ func (r *rank) factor(p *plan, layer int) {
 	l := &r.c.Profile.Layers[layer]
 	f := &factored{r: r, layer: layer}
 	p.backward[layer], f.product = rebuilding(l, r.comm.Size())
-	p.products += p.backward[layer] + f.product - l.Backward
+	p.factored = append(p.factored, f)
 	m := matrixOf(l, &p.layers[layer], r.c.Profile.K(), r.comm.Size())
 	m.Put, m.Rebuild = f.put, f.rebuild
 	p.layers[layer].Factors = m
+}
+
+// rebuilt returns how much longer this rank computes because it rebuilds the gradients of
+// layers that it updates, less what all ranks leave out.
+func (r *rank) rebuilt(p *plan, x *exchange.Exchange) (more time.Duration) {
+	own := map[int]bool{}
+	for _, s := range x.Own() {
+		for _, l := range s.Bucket.Layers {
+			own[l] = true
+		}
+	}
+	for _, f := range p.factored {
+		more += p.backward[f.layer] - r.c.Profile.Layers[f.layer].Backward
+		if own[f.layer] {
+			more += f.product
+		}
+	}
+	return more
 }
 
 // matrixOf returns the matrix of a placed layer with factors, of which each of so many ranks

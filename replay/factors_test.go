@@ -57,6 +57,7 @@ func TestPoseidon_ReplayedFactorsAreTheSum(t *testing.T) {
 		for text, want := range map[string]string{
 			"sfb":                          "sfb,conv=ps",
 			"reduce,fc*=sfb":               "sfb,conv=reduce",
+			"adam":                         "adam,conv=ps",
 			"allreduce,fc1=sfb,fc3=ps":     "allreduce,fc1=sfb,fc3=ps",
 			"poseidon,fc2=sfb,fc3=reduce":  "",
 			"auto":                         "",
@@ -95,9 +96,14 @@ func TestPoseidon_AnIterationMovesWhatTable1Says(t *testing.T) {
 	}
 	// 32 KiB, and 16: two pairs of 4 KiB for each server, and one.
 	p := parsed(t, fmt.Sprintf("batch %d\nlayer conv Convolution 0 0 4096\nlayer fc InnerProduct 0 0 64x128", k))
-	for text, want := range map[string]float64{
-		"ps":       coordinator.PSCost(4096+64*128, ranks, ranks).Both,
-		"poseidon": coordinator.PSCost(4096, ranks, ranks).Both + coordinator.SFBCost(64, 128, k, ranks).Both,
+	conv := coordinator.PSCost(4096, ranks, ranks).Both
+	for text, want := range map[string]func(rank int) float64{
+		"ps":       func(int) float64 { return coordinator.PSCost(4096+64*128, ranks, ranks).Both },
+		"poseidon": func(int) float64 { return conv + coordinator.SFBCost(64, 128, k, ranks).Both },
+		"adam": func(rank int) float64 { // the layer is the first server's, and each of the four has a pair
+			cost := coordinator.AdamCost(64*128, 64, 128, k, ranks)
+			return conv + map[bool]float64{true: cost.Both, false: cost.Worker}[rank == 0]
+		},
 	} {
 		c := Config{Profile: p, Designs: []exchange.Design{exchange.WFBP}, Asked: ask(t, text), Spec: linear, Pair: 4 * coordinator.Cut, Bucket: 1}
 		opts := launch.Options{Local: ranks, Engine: nbc.Options{Deadline: 10 * time.Minute}, Log: os.Stderr}
@@ -124,7 +130,7 @@ func TestPoseidon_AnIterationMovesWhatTable1Says(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if values := float64(three-one) / 2 / 4; values != want {
+			if values, want := float64(three-one)/2/4, want(comm.Rank()); values != want {
 				return fmt.Errorf("%s: rank %d moves %v values in an iteration, want %v", text, comm.Rank(), values, want)
 			}
 			return nil
@@ -201,9 +207,9 @@ func TestShape(t *testing.T) {
 // What is asked for and cannot be is one message.
 func TestReplaySchemeMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"conv=sfb": `layer "conv" (Convolution) cannot`,
-		"fc9=sfb":  "scheme fc9=sfb: no layer with parameters has such a name; there are conv, fc1, fc2, fc3",
-		"adam":     "adam cannot be executed",
+		"conv=sfb":  `layer "conv" (Convolution) cannot`,
+		"fc9=sfb":   "scheme fc9=sfb: no layer with parameters has such a name; there are conv, fc1, fc2, fc3",
+		"conv=adam": `layer "conv" (Convolution) cannot`,
 	} {
 		_, err := replayed(t, 2, Config{Profile: parsed(t, connected), Designs: []exchange.Design{exchange.SCB}, Asked: ask(t, text), Iterations: 1})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -241,6 +247,12 @@ func TestPoseidon_ProductsOfAllWorkers(t *testing.T) {
 		Profile: parsed(t, connected), Designs: []exchange.Design{exchange.SCOBR}, Asked: ask(t, "reduce,fc1=sfb"), Iterations: 1,
 		Straggler: Straggler{1, 2},
 	})
+	served, err2 := replayed(t, 4, Config{
+		Profile: parsed(t, connected), Designs: []exchange.Design{exchange.SCOBR}, Asked: ask(t, "reduce,fc*=adam"), Iterations: 1,
+	})
+	if want := 0.4 - 0.15; err2 != nil || math.Abs(served.Rows[0].Products-want) > 1e-9 { // fc1's server: 4 × 0.1, and no half of fc1's and fc2's
+		t.Errorf("products at adam's server %v: %v", served.Rows[0].Products, err2)
+	}
 	if want := 0.6; err != nil || math.Abs(res.Rows[0].Products-want) > 1e-9 || math.Abs(res.Compute-2*0.9) > 1e-9 { // 4 × 0.1 + 0.1 − 0.2 ms, twice
 		t.Errorf("products %v, compute %v: %v", res.Rows[0].Products, res.Compute, err)
 	}

@@ -98,7 +98,7 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part
 	bytes := mem.Float32.Bytes(of.count)
 	schemes := p.schemes[:len(of.layers)]
 	var book *coordinator.Book
-	if slices.Contains(schemes, exchange.PS) {
+	if slices.ContainsFunc(schemes, exchange.Scheme.Served) {
 		var err error
 		if book, err = r.book(of.layers, p.tensors); err != nil { // with pairs of its own
 			return nil, err
@@ -131,6 +131,9 @@ func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, er
 		return nil, err
 	}
 	defer x.Close()
+	if of.count == r.count {
+		w.products = r.rebuilt(w.plan, x)
+	}
 	r.late = &w.late
 	if r.check != nil {
 		r.check.layers = w.layers

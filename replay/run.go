@@ -85,7 +85,7 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 	v := []float64{0, 0}
 	for _, w := range r.ways {
 		late.sum, late.n, late.most = late.sum+w.late.sum, late.n+w.late.n, max(late.most, w.late.most)
-		v = append(v, w.late.mean())
+		v = append(v, w.late.mean(), report.Milliseconds(w.products))
 	}
 	v[0], v[1] = late.mean(), report.Milliseconds(late.most)
 	v, err := r.most(ctx, v...)
@@ -100,7 +100,7 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 			return err
 		}
 		row := w.row(&r.c)
-		row.Late, row.NodeBytes, row.Products = v[2+i], node, report.Milliseconds(w.products)*r.scale*max(r.c.Straggler.Factor, 1)
+		row.Late, row.NodeBytes, row.Products = v[2+2*i], node, v[3+2*i]*r.scale*max(r.c.Straggler.Factor, 1)
 		res.Rows = append(res.Rows, row)
 	}
 	return nil

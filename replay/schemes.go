@@ -124,7 +124,7 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 		}
 	}
 	for i, s := range p.schemes {
-		if s == exchange.SFB && len(r.layers[i].Params) > 0 {
+		if s.FactorsOnly() && len(r.layers[i].Params) > 0 {
 			r.factor(p, i)
 		}
 	}

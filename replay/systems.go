@@ -30,6 +30,7 @@ var systems = []System{
 	{Name: "caffe+wfbp", Design: exchange.WFBP, Scheme: coordinator.PS, ByLayer: true},
 	{Name: "poseidon", Design: exchange.WFBP, Scheme: coordinator.Poseidon, ByLayer: true},
 	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, ByLayer: true, Tensors: true},
+	{Name: "adam", Design: exchange.WFBP, Scheme: coordinator.Adam, ByLayer: true},
 	{Name: "auto", Design: exchange.SCOBR, Scheme: coordinator.Auto},
 	{Name: "reduce", Design: exchange.SCOBR, Scheme: coordinator.Reduce},
 	{Name: "allreduce", Design: exchange.SCOBR, Scheme: coordinator.Allreduce},
@@ -66,9 +67,10 @@ type plan struct {
 	tensors  bool // see System
 	bucket   int  // as in exchange.Config
 	schemes  []exchange.Scheme
-	layers   []exchange.Layer   // with factors, where those travel
-	backward []time.Duration    // of the profile, less what layers leave out whose factors travel
-	products time.Duration      // what rebuilding gradients computes more, in the profile's time
+	layers   []exchange.Layer // with factors, where those travel
+	backward []time.Duration  // of the profile, less what layers leave out whose factors travel
+	factored []*factored
+	products time.Duration      // what rebuilding gradients computes more on this rank, in the profile's time
 	audit    *coordinator.Audit // nil where one scheme was asked for that serves all layers
 }
 

@@ -38,7 +38,7 @@ func TestSystemsCheck(t *testing.T) {
 func TestPoseidon_SystemsOfSection5(t *testing.T) {
 	const ranks, k = 4, 3
 	p := parsed(t, fmt.Sprintf("batch %d\nlayer conv Convolution 0.1 0.1 4096\nlayer fc InnerProduct 0.1 0.2 64x128", k))
-	some, err := ParseSystems("poseidon, caffe+wfbp,Caffe+PS,tensorflow,auto")
+	some, err := ParseSystems("poseidon, caffe+wfbp,Caffe+PS,tensorflow,adam,auto")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +48,17 @@ func TestPoseidon_SystemsOfSection5(t *testing.T) {
 	}
 	ps := coordinator.PSCost(4096+64*128, ranks, ranks).Both
 	factors := coordinator.PSCost(4096, ranks, ranks).Both + coordinator.SFBCost(64, 128, k, ranks).Both
+	server := coordinator.AdamCost(64*128, 64, 128, k, ranks) // of one rank, the others only work
+	adam := coordinator.PSCost(4096, ranks, ranks).Both + (server.Both+(ranks-1)*server.Worker)/ranks
 	for i, want := range []struct {
 		schemes string
 		values  float64
-	}{{"ps,fc=sfb", factors}, {"ps", ps}, {"ps", ps}, {"ps", ps}, {res.Rows[4].Schemes, res.Rows[4].NodeBytes[0] / 4 / ranks}} {
+	}{{"ps,fc=sfb", factors}, {"ps", ps}, {"ps", ps}, {"ps", ps}, {"ps,fc=adam", adam}, {res.Rows[5].Schemes, res.Rows[5].NodeBytes[0] / 4 / ranks}} {
 		r := res.Rows[i]
 		if r.System != some[i].Name || r.Schemes != want.schemes || r.NodeBytes[0] != 4*ranks*want.values {
 			t.Errorf("%+v, want %+v", r, want)
 		}
-		if products := r.Products > 0; products != strings.Contains(r.Schemes, "sfb") {
+		if products := r.Products > 0; products != (strings.Contains(r.Schemes, "sfb") || r.System == "adam") {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -84,7 +86,7 @@ func TestPoseidon_SystemsOfSection5(t *testing.T) {
 	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "\n# poseidon: WFBP, ps,fc=sfb\n") || strings.Contains(b.String(), "target") {
 		t.Errorf("%v\n%s", err, &b)
 	}
-	if _, err := ParseSystems("poseidon,mxnet"); err == nil || !strings.Contains(err.Error(), `unknown system "mxnet": want caffe+ps, caffe+wfbp, poseidon, tensorflow, auto,`) {
+	if _, err := ParseSystems("poseidon,mxnet"); err == nil || !strings.Contains(err.Error(), `unknown system "mxnet": want caffe+ps, caffe+wfbp, poseidon, tensorflow, adam, auto,`) {
 		t.Error(err)
 	}
 	if all, err := ParseSystems("all"); err != nil || len(all) != len(Systems()) {

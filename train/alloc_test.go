@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -30,8 +31,8 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: 
 snapshot_after_train: false snapshot_prefix: "s"`)
 	for _, ranks := range []int{1, 3} {
 		for _, d := range append(exchange.All(), exchange.WFBP) {
-			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.SFB} {
-				perIteration := allocations(t, path, ranks, train.Config{Design: d, Scheme: scheme, Bucket: 1})
+			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.SFB, exchange.Adam} {
+				perIteration := allocations(t, path, ranks, train.Config{Design: d, Asked: &coordinator.Asked{Default: scheme}, Bucket: 1})
 				if perIteration >= 1 {
 					t.Errorf("%d ranks, %v, %v: %.1f allocations an iteration", ranks, d, scheme, perIteration)
 				}

@@ -10,7 +10,7 @@ import (
 
 // bookFor returns the book where a scheme needs one, nil elsewhere.
 func (w *Worker) bookFor(ctx context.Context, c Config) (*coordinator.Book, error) {
-	if !w.schemes.any(isPS) {
+	if !w.schemes.any(exchange.Scheme.Served) {
 		return nil, nil
 	}
 	return w.book(ctx, c)

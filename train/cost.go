@@ -63,7 +63,7 @@ func (w *Worker) predict() ([]coordinator.Outlook, error) {
 		book = w.schemes.audit.Book
 	} else { // one scheme, which does not depend on batches
 		servers := w.servers
-		if !w.schemes.any(isPS) {
+		if !w.schemes.any(exchange.Scheme.Served) {
 			servers = coordinator.Places{}
 		}
 		var err error

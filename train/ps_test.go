@@ -138,6 +138,25 @@ func TestPoseidon_ServersRememberTheirShardsAlone(t *testing.T) {
 	}
 }
 
+// TestPoseidon_AdamGoesOnFromASnapshot: a layer's one server holds what the update rule
+// remembers of it (section 3.2); a snapshot has it, and a run goes on from there with the bits of one
+// that was not interrupted, with another server.
+func TestPoseidon_AdamGoesOnFromASnapshot(t *testing.T) {
+	path, dir := files(t, 30)
+	fullyConnected(t, path, dir, "")
+	with := func(servers []int, from string) curve {
+		return mustRun(t, 3, path, func(_ int, c *train.Config) {
+			c.Asked, c.Servers.Ranks, c.Snapshot = ask(t, "adam,conv1=allreduce"), servers, from
+		})
+	}
+	whole := with([]int{0, 1, 2}, "")
+	history := state(t, dir, 30)
+	rest := with([]int{1}, filepath.Join(dir, "s_iter_20.solverstate"))
+	if !slices.Equal(rest.loss, whole.loss[20:]) || !bytes.Equal(rest.snapshot, whole.snapshot) || !bytes.Equal(state(t, dir, 30), history) {
+		t.Error("the resumed run has other bits than the whole one")
+	}
+}
+
 // TestServersThatAreNotThere: one message on all ranks.
 func TestServersThatAreNotThere(t *testing.T) {
 	path, _ := files(t, 30)

@@ -39,6 +39,9 @@ func (s *schemes) any(such func(exchange.Scheme) bool) bool { return slices.Cont
 // isPS reports whether a scheme is the parameter server's.
 func isPS(s exchange.Scheme) bool { return s == exchange.PS }
 
+// byFactors reports whether factors take the place of a layer's gradients, by a scheme.
+func byFactors(s exchange.Scheme) bool { return s == exchange.SFB || s == exchange.Adam }
+
 // SchemeText says in a few words what c asks for, as --scheme takes it.
 func (c *Config) SchemeText() string { return c.Asked.Or(c.Scheme).String() }
 
@@ -54,7 +57,7 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 		w.schemes.used = w.schemes.of[:1]
 		return nil
 	}
-	if err := w.findFactors(ctx); err != nil {
+	if err := w.findFactors(ctx, asked); err != nil {
 		return err
 	}
 	book, err := w.book(ctx, c)
@@ -74,7 +77,7 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 		}
 		s := w.schemes.of[i]
 		w.schemes.used = append(w.schemes.used, s)
-		if s == exchange.SFB {
+		if byFactors(s) {
 			w.schemes.factored[i].net.Leave(true)
 		}
 	}
@@ -82,8 +85,9 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 }
 
 // findFactors finds the layers whose factors can stand for their gradients, how many rows
-// these have on every rank, and whether the ranks rebuild equal bits from them.
-func (w *Worker) findFactors(ctx context.Context) error {
+// these have on every rank, and, where replicas may rebuild for themselves, whether the ranks
+// rebuild equal bits from them.
+func (w *Worker) findFactors(ctx context.Context, asked coordinator.Asked) error {
 	n, passes := w.solver.Net(), int(w.solver.Param().GetIterSize())
 	var found []int
 	for i, l := range n.Layers() {
@@ -120,13 +124,15 @@ func (w *Worker) findFactors(ctx context.Context) error {
 		}
 		matrices = append(matrices, f.matrix)
 	}
-	errs, err := sfb.Compare(ctx, w.comm, matrices)
-	if err != nil {
-		return err
-	}
-	for k, i := range found {
-		if errs[k] != nil {
-			w.schemes.factored[i], w.schemes.refuses[i] = nil, errs[k].Error()
+	if asked.Chooses() || slices.Contains(asked.Schemes(), exchange.SFB) {
+		errs, err := sfb.Compare(ctx, w.comm, matrices)
+		if err != nil {
+			return err
+		}
+		for k, i := range found {
+			if errs[k] != nil {
+				w.schemes.factored[i], w.schemes.refuses[i] = nil, errs[k].Error()
+			}
 		}
 	}
 	return w.measureProducts(ctx, matrices)

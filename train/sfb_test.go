@@ -80,6 +80,16 @@ func TestPoseidon_FactorsTrainAsReductions(t *testing.T) {
 			if err := near(one.scores, first.scores); err != nil {
 				t.Errorf("%q, %s: scores: %v", more, text, err)
 			}
+			if text != "sfb" {
+				continue
+			}
+			history := state(t, dir, 30)
+			for _, servers := range []coordinator.Places{{}, {Ranks: []int{2, 3}}} { // the other schemes that serve factors
+				c := mustRun(t, 4, path, func(_ int, c *train.Config) { c.Asked, c.Servers, c.Bucket = ask(t, "adam"), servers, 1 })
+				if !bytes.Equal(c.snapshot, first.snapshot) || !slices.Equal(c.loss, first.loss) || !slices.Equal(c.scores, first.scores) || !bytes.Equal(state(t, dir, 30), history) {
+					t.Errorf("%q: adam at servers %v has other bits than sfb", more, servers)
+				}
+			}
 		}
 	}
 }
@@ -115,6 +125,7 @@ func TestSchemesAskedFor(t *testing.T) {
 	fullyConnected(t, path, dir, "")
 	for text, want := range map[string]string{
 		"sfb":                   "conv1=ps rows=sfb turned=sfb ip0=sfb ip1=sfb",
+		"adam,ip0=reduce":       "conv1=ps rows=adam turned=adam ip0=reduce ip1=adam",
 		"allreduce,ip*=sfb":     "conv1=allreduce rows=allreduce turned=allreduce ip0=sfb ip1=sfb",
 		"reduce,ip1=sfb,*p1=ps": "conv1=reduce rows=reduce turned=reduce ip0=reduce ip1=ps",
 	} {
@@ -124,9 +135,9 @@ func TestSchemesAskedFor(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"conv1=sfb":       `scheme conv1=sfb: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
-		"fc6=sfb":         "scheme fc6=sfb: no layer with parameters has such a name; there are conv1, rows, turned, ip0, ip1",
-		"reduce,ip0=adam": "adam",
+		"conv1=sfb":  `scheme conv1=sfb: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
+		"fc6=sfb":    "scheme fc6=sfb: no layer with parameters has such a name; there are conv1, rows, turned, ip0, ip1",
+		"conv1=adam": `scheme conv1=adam: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
 	} {
 		if _, _, err := chosen(t, 3, path, train.Config{Asked: ask(t, text)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

@@ -30,7 +30,7 @@ const noneBad = math.MaxInt64
 // initShards prepares for shards, where the schemes make them: servers', or a root's beside
 // what every rank updates.
 func (w *Worker) initShards() {
-	if w.schemes.any(isPS) || w.schemes.any(exchange.Scheme.Replicated) && w.schemes.any(func(s exchange.Scheme) bool { return !s.Replicated() }) {
+	if w.schemes.any(exchange.Scheme.Served) || w.schemes.any(exchange.Scheme.Replicated) && w.schemes.any(func(s exchange.Scheme) bool { return !s.Replicated() }) {
 		w.shards = &shards{fixed: w.fixed(), norm: make([]float64, w.solver.NormBlocks()), bad: make([]int64, 1)}
 	}
 }

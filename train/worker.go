@@ -314,7 +314,7 @@ func (w *Worker) exchangeLayers() []exchange.Layer {
 	var ls []exchange.Layer
 	for i, l := range n.Layers() {
 		d := exchange.Layer{Name: l.Name}
-		if f := w.schemes.factored[i]; f != nil && w.schemes.of[i] == exchange.SFB {
+		if f := w.schemes.factored[i]; f != nil && w.schemes.of[i].FactorsOnly() {
 			d.Factors = &f.matrix
 		}
 		for _, p := range l.Params {

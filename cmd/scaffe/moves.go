@@ -45,7 +45,7 @@ func moveFlags() []cli.Flag {
 func schemeFlag() cli.Flag {
 	f := cmdline.Checked("scheme", exchange.Reduce.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce: "+
 		"sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), at servers, KV pair by KV pair (ps), "+
-		"or send factors of inner products to all (sfb); auto takes the fastest for each layer, poseidon ps or sfb",
+		"or send factors of inner products to all (sfb), or to each layer's one server (adam); auto takes the fastest for each layer, poseidon ps or sfb",
 		cmdline.Parsed(exchange.ParseSchemes, ""), exchange.Schemes()...)
 	f.Aliases = []string{"aggregate"}
 	return f

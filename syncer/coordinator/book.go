@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"slices"
 	"strings"
 
@@ -142,11 +143,12 @@ func (l *Layer) check(ranks int) error {
 }
 
 // Deal cuts the parameters of buckets, neighboring layers each, into pairs, and
-// deals these to the servers. Layers that are in no bucket have no pairs.
-func (b *Book) Deal(buckets [][]int) {
+// deals these to the servers. Layers that are in no bucket have no pairs. A bucket that
+// begins with one of the layers whole is one pair of any size: adam's layers have one server.
+func (b *Book) Deal(buckets [][]int, whole ...int) {
 	b.Pairs = nil
 	for _, members := range buckets {
-		b.Pairs = append(b.Pairs, b.cut(members)...)
+		b.Pairs = append(b.Pairs, b.cut(members, len(members) > 0 && slices.Contains(whole, members[0]))...)
 	}
 	order := first(len(b.Pairs))
 	if !b.Tensors {
@@ -157,9 +159,12 @@ func (b *Book) Deal(buckets [][]int) {
 	}
 }
 
-// cut cuts the parameters of neighboring layers into pairs.
-func (b *Book) cut(members []int) []Pair {
-	if b.Tensors {
+// cut cuts the parameters of neighboring layers into pairs, unless they are to be one.
+func (b *Book) cut(members []int, whole bool) []Pair {
+	switch {
+	case whole:
+		return cutPairs(b.Layers, members, math.MaxInt/2)
+	case b.Tensors:
 		return tensors(b.Layers, members)
 	}
 	return cutPairs(b.Layers, members, b.PairBytes/4)

@@ -110,7 +110,6 @@ func (a *Audit) Keep(c *Choice, from string) error {
 		return nil
 	}
 	a.Notes = append(a.Notes, "# schemes kept from "+from)
-	var served [][]int
 	for i := range a.Rows {
 		r := &a.Rows[i]
 		if now := r.Choice; now != c.Layers[i].Scheme {
@@ -118,11 +117,8 @@ func (a *Audit) Keep(c *Choice, from string) error {
 			r.RunnerUp = r.fastest(r.Choice)
 			r.Reason = fmt.Sprintf("kept; %v would be taken now: %s", now, r.Reason)
 		}
-		if r.Choice == PS {
-			served = append(served, []int{i})
-		}
 	}
-	a.Book.Deal(served)
+	a.deal()
 	return nil
 }
 

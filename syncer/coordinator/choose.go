@@ -95,25 +95,37 @@ func (a *Audit) Chosen() Asked {
 }
 
 // Choose gives every layer its scheme, and its pairs to the layers that ps
-// serves. predict may be nil where nothing asks for auto: then no row has times.
+// and adam serve. predict may be nil where nothing asks for auto: then no row has times.
 func (b *Book) Choose(asked Asked, predict Predictor) (*Audit, error) {
 	if err := asked.check(b.Layers); err != nil {
 		return nil, err
 	}
 	a := &Audit{Book: b, Asked: asked}
-	var served [][]int
 	for i := range b.Layers {
 		r, err := b.row(&b.Layers[i], asked, predict)
 		if err != nil {
 			return nil, fmt.Errorf("layer %q: %w", b.Layers[i].Name, err)
 		}
-		if r.Choice == PS {
-			served = append(served, []int{i})
-		}
 		a.Rows = append(a.Rows, r)
 	}
-	b.Deal(served)
+	a.deal()
 	return a, nil
+}
+
+// deal gives pairs to the layers that servers update.
+func (a *Audit) deal() {
+	var served [][]int
+	var whole []int
+	for i := range a.Rows {
+		switch a.Rows[i].Choice {
+		case Adam:
+			whole = append(whole, i)
+			fallthrough
+		case PS:
+			served = append(served, []int{i})
+		}
+	}
+	a.Book.Deal(served, whole...)
 }
 
 // row decides on one layer.

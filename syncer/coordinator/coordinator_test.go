@@ -99,7 +99,7 @@ func TestChoose(t *testing.T) {
 			if again.Rows[i].Choice != r.Choice {
 				t.Errorf("%s: %v gives layer %s %v", text, audit.Chosen(), r.Layer.Name, again.Rows[i].Choice)
 			}
-			served[i] = r.Choice == PS
+			served[i] = r.Choice.Served()
 			if r.Reason == "" || r.RunnerUp == r.Choice || r.RunnerUp.FactorsOnly() && r.Layer.noFactors() != "" {
 				t.Errorf("%s: %+v", text, r)
 			}
@@ -110,6 +110,9 @@ func TestChoose(t *testing.T) {
 		for _, p := range b.Pairs {
 			if !served[p.Layer] {
 				t.Errorf("%s: layer %d has pairs", text, p.Layer)
+			}
+			if audit.Rows[p.Layer].Choice == Adam && p.Len < b.Layers[p.Layer].Elements() {
+				t.Errorf("%s: layer %d, which has one server, is cut: %v", text, p.Layer, p.Range)
 			}
 		}
 	}

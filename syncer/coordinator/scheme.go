@@ -70,6 +70,9 @@ func (s Scheme) FactorsOnly() bool { return s == SFB || s == Adam || s == OneBit
 // parameters to bring. Otherwise a root or servers update.
 func (s Scheme) Replicated() bool { return s == Allreduce || s == SFB || s == OneBit }
 
+// Served reports whether servers update what the scheme moves, each some of the parameters.
+func (s Scheme) Served() bool { return s == PS || s == Adam }
+
 // ParseScheme reads one name.
 func ParseScheme(text string) (Scheme, error) {
 	if i := slices.Index(names[:], text); i >= 0 {

@@ -82,14 +82,93 @@ type Syncer struct {
 	comm     *collectives.Comm
 }
 
-// matrix is a Matrix with its factors and where its gradients go.
+// matrix is a Matrix whose factors travel.
 type matrix struct {
+	Stacked
+	gather *nbc.Request
+}
+
+// Stacked is a Matrix with memory for factors of some ranks, and where the gradients go that
+// they amount to.
+type Stacked struct {
 	Matrix
-	stack         *factors.Stack
-	buffer        mem.Buffer
+	Stack   *factors.Stack
+	Factors mem.Buffer // as Stack lays them out, from the communicator's Alloc
+
 	stacked       []float32
 	weights, bias []float32
-	gather        *nbc.Request
+}
+
+// NewStacked checks that m is a matrix of b, and returns it with memory for factors of which
+// each part has the given rows in a pass.
+func NewStacked(comm *collectives.Comm, b syncer.Bucket, m Matrix, rows []int) (x Stacked, err error) {
+	count := b.Diff.Len() / mem.Float32.Size()
+	switch {
+	case len(m.Rows) != comm.Size():
+		return x, fmt.Errorf("rows of the factors of %d ranks, where there are %d", len(m.Rows), comm.Size())
+	case m.Weights.Off < 0 || m.Weights.Len != m.Shape.Out*m.Shape.In || m.Weights.End() > count:
+		return x, fmt.Errorf("weights at %v of %d elements are not of %d×%d", m.Weights, count, m.Shape.Out, m.Shape.In)
+	case m.Bias.Len != 0 && (m.Bias.Len != m.Shape.Out || m.Bias.Off < m.Weights.End() || m.Bias.End() > count):
+		return x, fmt.Errorf("a bias at %v of %d elements is not of %d outputs", m.Bias, count, m.Shape.Out)
+	}
+	x.Matrix = m
+	diff := mem.Float32s(b.Diff)
+	x.weights = diff[m.Weights.Off:m.Weights.End()]
+	if m.Bias.Len > 0 {
+		x.bias = diff[m.Bias.Off:m.Bias.End()]
+	}
+	if x.Stack, err = factors.NewStack(m.Shape, slices.Clone(rows), m.Passes); err != nil {
+		return x, err
+	}
+	if x.Factors, err = comm.Alloc(mem.Float32.Bytes(x.Stack.Len())); err != nil {
+		return x, fmt.Errorf("factors: %w", err)
+	}
+	x.stacked = mem.Float32s(x.Factors)
+	if x.Rebuild == nil {
+		x.Rebuild = (*factors.Stack).Rebuild
+	}
+	return x, nil
+}
+
+// Part returns the memory of a part's factors.
+func (x *Stacked) Part(i int) mem.Buffer {
+	off, n := x.Stack.Part(i)
+	return x.Factors.Slice(mem.Float32.Bytes(off), mem.Float32.Bytes(n))
+}
+
+// Put writes the factors of the backward pass that has just ended to a part's place.
+func (x *Stacked) Put(part, pass int) { x.Matrix.Put(x.Stack, x.stacked, part, pass) }
+
+// Gradients writes the gradients that the factors amount to.
+func (x *Stacked) Gradients() error {
+	if err := x.Rebuild(x.Stack, x.stacked, x.weights, x.bias); err != nil {
+		return fmt.Errorf("layer %q: %w", x.Name, err)
+	}
+	return nil
+}
+
+// Free gives the factors' memory back.
+func (x *Stacked) Free(comm *collectives.Comm) {
+	if x.stacked != nil {
+		comm.Free(x.Factors)
+	}
+}
+
+// Parts are those of a bucket of so many elements which holds matrices, ascending, and nothing
+// else: one for each. updates says whether this rank updates it.
+func Parts(matrices []Matrix, elements int, updates func(matrix int) bool) []syncer.Part {
+	parts := make([]syncer.Part, len(matrices))
+	for i, m := range matrices {
+		from, to := m.Weights.Off, elements
+		if i == 0 {
+			from = 0
+		}
+		if i+1 < len(matrices) {
+			to = matrices[i+1].Weights.Off
+		}
+		parts[i] = syncer.Part{Range: schedule.Range{Off: from, Len: to - from}, Updates: updates(i)}
+	}
+	return parts
 }
 
 // New returns the syncer of a bucket that holds matrices, ascending, and nothing
@@ -97,22 +176,14 @@ type matrix struct {
 // must start out equal on all ranks, and all must apply the same update.
 func New(comm *collectives.Comm, b syncer.Bucket, matrices []Matrix, opts ...collectives.Option) (*Syncer, error) {
 	s := &Syncer{rank: comm.Rank(), comm: comm, matrices: make([]matrix, 0, len(matrices))}
-	end := b.Diff.Len() / mem.Float32.Size()
-	for i, m := range matrices {
+	s.parts = Parts(matrices, b.Diff.Len()/mem.Float32.Size(), func(int) bool { return true })
+	for _, m := range matrices {
 		x, err := s.prepare(b, m, opts)
 		s.matrices = append(s.matrices, x)
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("bucket %q: layer %q: %w", b.Name, m.Name, err)
 		}
-		p := syncer.Part{Range: schedule.Range{Off: m.Weights.Off, Len: end - m.Weights.Off}, Updates: true}
-		if i == 0 {
-			p.Range = schedule.Range{Len: end}
-		} else {
-			before := &s.parts[i-1]
-			before.Len = p.Off - before.Off
-		}
-		s.parts = append(s.parts, p)
 	}
 	return s, nil
 }
@@ -120,45 +191,21 @@ func New(comm *collectives.Comm, b syncer.Bucket, matrices []Matrix, opts ...col
 // prepare makes what moves one matrix. What it has made is in the result even where
 // it fails.
 func (s *Syncer) prepare(b syncer.Bucket, m Matrix, opts []collectives.Option) (x matrix, err error) {
-	x.Matrix = m
-	count := b.Diff.Len() / mem.Float32.Size()
-	switch {
-	case len(m.Rows) != s.comm.Size():
-		return x, fmt.Errorf("rows of the factors of %d ranks, where there are %d", len(m.Rows), s.comm.Size())
-	case m.Weights.Off < 0 || m.Weights.Len != m.Shape.Out*m.Shape.In || m.Weights.End() > count:
-		return x, fmt.Errorf("weights at %v of %d elements are not of %d×%d", m.Weights, count, m.Shape.Out, m.Shape.In)
-	case m.Bias.Len != 0 && (m.Bias.Len != m.Shape.Out || m.Bias.Off < m.Weights.End() || m.Bias.End() > count):
-		return x, fmt.Errorf("a bias at %v of %d elements is not of %d outputs", m.Bias, count, m.Shape.Out)
-	}
-	diff := mem.Float32s(b.Diff)
-	x.weights = diff[m.Weights.Off:m.Weights.End()]
-	if m.Bias.Len > 0 {
-		x.bias = diff[m.Bias.Off:m.Bias.End()]
-	}
-	if x.stack, err = factors.NewStack(m.Shape, slices.Clone(m.Rows), m.Passes); err != nil {
+	if x.Stacked, err = NewStacked(s.comm, b, m, m.Rows); err != nil {
 		return x, err
-	}
-	if x.buffer, err = s.comm.Alloc(mem.Float32.Bytes(x.stack.Len())); err != nil {
-		return x, fmt.Errorf("factors: %w", err)
-	}
-	x.stacked = mem.Float32s(x.buffer)
-	if x.Rebuild == nil {
-		x.Rebuild = (*factors.Stack).Rebuild
 	}
 	counts := make([]int, s.comm.Size())
 	for r := range counts {
-		_, counts[r] = x.stack.Part(r)
+		_, counts[r] = x.Stack.Part(r)
 	}
-	off, own := x.stack.Part(s.rank)
-	x.gather, err = s.comm.AllgatherInit(x.buffer.Slice(mem.Float32.Bytes(off), mem.Float32.Bytes(own)), x.buffer, counts, mem.Float32, opts...)
+	x.gather, err = s.comm.AllgatherInit(x.Part(s.rank), x.Factors, counts, mem.Float32, opts...)
 	return x, err
 }
 
 // Put writes this rank's factors of a pass, which ended with the backward of matrix i,
 // to where they are sent from. Those of the iteration before have been used by then.
 func (s *Syncer) Put(i, pass int) {
-	m := &s.matrices[i]
-	m.Put(m.stack, m.stacked, s.rank, pass)
+	s.matrices[i].Put(s.rank, pass)
 }
 
 // Parts are the matrices.
@@ -182,14 +229,7 @@ func (s *Syncer) Pushed(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	s.next--
-	return s.next, m.rebuild()
-}
-
-func (m *matrix) rebuild() error {
-	if err := m.Rebuild(m.stack, m.stacked, m.weights, m.bias); err != nil {
-		return fmt.Errorf("layer %q: %w", m.Name, err)
-	}
-	return nil
+	return s.next, m.Gradients()
 }
 
 // Pull does nothing: every rank has updated.
@@ -214,8 +254,8 @@ func (s *Syncer) Close() {
 		if m.gather != nil {
 			m.gather.Close()
 		}
-		if s.next == 0 && m.stacked != nil {
-			s.comm.Free(m.buffer)
+		if s.next == 0 {
+			m.Free(s.comm)
 		}
 	}
 	s.matrices = nil
