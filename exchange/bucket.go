@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/syncer/sfb"
 )
 
@@ -24,8 +25,8 @@ type Layer struct {
 	// Shared are the layers before it whose parameters it uses too.
 	Shared []int
 	// Factors, of a layer whose gradients sufficient factors can stand for, is what
-	// the schemes SFB and Adam move; its places are in the packed buffers. Only a layer
-	// with one of them needs it.
+	// the schemes SFB and Adam move; its places are in the packed buffers. Of OneBit they
+	// are the matrix. Only a layer with one of these schemes needs it.
 	Factors *sfb.Matrix
 }
 
@@ -140,7 +141,7 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 		schemes = []Scheme{c.Scheme}
 	}
 	most := minBucket
-	for _, s := range executed {
+	for _, s := range coordinator.Schemes() {
 		if s.FactorsOnly() || !slices.Contains(schemes, s) {
 			continue
 		}
@@ -184,6 +185,8 @@ func collectivesOf(s Scheme) []schedule.Collective {
 		return []schedule.Collective{schedule.Allgather}
 	case Adam:
 		return []schedule.Collective{schedule.Gather, schedule.Bcast}
+	case OneBit:
+		return []schedule.Collective{schedule.Gather, schedule.Allgather}
 	}
 	return []schedule.Collective{schedule.Reduce, schedule.Bcast}
 }

@@ -32,7 +32,8 @@
 // each layer; the rest is as with PS. AfterPass takes a layer's factors after every pass.
 //
 // With SFB the same holds of an allgather of factors, from which every rank rebuilds the
-// sum; AfterPass takes them as with Adam.
+// sum; AfterPass takes them as with Adam. With OneBit it is gathers of quantised stripes, and
+// an allgather of their sums.
 //
 // Every layer may have a scheme of its own (Config.Schemes): buckets hold layers of
 // one scheme, each follows its scheme's policy, and SC-B packs neighbors of one

@@ -66,10 +66,16 @@ func (x *Exchange) pairsOf(r Range) (pairs []ps.Pair) {
 	return pairs
 }
 
+// linear is what serves gathers, and all that the scheme OneBit moves.
+var linear = spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}
+
 // specOf returns how collectives of a scheme are asked for.
 func (c *Config) specOf(comm *collectives.Comm, s Scheme) spec.Spec {
-	if s.Served() {
+	switch {
+	case s.Served():
 		return ps.Spec(comm.Layout())
+	case s == OneBit:
+		return linear
 	}
 	return c.Spec
 }

@@ -143,8 +143,8 @@ func Parse(s string) (Design, error) {
 	return 0, fmt.Errorf("unknown design %q: want SC-B, SC-OB-naive, SC-OB, SC-OBR, WFBP or TF", s)
 }
 
-// Scheme is how the gradients become new parameters everywhere. Those below can be
-// executed; choosing among them is package coordinator's.
+// Scheme is how the gradients become new parameters everywhere; choosing among them is
+// package coordinator's.
 type Scheme = coordinator.Scheme
 
 // The schemes that an exchange executes.
@@ -158,24 +158,10 @@ const (
 	// Adam sends sufficient factors to a layer's one server, which rebuilds the sum,
 	// updates and broadcasts.
 	Adam = coordinator.Adam
+	// OneBit sends a bit for each value to the owners of stripes, which send as much of
+	// their sums to all ranks, each of which updates: lossy.
+	OneBit = coordinator.OneBit
 	// SFB sends sufficient factors to all ranks, each of which rebuilds the sum and
 	// updates.
 	SFB = coordinator.SFB
 )
-
-// executed lists them.
-var executed = []Scheme{Reduce, Allreduce, PS, SFB, Adam}
-
-// Schemes lists the names of the schemes that can be executed, and of those that choose
-// among them.
-func Schemes() []string { return coordinator.NamesAmong(executed) }
-
-// ParseSchemes reads what coordinator.ParseAsked does, and refuses schemes that can only be
-// weighed.
-func ParseSchemes(text string) (coordinator.Asked, error) {
-	a, err := coordinator.ParseAsked(text)
-	if err != nil {
-		return a, err
-	}
-	return a, a.Among(executed)
-}

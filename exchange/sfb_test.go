@@ -134,7 +134,7 @@ func trainFactored(t *testing.T, ranks int, c exchange.Config, iters int) (got [
 							}
 						}
 					default:
-						if f.backward(i, pass); !c.Schemes[i].FactorsOnly() {
+						if f.backward(i, pass); !c.Schemes[i].FactorsOnly() || c.Schemes[i] == exchange.OneBit {
 							f.add(i)
 						}
 					}
@@ -206,6 +206,31 @@ func TestPoseidon_AdamUnderEveryDesign(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Layers whose gradients are quantised (Seide et al. 2014) are part of any design, next to
+// others: all designs give the same bits, on every rank.
+func TestPoseidon_QuantisedUnderEveryDesign(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const ranks, iters = 3, 4
+	var want []float32
+	for _, d := range append(exchange.All(), exchange.WFBP, exchange.TF) {
+		for _, atOnce := range []bool{false, true} {
+			c := exchange.Config{Design: d, Schemes: schemes(exchange.OneBit, exchange.Reduce), Spec: parse(t, "chain"), Bucket: 1, UpdateAtOnce: atOnce}
+			got, buckets := trainFactored(t, ranks, c, iters)
+			if want == nil {
+				want = got[0]
+			}
+			for rank := range got {
+				if !slices.Equal(got[rank], want) {
+					t.Errorf("%v, at once %v: rank %d has other bits", d, atOnce, rank)
+				}
+			}
+			if want := "l2[112:816] onebit [linear linear] l3[816:832] onebit [linear linear] "; !strings.Contains(buckets, want) {
+				t.Errorf("buckets %s, without %s", buckets, want)
+			}
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/adam"
+	"github.com/scaffe/scaffe/syncer/onebit"
 	"github.com/scaffe/scaffe/syncer/ps"
 	"github.com/scaffe/scaffe/syncer/sfb"
 	"github.com/scaffe/scaffe/trace"
@@ -170,27 +171,25 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		return ps.New(x.comm, s, x.pairsOf(b.Range), how...)
 	case SFB, Adam:
 		return x.factored(b, s, how...)
+	case OneBit:
+		return onebit.New(x.comm, s, x.matrices(b), how...)
 	}
 	return nil, fmt.Errorf("exchange: bucket %q: scheme %v cannot be executed", b.Name, b.Scheme)
 }
 
 // factored returns the syncer of a bucket whose layers go by SFB or Adam.
 func (x *Exchange) factored(b moved, s syncer.Bucket, how ...collectives.Option) (syncer.Syncer, error) {
-	var matrices []sfb.Matrix
-	var served []adam.Matrix
-	pairs := x.pairsOf(b.Range)
-	for i, l := range b.Layers {
-		m := x.c.Layers[l].Factors.At(b.Off)
-		if matrices = append(matrices, m); b.Scheme == Adam {
-			served = append(served, adam.Matrix{Matrix: m, Server: pairs[i].Server})
-		}
-	}
+	matrices := x.matrices(b)
 	var y interface {
 		syncer.Syncer
 		factorTaker
 	}
 	var err error
 	if b.Scheme == Adam {
+		var served []adam.Matrix
+		for i, p := range x.pairsOf(b.Range) { // one of each layer
+			served = append(served, adam.Matrix{Matrix: matrices[i], Server: p.Server})
+		}
 		y, err = adam.New(x.comm, s, served, how...)
 	} else {
 		y, err = sfb.New(x.comm, s, matrices, how...)
@@ -202,6 +201,14 @@ func (x *Exchange) factored(b moved, s syncer.Bucket, how ...collectives.Option)
 		x.factors[l] = putter{y, i}
 	}
 	return y, nil
+}
+
+// matrices are those of a bucket's layers.
+func (x *Exchange) matrices(b moved) (all []sfb.Matrix) {
+	for _, l := range b.Layers {
+		all = append(all, x.c.Layers[l].Factors.At(b.Off))
+	}
+	return all
 }
 
 // factorTaker takes this rank's factors of a pass, those of one of its matrices.
@@ -245,7 +252,7 @@ func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 	var specs []spec.Spec
 	for _, v := range collectivesOf(b.Scheme) {
 		if v == schedule.Gather { // for which nothing is selected
-			specs = append(specs, spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}})
+			specs = append(specs, linear)
 			continue
 		}
 		choice, err := x.comm.Select(query(x.comm, v, x.moves(b)), x.c.specOf(x.comm, b.Scheme))

@@ -20,6 +20,7 @@ type checker struct {
 	layers     []exchange.Layer
 	want       []float32 // the parameters after the iterations so far
 	u, v       []float32 // factors of one layer
+	lossy      map[int]*lossy
 }
 
 // gradientBits is how many bits a gradient has.
@@ -45,7 +46,7 @@ func gradient(rank, i, iter int) float32 {
 
 // of is a rank's gradient of element i of a layer in an iteration.
 func (c *checker) of(layer, rank, i, iter int) float32 {
-	if m := c.layers[layer].Factors; m != nil {
+	if m := c.layers[layer].Factors; m != nil && m.Put != nil {
 		return product(m, rank, i, iter)
 	}
 	return gradient(rank, i, iter)
@@ -100,7 +101,7 @@ func (c *checker) sum(layer, i, iter int) float32 {
 
 // backward writes a layer's gradients, unless its factors travel (put).
 func (c *checker) backward(layer, iter int) {
-	if c.layers[layer].Factors != nil {
+	if m := c.layers[layer].Factors; m != nil && m.Put != nil {
 		return
 	}
 	for _, p := range c.layers[layer].Params {
@@ -113,9 +114,15 @@ func (c *checker) backward(layer, iter int) {
 // update verifies the sums of a part of a bucket and adds them to the parameters.
 func (c *checker) update(s exchange.Sum, iter int) error {
 	for _, l := range s.Bucket.Layers {
+		quantised := c.quantised(l, iter)
 		for _, p := range c.layers[l].Params {
 			for i := max(p.Off, s.Off); i < min(p.End(), s.End()); i++ {
-				if want := c.sum(l, i, iter); c.diff[i] != want {
+				want := c.sum(l, i, iter)
+				if m := c.layers[l].Factors; quantised != nil && i >= m.Weights.Off && i < m.Weights.End() {
+					want = quantised[i-m.Weights.Off]
+					c.want[i] += want
+				}
+				if c.diff[i] != want {
 					return fmt.Errorf("replay: iteration %d: the sum of gradient %d (layer %q) is %v at rank %d, not %v", iter, i, c.layers[l].Name, c.diff[i], c.rank, want)
 				}
 				c.data[i] += c.diff[i]
@@ -125,12 +132,92 @@ func (c *checker) update(s exchange.Sum, iter int) error {
 	return nil
 }
 
+// begin starts anew with the layers of a plan, none of whose gradients were left out before.
+func (c *checker) begin(layers []exchange.Layer) {
+	c.layers, c.lossy = layers, map[int]*lossy{}
+}
+
+// lossy is a layer whose gradients are quantised: what every rank would leave out, and the owners
+// of the sums, and what comes of it.
+type lossy struct {
+	residual [][]float32 // of ranks, then of the sums
+	sums     []float32
+}
+
+// quantised returns the sums of a layer's weights' gradients in the next iteration as onebit makes
+// them, nil for a layer that goes otherwise. It is the plain reference: element by element.
+func (c *checker) quantised(layer, iter int) []float32 {
+	m := c.layers[layer].Factors
+	if m == nil || m.Put != nil {
+		return nil
+	}
+	l := c.lossy[layer]
+	if l == nil {
+		l = &lossy{sums: make([]float32, m.Weights.Len)}
+		for range c.size + 1 {
+			l.residual = append(l.residual, make([]float32, m.Weights.Len))
+		}
+		c.lossy[layer] = l
+	}
+	cols := m.Shape.In
+	if m.Shape.Transposed {
+		cols = m.Shape.Out
+	}
+	column := make([]float32, m.Weights.Len/cols)
+	for j := range cols {
+		clear(column)
+		for r := range c.size {
+			own := make([]float32, len(column))
+			for row := range own {
+				own[row] = gradient(r, m.Weights.Off+row*cols+j, iter)
+			}
+			quantise(own, l.residual[r][j:], cols)
+			for row, x := range own {
+				column[row] += x
+			}
+		}
+		quantise(column, l.residual[c.size][j:], cols)
+		for row, x := range column {
+			l.sums[row*cols+j] = x
+		}
+	}
+	return l.sums
+}
+
+// quantise puts in the place of a column's values + residual the means of those of the same
+// sign, and what that leaves out in the place of the residual, whose elements are cols apart.
+func quantise(column, residual []float32, cols int) {
+	var mean, n [2]float32
+	sign := func(x float32) int {
+		if x < 0 {
+			return 1
+		}
+		return 0
+	}
+	for row := range column {
+		column[row] += residual[row*cols]
+		mean[sign(column[row])] += column[row]
+		n[sign(column[row])]++
+	}
+	for k := range mean {
+		if n[k] > 0 {
+			mean[k] /= n[k]
+		}
+	}
+	for row, x := range column {
+		column[row] = mean[sign(x)]
+		residual[row*cols] = x - column[row]
+	}
+}
+
 // verify compares the parameters after iterations [first, end).
 func (c *checker) verify(by string, first, end int) error {
 	for k, l := range c.layers {
 		for _, p := range l.Params {
 			for i := p.Off; i < p.End(); i++ {
-				for iter := first; iter < end; iter++ {
+				m := l.Factors
+				known := m != nil && m.Put == nil && i >= m.Weights.Off && i < m.Weights.End() // by the updates, which were verified
+				for iter := first; iter < end && !known; iter++ {
 					c.want[i] += c.sum(k, i, iter)
 				}
 				if c.data[i] != c.want[i] {

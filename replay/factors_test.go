@@ -58,6 +58,7 @@ func TestPoseidon_ReplayedFactorsAreTheSum(t *testing.T) {
 			"sfb":                          "sfb,conv=ps",
 			"reduce,fc*=sfb":               "sfb,conv=reduce",
 			"adam":                         "adam,conv=ps",
+			"onebit,fc3=reduce":            "onebit,conv=ps,fc3=reduce",
 			"allreduce,fc1=sfb,fc3=ps":     "allreduce,fc1=sfb,fc3=ps",
 			"poseidon,fc2=sfb,fc3=reduce":  "",
 			"auto":                         "",
@@ -207,9 +208,10 @@ func TestShape(t *testing.T) {
 // What is asked for and cannot be is one message.
 func TestReplaySchemeMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"conv=sfb":  `layer "conv" (Convolution) cannot`,
-		"fc9=sfb":   "scheme fc9=sfb: no layer with parameters has such a name; there are conv, fc1, fc2, fc3",
-		"conv=adam": `layer "conv" (Convolution) cannot`,
+		"conv=sfb":    `layer "conv" (Convolution) cannot`,
+		"fc9=sfb":     "scheme fc9=sfb: no layer with parameters has such a name; there are conv, fc1, fc2, fc3",
+		"conv=adam":   `layer "conv" (Convolution) cannot`,
+		"conv=onebit": `layer "conv" (Convolution) cannot`,
 	} {
 		_, err := replayed(t, 2, Config{Profile: parsed(t, connected), Designs: []exchange.Design{exchange.SCB}, Asked: ask(t, text), Iterations: 1})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -288,6 +290,15 @@ func TestPoseidon_ProductsTakeTurnsWithComputation(t *testing.T) {
 	}
 }
 
+// The checker's quantiser keeps a column's sum, and leaves nothing out for good.
+func TestPoseidon_CheckersQuantiser(t *testing.T) {
+	column, residual := []float32{1, 3, -2, -4}, []float32{0, 9, 0, 9, 0, 9, 2, 9}
+	quantise(column, residual, 2)
+	if !slices.Equal(column, []float32{2, 2, -2, -2}) || !slices.Equal(residual, []float32{-1, 9, 1, 9, 0, 9, 0, 9}) {
+		t.Errorf("%v, left %v", column, residual)
+	}
+}
+
 // The checker sees a factor that lacks a rank, comes twice, or in another row.
 func TestCheckerSeesFactors(t *testing.T) {
 	const ranks, k, iter = 3, 4, 7
@@ -308,6 +319,7 @@ func TestCheckerSeesFactors(t *testing.T) {
 		}
 		stacked := make([]float32, stack.Len())
 		m.Factors = matrixOf(&p.Layers[0], m, k, ranks)
+		m.Factors.Put = func(*factors.Stack, []float32, int, int) {} // which makes them travel
 		if m.Factors.Shape != shape {
 			t.Fatalf("%+v, want %+v", m.Factors.Shape, shape)
 		}

@@ -136,7 +136,7 @@ func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, er
 	}
 	r.late = &w.late
 	if r.check != nil {
-		r.check.layers = w.layers
+		r.check.begin(w.layers)
 	}
 	if err := r.comm.Barrier(ctx); err != nil {
 		return nil, err

@@ -124,7 +124,11 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 		}
 	}
 	for i, s := range p.schemes {
-		if s.FactorsOnly() && len(r.layers[i].Params) > 0 {
+		switch {
+		case !s.FactorsOnly() || len(r.layers[i].Params) == 0:
+		case s == exchange.OneBit:
+			p.layers[i].Factors = matrixOf(&r.c.Profile.Layers[i], &p.layers[i], r.c.Profile.K(), r.comm.Size())
+		default:
 			r.factor(p, i)
 		}
 	}

@@ -31,6 +31,7 @@ var systems = []System{
 	{Name: "poseidon", Design: exchange.WFBP, Scheme: coordinator.Poseidon, ByLayer: true},
 	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, ByLayer: true, Tensors: true},
 	{Name: "adam", Design: exchange.WFBP, Scheme: coordinator.Adam, ByLayer: true},
+	{Name: "cntk", Design: exchange.WFBP, Scheme: coordinator.OneBit, ByLayer: true},
 	{Name: "auto", Design: exchange.SCOBR, Scheme: coordinator.Auto},
 	{Name: "reduce", Design: exchange.SCOBR, Scheme: coordinator.Reduce},
 	{Name: "allreduce", Design: exchange.SCOBR, Scheme: coordinator.Allreduce},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,6 +127,7 @@ func TestSchemesAskedFor(t *testing.T) {
 	for text, want := range map[string]string{
 		"sfb":                   "conv1=ps rows=sfb turned=sfb ip0=sfb ip1=sfb",
 		"adam,ip0=reduce":       "conv1=ps rows=adam turned=adam ip0=reduce ip1=adam",
+		"ps,ip*=onebit":         "conv1=ps rows=ps turned=ps ip0=onebit ip1=onebit",
 		"allreduce,ip*=sfb":     "conv1=allreduce rows=allreduce turned=allreduce ip0=sfb ip1=sfb",
 		"reduce,ip1=sfb,*p1=ps": "conv1=reduce rows=reduce turned=reduce ip0=reduce ip1=ps",
 	} {
@@ -135,9 +137,10 @@ func TestSchemesAskedFor(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"conv1=sfb":  `scheme conv1=sfb: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
-		"fc6=sfb":    "scheme fc6=sfb: no layer with parameters has such a name; there are conv1, rows, turned, ip0, ip1",
-		"conv1=adam": `scheme conv1=adam: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
+		"conv1=sfb":    `scheme conv1=sfb: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
+		"fc6=sfb":      "scheme fc6=sfb: no layer with parameters has such a name; there are conv1, rows, turned, ip0, ip1",
+		"conv1=onebit": `scheme conv1=onebit: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
+		"conv1=adam":   `scheme conv1=adam: layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`,
 	} {
 		if _, _, err := chosen(t, 3, path, train.Config{Asked: ask(t, text)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -296,6 +299,40 @@ func TestPoseidon_BucketsCostWhatTable1Says(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Section 5.4's baseline: fully connected layers whose gradients are quantised to a bit, the
+// rest of a gradient added later. A net learns that way nearly as it does exactly, under every design with the same bits,
+// run after run, from unequal parts of a batch, with clipped gradients; replicas stay equal. A
+// run that goes on from a snapshot says what it has lost.
+func TestPoseidon_QuantisedGradientsLearn(t *testing.T) {
+	for _, more := range []string{"", "iter_size: 2 clip_gradients: 5"} {
+		path, dir := files(t, 30)
+		fullyConnected(t, path, dir, more)
+		var first curve
+		for i, d := range []exchange.Design{exchange.SCB, exchange.SCOBR, exchange.SCOBR, exchange.WFBP, exchange.SCOB} {
+			c := mustRun(t, 4, path, func(_ int, c *train.Config) { c.Design, c.Asked, c.Bucket = d, ask(t, "onebit"), 1 })
+			if i == 0 {
+				first = c
+			}
+			if !bytes.Equal(c.snapshot, first.snapshot) || !slices.Equal(c.loss, first.loss) || !slices.Equal(c.scores, first.scores) {
+				t.Errorf("%q: %v has other bits than SC-B", more, d)
+			}
+		}
+		exact := mustRun(t, 4, path, func(_ int, c *train.Config) { c.Asked, c.Bucket = ask(t, "sfb"), 1 })
+		if slices.Equal(exact.loss, first.loss) {
+			t.Errorf("%q: nothing was quantised", more)
+		}
+		for i, loss := range first.loss {
+			if math.Abs(loss-exact.loss[i]) > 0.01*exact.loss[i] {
+				t.Errorf("%q: iteration %d: a loss of %v, exactly %v", more, i, loss, exact.loss[i])
+			}
+		}
+		_, audit, err := chosen(t, 4, path, train.Config{Asked: ask(t, "onebit"), Snapshot: filepath.Join(dir, "s_iter_20.solverstate")})
+		if err != nil || !strings.Contains(strings.Join(audit.Notes, "\n"), "onebit: a snapshot has no residuals") {
+			t.Errorf("%v %v", audit.Notes, err)
 		}
 	}
 }

@@ -45,8 +45,8 @@ func moveFlags() []cli.Flag {
 func schemeFlag() cli.Flag {
 	f := cmdline.Checked("scheme", exchange.Reduce.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce: "+
 		"sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), at servers, KV pair by KV pair (ps), "+
-		"or send factors of inner products to all (sfb), or to each layer's one server (adam); auto takes the fastest for each layer, poseidon ps or sfb",
-		cmdline.Parsed(exchange.ParseSchemes, ""), exchange.Schemes()...)
+		"or send factors of inner products to all (sfb), or to each layer's one server (adam), or a bit for each of their values (onebit, lossy); auto takes the fastest for each layer, poseidon ps or sfb",
+		cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...)
 	f.Aliases = []string{"aggregate"}
 	return f
 }
@@ -73,7 +73,7 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.design, err = exchange.Parse(c.String("design")); err != nil {
 		return m, err
 	}
-	if m.asked, err = exchange.ParseSchemes(c.String("scheme")); err != nil {
+	if m.asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
 		return m, err
 	}
 	if m.servers, m.pair, err = readServers(c); err != nil {

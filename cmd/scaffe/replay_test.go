@@ -118,7 +118,6 @@ func TestReplayMistakes(t *testing.T) {
 		{"--profile alexnet-k80 --systems auto --designs all", 2, "--systems and --designs cannot be used together"},
 		{"--profile alexnet-k80 --trace x --systems auto,poseidon", 2, "--trace needs a single design"},
 		{"--profile alexnet-k80 --aggregate sum", 2, `invalid --aggregate "sum": want auto, poseidon, reduce,`},
-		{"--profile alexnet-k80 --scheme reduce,fc6=onebit", 2, "onebit can be weighed (scaffe explain schemes), and not executed yet"},
 		{"--profile alexnet-k80 --size-scale 0.001 --scheme conv1=sfb", 1, `layer "conv1" (Convolution) cannot: only InnerProduct layers have sufficient factors`},
 		{"--profile alexnet-k80 --size-scale 0.001 --scheme fc9=ps", 1, "scheme fc9=ps: no layer with parameters has such a name; there are conv1, "},
 		{"--profile alexnet-k80 --ratio 1 --compute-scale 2", 2, "--ratio and --compute-scale cannot be used together"},

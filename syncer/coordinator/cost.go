@@ -48,7 +48,8 @@ func algorithm1(m, n, k, p1, p2 int) bool {
 // layer. For ps, sfb and adam that is Table 1. A reduction and a broadcast are counted
 // as by chains, in which a rank receives all values and sends them on, each way; an
 // allreduce as by a ring, in which it sends and receives all but one of P1 parts,
-// twice; onebit as an allreduce of a bit for each value and two values for each column.
+// twice; onebit as an allreduce of a bit for each weight, two values for each column, and the
+// bias.
 func (b *Book) Values(l *Layer, s Scheme) (values float64, ok bool) {
 	if s.FactorsOnly() && l.noFactors() != "" {
 		return 0, false
@@ -67,7 +68,7 @@ func (b *Book) Values(l *Layer, s Scheme) (values float64, ok bool) {
 	case Adam:
 		return b.busiest(AdamCost(e, l.Rows, l.Cols, b.factorRows(l), p1)), true
 	case OneBit:
-		return ring(float64(e)/32 + 2*float64(l.Cols)), true
+		return ring(float64(l.Rows*l.Cols)/32 + 2*float64(l.Cols) + float64(e-l.Rows*l.Cols)), true
 	}
 	return 0, false
 }

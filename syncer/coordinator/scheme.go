@@ -44,16 +44,6 @@ func (s Scheme) String() string {
 // Names lists what --scheme takes.
 func Names() []string { return names[:] }
 
-// NamesAmong lists the names of schemes, and those that choose among them.
-func NamesAmong(schemes []Scheme) (all []string) {
-	for i, name := range names {
-		if s := Scheme(i); s.chooses() || slices.Contains(schemes, s) {
-			all = append(all, name)
-		}
-	}
-	return all
-}
-
 func (s Scheme) chooses() bool { return s == Auto || s == Poseidon }
 
 // Schemes lists those that move parameters, and so may be chosen.
@@ -110,17 +100,6 @@ func (a Asked) Schemes() []Scheme {
 		all = append(all, r.Scheme)
 	}
 	return all
-}
-
-// Among returns an error unless all that a names is among schemes, which can be executed, or
-// chooses among them.
-func (a Asked) Among(schemes []Scheme) error {
-	for _, s := range a.Schemes() {
-		if !s.chooses() && !slices.Contains(schemes, s) {
-			return fmt.Errorf("%v can be weighed (scaffe explain schemes), and not executed yet: want %s", s, or(NamesAmong(schemes)))
-		}
-	}
-	return nil
 }
 
 // ParseAsked reads the value of --scheme: at most one scheme for the whole net

@@ -62,6 +62,18 @@ func (m *Matrix) At(off int) Matrix {
 	return moved
 }
 
+// Within says what is wrong with where the gradients lie in a bucket.
+func (m *Matrix) Within(b syncer.Bucket) error {
+	count := b.Diff.Len() / mem.Float32.Size()
+	switch {
+	case m.Weights.Off < 0 || m.Weights.Len != m.Shape.Out*m.Shape.In || m.Weights.End() > count:
+		return fmt.Errorf("weights at %v of %d elements are not of %d×%d", m.Weights, count, m.Shape.Out, m.Shape.In)
+	case m.Bias.Len != 0 && (m.Bias.Len != m.Shape.Out || m.Bias.Off < m.Weights.End() || m.Bias.End() > count):
+		return fmt.Errorf("a bias at %v of %d elements is not of %d outputs", m.Bias, count, m.Shape.Out)
+	}
+	return nil
+}
+
 // Bytes is how much the factors of all ranks are.
 func (m *Matrix) Bytes() int {
 	rows := 0
@@ -102,14 +114,11 @@ type Stacked struct {
 // NewStacked checks that m is a matrix of b, and returns it with memory for factors of which
 // each part has the given rows in a pass.
 func NewStacked(comm *collectives.Comm, b syncer.Bucket, m Matrix, rows []int) (x Stacked, err error) {
-	count := b.Diff.Len() / mem.Float32.Size()
-	switch {
-	case len(m.Rows) != comm.Size():
+	if len(m.Rows) != comm.Size() {
 		return x, fmt.Errorf("rows of the factors of %d ranks, where there are %d", len(m.Rows), comm.Size())
-	case m.Weights.Off < 0 || m.Weights.Len != m.Shape.Out*m.Shape.In || m.Weights.End() > count:
-		return x, fmt.Errorf("weights at %v of %d elements are not of %d×%d", m.Weights, count, m.Shape.Out, m.Shape.In)
-	case m.Bias.Len != 0 && (m.Bias.Len != m.Shape.Out || m.Bias.Off < m.Weights.End() || m.Bias.End() > count):
-		return x, fmt.Errorf("a bias at %v of %d elements is not of %d outputs", m.Bias, count, m.Shape.Out)
+	}
+	if err := m.Within(b); err != nil {
+		return x, err
 	}
 	x.Matrix = m
 	diff := mem.Float32s(b.Diff)
