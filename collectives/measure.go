@@ -19,8 +19,9 @@ const (
 	longer      = 5         // of what takes a millisecond or so,
 	longest     = 3         // and of what takes several
 	streamed    = 64        // messages whose rate tells what a short op costs
-	shortChunk  = 16        // bytes of each of them where the caller executes the ops alone,
-	opChunk     = 8 << 10   // and where the engine does
+	shortChunk  = 16        // bytes of each of them where the caller executes the ops alone
+	opChunk     = 8 << 10   // the least that the engine executes,
+	streamChunk = 16 << 10  // and of the messages whose rate tells what one of its ops costs
 	mostAtOnce  = 512 << 20 // bytes that all ranks of a node use together
 )
 
@@ -161,10 +162,9 @@ func (m *measurement) copies() {
 		return m.time(n, m.bcast(b.Slice(0, size), "chain", 1<<20))
 	}
 	whole := time(registered, repetitions, cached)
-	parts := m.time(repetitions, m.bcast(registered.Slice(0, cached), "chain", opChunk))
-	m.costs.Op = max(0, parts-whole) / float64(cached/opChunk-1) / 2
+	m.costs.Op = m.ops(registered.Slice(0, shared))
 	engine := m.hop(registered.Slice(0, opChunk), repetitions)
-	m.costs.Latency = max(0, engine-2*m.costs.Op)
+	m.costs.Latency = max(m.costs.ShortLatency, engine-2*m.costs.Op)
 
 	// The rates with which the simulation takes as long, were the node's memory no limit.
 	m.model = m.costs.On(selection.Default().Model.On(cores))
@@ -188,6 +188,26 @@ func (m *measurement) copies() {
 	m.costs.Staging.Shared = time(private, longer, shared) / float64(shared)
 	m.costs.Staging.Bandwidth = time(private, longest, all) / float64(all)
 }
+
+// ops returns what one of the engine's ops costs, by a sum of b's halves that rank 0 makes of many
+// messages and of few. Caches do not hold it, nor then what the engine knows of its ops,
+// which so takes two to three times as long as in small calls; only in large ones are ops many.
+func (m *measurement) ops(b mem.Buffer) float64 {
+	half := b.Len() / 2
+	in, out := b.Slice(0, half), b.Slice(half, half)
+	sum := func(chunk int) float64 {
+		how := rule("chain", chunk)
+		return m.time(longer, func() error {
+			return m.comm.Reduce(m.ctx, in, out, mem.Float32, mem.Sum, 0, how)
+		})
+	}
+	few := 1 << 20
+	took := sum(streamChunk) - sum(few)
+	return max(0, took) / float64(half/streamChunk-half/few) / receiverOps
+}
+
+// receiverOps is how many ops a message costs its receiver: to post it and to finish it.
+const receiverOps = 2
 
 // alloc returns n bytes of registered memory, which have been touched.
 func (m *measurement) alloc(n int) mem.Buffer {
