@@ -79,6 +79,7 @@ func (w *Worker) initCheckpoints(ctx context.Context, c Config) error {
 	own := checkpoint.Shard{Ranges: k.ranges}
 	k.manifest.Layout = w.layout()
 	k.values = make([]float32, own.Len(k.manifest.Histories))
+	clear(k.values) // so that its pages are there when an iteration waits for the copy
 	w.checkpoints = k
 	return w.gatherRanges(ctx)
 }
