@@ -146,6 +146,24 @@ func TestGoesOnOnOtherRanks(t *testing.T) {
 	}
 }
 
+// The choice of auto is kept with a checkpoint as with a snapshot, and gone with it.
+func TestCheckpointsKeepTheChoice(t *testing.T) {
+	path, dir := files(t, 30)
+	fullyConnected(t, path, dir, "")
+	into := filepath.Join(dir, "sets")
+	_, change := withSets(into, 10, func(_ int, c *train.Config) { c.Asked, c.Bucket = ask(t, "auto"), 1 })
+	mustRun(t, 3, path, change)
+	iters := sets(t, into)
+	choice := checkpoint.Stem(into, iters[len(iters)-1]) + ".schemes"
+	_, audit, err := chosen(t, 3, path, train.Config{Asked: ask(t, "auto"), Bucket: 1, Snapshot: into})
+	if err != nil || !slices.Equal(audit.Notes, []string{"# schemes kept from " + choice}) {
+		t.Errorf("%v: %+v", err, audit)
+	}
+	if all, _ := filepath.Glob(filepath.Join(into, "*.schemes")); len(all) != len(iters) {
+		t.Errorf("there are %v with sets of iterations %v", all, iters)
+	}
+}
+
 // slowFiles is a file system in which shards, but for the first n, wait until they may go on.
 type slowFiles struct {
 	mu sync.Mutex
