@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
@@ -133,19 +132,19 @@ func AutoBucket(predict func(bytes int) float64) int {
 	return maxBucket
 }
 
-// autoBucket is AutoBucket for what the communicator selects; for several schemes
+// autoBucket is AutoBucket for what is selected; for several schemes
 // the largest of them. Layers that go by factors are buckets of their own.
-func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
-	schemes := c.Schemes
+func (x *Exchange) autoBucket(from *selection.Selector) (int, error) {
+	schemes := x.c.Schemes
 	if schemes == nil {
-		schemes = []Scheme{c.Scheme}
+		schemes = []Scheme{x.c.Scheme}
 	}
 	most := minBucket
 	for _, s := range coordinator.Schemes() {
 		if s.FactorsOnly() || !slices.Contains(schemes, s) {
 			continue
 		}
-		size, err := autoBucketOf(comm, c, s)
+		size, err := x.autoBucketOf(from, s)
 		if err != nil {
 			return 0, err
 		}
@@ -154,12 +153,12 @@ func autoBucket(comm *collectives.Comm, c *Config) (int, error) {
 	return most, nil
 }
 
-func autoBucketOf(comm *collectives.Comm, c *Config, s Scheme) (int, error) {
+func (x *Exchange) autoBucketOf(from *selection.Selector, s Scheme) (int, error) {
 	var err error
 	size := AutoBucket(func(bytes int) float64 {
 		var sum float64
 		for _, v := range collectivesOf(s) {
-			choice, failed := comm.Selector().Explain(comm.Layout(), query(comm, v, bytes), c.specOf(comm, s))
+			choice, failed := from.Explain(x.team.Layout(), x.query(v, bytes), x.specOf(s))
 			if failed != nil {
 				err = failed
 				return 1
@@ -172,8 +171,8 @@ func autoBucketOf(comm *collectives.Comm, c *Config, s Scheme) (int, error) {
 }
 
 // query is what the selection of a bucket's collective depends on.
-func query(comm *collectives.Comm, v schedule.Collective, bytes int) selection.Query {
-	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: comm.HasLibrary()}
+func (x *Exchange) query(v schedule.Collective, bytes int) selection.Query {
+	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: x.team.HasLibrary()}
 }
 
 // collectivesOf are those of a scheme: gradients, or factors, then parameters.

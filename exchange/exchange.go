@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/syncer/ps"
 	"github.com/scaffe/scaffe/trace"
@@ -31,7 +32,10 @@ type Config struct {
 	Spec spec.Spec
 	// Bucket is the least size of a bucket in bytes; 0 means AutoBucket's.
 	Bucket int
-	// Root updates with the scheme Reduce.
+	// Team says who works; nil means all ranks. Ranks that only serve take part in what
+	// moves by PS alone, and call the same methods as the others, without computing.
+	Team *syncer.Team
+	// Root updates with the scheme Reduce: the number of a worker.
 	Root int
 	// Layers are those of the net, in forward order.
 	Layers []Layer
@@ -61,7 +65,8 @@ type Config struct {
 // for the one goroutine that computes.
 type Exchange struct {
 	c       Config
-	comm    *collectives.Comm
+	team    *syncer.Team
+	alone   bool             // there is one rank
 	min     int              // bytes of a bucket
 	buckets []Bucket         // as the net is cut
 	moved   []*bucketState   // what moves as one: each bucket, or neighbors packed
@@ -84,12 +89,15 @@ type Exchange struct {
 // New makes the exchange, which lives no longer than ctx. It is a collective,
 // in that all ranks must make it in the same order among their collectives; it
 // moves nothing yet. With the scheme Reduce, Data is current at the root alone
-// and the first Start brings it to the others; with other schemes it must be equal
+// and the first Start brings it to the other workers; with other schemes it must be equal
 // on all ranks already.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, error) {
-	x := &Exchange{comm: comm, min: c.Bucket}
+	x := &Exchange{team: c.Team, alone: comm.Size() == 1, min: c.Bucket}
+	if x.team == nil {
+		x.team = syncer.Everyone(comm)
+	}
 	x.ctx, x.cancel = context.WithCancel(ctx)
-	if comm.Size() == 1 { // nothing to overlap: all work is the computing goroutine's
+	if x.alone { // nothing to overlap: all work is the computing goroutine's
 		c.Design, c.UpdateAtOnce = SCB, true
 	}
 	if c.Scheme == coordinator.Auto {
@@ -101,7 +109,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	x.c = c
 	if x.min == 0 {
 		var err error
-		if x.min, err = autoBucket(comm, &c); err != nil {
+		if x.min, err = x.autoBucket(comm.Selector()); err != nil {
 			return nil, err
 		}
 	}
@@ -112,6 +120,11 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	for i := range c.Layers {
 		if l, s := &c.Layers[i], c.schemeOf(i); s.FactorsOnly() && len(l.Params) > 0 && l.Factors == nil {
 			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: it has no sufficient factors", l.Name, s)
+		}
+	}
+	for i := range c.Layers {
+		if c.schemeOf(i) == Adam && len(c.Layers[i].Params) > 0 && len(x.team.Members()) < comm.Size() {
+			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: its server would have to work, and there are ranks that only serve", c.Layers[i].Name, Adam)
 		}
 	}
 	if x.buckets, err = divide(c.Layers, c.schemeOf, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
@@ -325,7 +338,7 @@ func (x *Exchange) pull(b *bucketState) error {
 // submit gives b's goroutine a job.
 func (x *Exchange) submit(b *bucketState, j job) {
 	b.iter = j.iter
-	if x.comm.Size() == 1 { // it has ended already
+	if x.alone { // it has ended already
 		b.done <- x.do(b, j)
 		return
 	}
@@ -421,8 +434,9 @@ func (x *Exchange) Updated() error {
 	return nil
 }
 
-// Current waits until all parameters are current on this rank, and starts what
-// brings them. All ranks must call it at the same point.
+// Current waits until all parameters are current on this rank, on one that only serves
+// those that it serves, and starts what brings them. All ranks must call it at the same
+// point.
 func (x *Exchange) Current() error {
 	for _, b := range x.moved {
 		if err := x.startDue(b); err != nil {

@@ -67,6 +67,10 @@ func (m *model) use(_ int, s exchange.Sum) error {
 func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters int) ([]float32, *exchange.Exchange, error) {
 	ls, n := layers()
 	m := &model{}
+	worker := comm.Rank() // its number
+	if c.Team != nil {
+		worker = slices.Index(c.Team.Members(), comm.Rank())
+	}
 	data, err := comm.Alloc(4 * n)
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +80,7 @@ func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters
 		return nil, nil, err
 	}
 	m.data, m.diff = mem.Float32s(data), mem.Float32s(diff)
-	if comm.Rank() == c.Root || c.Scheme == exchange.Allreduce || c.Scheme == exchange.PS || c.Schemes != nil {
+	if worker == c.Root || c.Scheme == exchange.Allreduce || c.Scheme == exchange.PS || c.Schemes != nil {
 		for i := range m.data {
 			m.data[i] = float32(math.Sin(float64(i)))
 		}
@@ -101,8 +105,8 @@ func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters
 		}
 		for i := len(ls) - 1; i >= 0; i-- {
 			for _, r := range ls[i].Params {
-				for k := r.Off; k < r.End(); k++ {
-					m.diff[k] += m.data[k] * float32(math.Cos(float64(k+17*comm.Rank()+iter))) * float32(math.Pow(7, float64((k+comm.Rank())%5)))
+				for k := r.Off; k < r.End() && worker >= 0; k++ {
+					m.diff[k] += m.data[k] * float32(math.Cos(float64(k+17*worker+iter))) * float32(math.Pow(7, float64((k+worker)%5)))
 				}
 			}
 			if err := x.AfterBackward(i); err != nil {

@@ -3,7 +3,6 @@ package exchange
 import (
 	"fmt"
 
-	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/syncer/ps"
 )
@@ -70,12 +69,12 @@ func (x *Exchange) pairsOf(r Range) (pairs []ps.Pair) {
 var linear = spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}
 
 // specOf returns how collectives of a scheme are asked for.
-func (c *Config) specOf(comm *collectives.Comm, s Scheme) spec.Spec {
+func (x *Exchange) specOf(s Scheme) spec.Spec {
 	switch {
 	case s.Served():
-		return ps.Spec(comm.Layout())
+		return ps.Spec(x.team.Layout())
 	case s == OneBit:
 		return linear
 	}
-	return c.Spec
+	return x.c.Spec
 }

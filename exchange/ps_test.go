@@ -2,23 +2,36 @@ package exchange_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/scaffe/scaffe/collectives"
+	ct "github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/syncer/ps"
 )
 
-// book is the information book of n ranks of a node for the test's net.
+// book is the information book of n ranks of a node for the test's net, who all work.
 func book(t *testing.T, n int, servers string, pair int) *coordinator.Book {
 	t.Helper()
-	c := coordinator.Config{Nodes: make([]int, n), Batch: make([]int, n), Workers: coordinator.Places{All: true}, Pair: pair}
+	return bookOf(t, make([]int, n), coordinator.Places{All: true}, servers, pair)
+}
+
+func bookOf(t *testing.T, nodes []int, workers coordinator.Places, servers string, pair int) *coordinator.Book {
+	t.Helper()
+	c := coordinator.Config{Nodes: nodes, Batch: make([]int, len(nodes)), Workers: workers, Pair: pair}
 	var err error
 	if c.Servers, err = coordinator.ParsePlaces(servers); err != nil {
 		t.Fatal(err)
@@ -131,6 +144,91 @@ func TestPoseidon_MixedWithServers(t *testing.T) {
 			for rank, got := range served(t, 3, "1,2", 4096, c) {
 				if !slices.Equal(got, want) {
 					t.Errorf("%v (update at once %v) with three schemes has other bits on rank %d than with reduce", d, atOnce, rank)
+				}
+			}
+		}
+	}
+}
+
+// placed is a transport between ranks on nodes as the test says.
+type placed struct {
+	nbc.Transport
+	nodes []int
+}
+
+func (p placed) Nodes() []int { return p.nodes }
+
+// on trains on ranks of this process that lie on nodes, of which workers work, and returns the
+// workers' parameters.
+func on(t *testing.T, nodes, workers []int, servers string, pair int, c exchange.Config) [][]float32 {
+	t.Helper()
+	books := make([]*coordinator.Book, len(nodes))
+	for r := range books {
+		books[r] = bookOf(t, nodes, coordinator.Places{Ranks: workers}, servers, pair)
+	}
+	got := make([][]float32, len(workers))
+	w := inproc.NewWorld(len(nodes), inproc.Options{})
+	open := func(rank int) func() (nbc.Transport, error) {
+		return func() (nbc.Transport, error) {
+			t, err := w.Open(rank)()
+			return placed{t, nodes}, err
+		}
+	}
+	for _, err := range ct.World(len(nodes), open, nbc.Options{Deadline: 10 * time.Minute}, func(comm *collectives.Comm, _ *nbc.Engine) error {
+		c, ctx := c, context.Background()
+		c.Book = books[comm.Rank()]
+		var err error
+		if c.Team, err = syncer.NewTeam(ctx, comm, workers, c.Book.Servers); err != nil {
+			return err
+		}
+		defer c.Team.Close()
+		data, _, err := train(ctx, comm, c, 5)
+		if i := slices.Index(workers, comm.Rank()); i >= 0 {
+			got[i] = data
+		}
+		return errors.Join(err, comm.Barrier(ctx))
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return got
+}
+
+// TestPoseidon_ServersApartGiveTheSameBits: nodes may be servers, workers, or both (Table 1 has
+// the costs of each). Workers end with the parameters that they have without servers apart,
+// wherever these are and whatever they serve, and layers of other schemes move between workers
+// alone.
+func TestPoseidon_ServersApartGiveTheSameBits(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	mixed := make([]exchange.Scheme, len(sizes))
+	for i := range mixed {
+		mixed[i] = []exchange.Scheme{exchange.PS, exchange.Reduce, exchange.Allreduce}[i%3]
+	}
+	for _, k := range []struct {
+		nodes, workers []int
+		servers        string
+	}{
+		{[]int{0, 0}, []int{1}, "0"},
+		{[]int{0, 0, 0, 0}, []int{0, 1, 2}, "3"},
+		{[]int{0, 0, 0, 0, 0}, []int{1, 2, 4}, "0,3"},
+		{[]int{0, 1, 2, 3, 4}, []int{1, 2, 4}, "0,2,3"},
+		{[]int{1, 0, 0, 1, 1, 2}, []int{1, 2, 3, 5}, "0,4"},
+		{[]int{0, 1, 1, 2, 2}, []int{1, 2, 3, 4}, "0"},
+	} {
+		var nodes, all []int
+		for i, r := range k.workers {
+			nodes, all = append(nodes, k.nodes[r]), append(all, i)
+		}
+		for i, d := range append(exchange.All(), exchange.WFBP) {
+			c := exchange.Config{Design: d, Spec: ps.Spec(spec.LayoutOf(nodes)), Bucket: []int{1, 2000}[i%2], UpdateAtOnce: i%3 == 1}
+			want := on(t, nodes, all, "all", 4096, c)[0]
+			for _, schemes := range [][]exchange.Scheme{slices.Repeat([]exchange.Scheme{exchange.PS}, len(sizes)), mixed} {
+				c.Schemes = schemes
+				for i, got := range on(t, k.nodes, k.workers, k.servers, 4096, c) {
+					if !slices.Equal(got, want) {
+						t.Errorf("%v, %v: other bits at worker %d (%v) than without servers apart", k, d, i, schemes)
+					}
 				}
 			}
 		}

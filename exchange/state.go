@@ -162,17 +162,20 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
 	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index)} // forward needs the first buckets soonest
-	switch b.Scheme {
-	case Reduce:
-		return syncer.Reduce(x.comm, s, x.c.Root, how...)
-	case Allreduce:
-		return syncer.Allreduce(x.comm, s, how...)
-	case PS:
-		return ps.New(x.comm, s, x.pairsOf(b.Range), how...)
-	case SFB, Adam:
+	workers := x.team.Workers()
+	switch {
+	case b.Scheme == PS:
+		return ps.New(x.team, s, x.pairsOf(b.Range), how...)
+	case workers == nil:
+		return syncer.Absent(), nil
+	case b.Scheme == Reduce:
+		return syncer.Reduce(workers, s, x.c.Root, how...)
+	case b.Scheme == Allreduce:
+		return syncer.Allreduce(workers, s, how...)
+	case b.Scheme == SFB || b.Scheme == Adam:
 		return x.factored(b, s, how...)
-	case OneBit:
-		return onebit.New(x.comm, s, x.matrices(b), how...)
+	case b.Scheme == OneBit:
+		return onebit.New(workers, s, x.matrices(b), how...)
 	}
 	return nil, fmt.Errorf("exchange: bucket %q: scheme %v cannot be executed", b.Name, b.Scheme)
 }
@@ -190,9 +193,9 @@ func (x *Exchange) factored(b moved, s syncer.Bucket, how ...collectives.Option)
 		for i, p := range x.pairsOf(b.Range) { // one of each layer
 			served = append(served, adam.Matrix{Matrix: matrices[i], Server: p.Server})
 		}
-		y, err = adam.New(x.comm, s, served, how...)
+		y, err = adam.New(x.team.Workers(), s, served, how...)
 	} else {
-		y, err = sfb.New(x.comm, s, matrices, how...)
+		y, err = sfb.New(x.team.Workers(), s, matrices, how...)
 	}
 	if err != nil {
 		return nil, err
@@ -255,7 +258,7 @@ func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 			specs = append(specs, linear)
 			continue
 		}
-		choice, err := x.comm.Select(query(x.comm, v, x.moves(b)), x.c.specOf(x.comm, b.Scheme))
+		choice, err := x.team.All().Selector().Select(x.team.Layout(), x.query(v, x.moves(b)), x.specOf(b.Scheme))
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)
 		}
@@ -266,6 +269,9 @@ func (x *Exchange) Specs(b *Bucket) []spec.Spec {
 // do waits for what a job has started, and does what comes after it. It runs on
 // the bucket's goroutine.
 func (x *Exchange) do(b *bucketState, j job) error {
+	if len(b.sums) == 0 { // none of it is this rank's
+		return nil
+	}
 	if !j.push {
 		return x.pulled(b, j)
 	}

@@ -15,7 +15,8 @@ import (
 // come of them. The update adds the sum to the parameter. Of layers whose factors travel
 // it makes the factors.
 type checker struct {
-	rank, size int
+	rank, size int // the worker's number, of so many; below 0 for a rank that only serves
+	here       int // the rank, for messages
 	data, diff []float32
 	layers     []exchange.Layer
 	want       []float32 // the parameters after the iterations so far
@@ -27,7 +28,7 @@ type checker struct {
 const gradientBits = 6
 
 func newChecker(rank, size int, b buffers, layers []exchange.Layer) *checker {
-	c := &checker{rank: rank, size: size, data: mem.Float32s(b.data), diff: mem.Float32s(b.diff), layers: layers}
+	c := &checker{rank: rank, size: size, here: rank, data: mem.Float32s(b.data), diff: mem.Float32s(b.diff), layers: layers}
 	clear(c.data)
 	c.want = make([]float32, len(c.data))
 	return c
@@ -123,7 +124,7 @@ func (c *checker) update(s exchange.Sum, iter int) error {
 					c.want[i] += want
 				}
 				if c.diff[i] != want {
-					return fmt.Errorf("replay: iteration %d: the sum of gradient %d (layer %q) is %v at rank %d, not %v", iter, i, c.layers[l].Name, c.diff[i], c.rank, want)
+					return fmt.Errorf("replay: iteration %d: the sum of gradient %d (layer %q) is %v at rank %d, not %v", iter, i, c.layers[l].Name, c.diff[i], c.here, want)
 				}
 				c.data[i] += c.diff[i]
 			}
@@ -221,7 +222,7 @@ func (c *checker) verify(by string, first, end int) error {
 					c.want[i] += c.sum(k, i, iter)
 				}
 				if c.data[i] != c.want[i] {
-					return fmt.Errorf("replay: after iteration %d by %s parameter %d (layer %q) is %v at rank %d, not %v", end-1, by, i, l.Name, c.data[i], c.rank, c.want[i])
+					return fmt.Errorf("replay: after iteration %d by %s parameter %d (layer %q) is %v at rank %d, not %v", end-1, by, i, l.Name, c.data[i], c.here, c.want[i])
 				}
 			}
 		}

@@ -27,10 +27,11 @@ type Config struct {
 	Scheme exchange.Scheme
 	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.
 	Asked *coordinator.Asked
+	// Workers are the ranks that compute, the zero value all; each has the profile's batch.
 	// Servers and Pair are those of the scheme PS: the zero values are all ranks, and
-	// coordinator.DefaultPair.
-	Servers coordinator.Places
-	Pair    int
+	// coordinator.DefaultPair. Every rank works or serves.
+	Workers, Servers coordinator.Places
+	Pair             int
 	// Spec, unless it has no levels, is how the collectives are done.
 	Spec spec.Spec
 	// Bucket is as in exchange.Config.

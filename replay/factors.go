@@ -25,9 +25,9 @@ type factored struct {
 func (r *rank) factor(p *plan, layer int) {
 	l := &r.c.Profile.Layers[layer]
 	f := &factored{r: r, layer: layer}
-	p.backward[layer], f.product = rebuilding(l, r.comm.Size())
+	p.backward[layer], f.product = rebuilding(l, len(r.team.Members()))
 	p.factored = append(p.factored, f)
-	m := matrixOf(l, &p.layers[layer], r.c.Profile.K(), r.comm.Size())
+	m := matrixOf(l, &p.layers[layer], r.c.Profile.K(), len(r.team.Members()))
 	m.Put, m.Rebuild = f.put, f.rebuild
 	p.layers[layer].Factors = m
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -19,7 +20,8 @@ import (
 // rank is this rank's part in a replay.
 type rank struct {
 	c      Config
-	comm   *collectives.Comm
+	comm   *collectives.Comm // of all ranks
+	team   *syncer.Team
 	layers []exchange.Layer // without factors
 	count  int              // elements of a packed buffer
 	buffers
@@ -52,7 +54,7 @@ type rank struct {
 type sample struct{ total, push, pull float64 }
 
 func newRank(comm *collectives.Comm, c Config) (*rank, error) {
-	r := &rank{c: c, comm: comm, scale: 1, late: &lateness{}}
+	r := &rank{c: c, comm: comm, team: syncer.Everyone(comm), scale: 1, late: &lateness{}}
 	r.layers, r.count = layout(c.Profile)
 	for _, w := range []**waiter{&r.wait, &r.updateWait, &r.multiplyWait} {
 		var err error
@@ -93,6 +95,9 @@ type part struct {
 // all is the whole net under a plan.
 func (r *rank) all(p *plan) part { return part{p.layers, r.count} }
 
+// works reports whether this rank computes.
+func (r *rank) works() bool { return r.team.Works(r.comm.Rank()) }
+
 // exchange makes the exchange of a part of the net.
 func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part) (*exchange.Exchange, error) {
 	bytes := mem.Float32.Bytes(of.count)
@@ -105,7 +110,7 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part
 		}
 	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Book: book, Layers: of.layers,
+		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Team: r.team, Book: book, Layers: of.layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {
@@ -153,6 +158,9 @@ func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, er
 		now, totals := time.Now(), r.meter.Totals()
 		if k > 0 {
 			s := totals.Sub(before)
+			if !r.works() { // it waits for the workers' computation too
+				s = trace.Totals{}
+			}
 			samples = append(samples, sample{report.Milliseconds(now.Sub(mark)), report.Milliseconds(s.ExposedPush), report.Milliseconds(s.ExposedPull)})
 			r.trace.Add(trace.Event{Kind: trace.Iteration, Name: w.name, Iter: int32(r.next - 1), Begin: mark, End: now})
 		}
@@ -162,11 +170,16 @@ func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, er
 	if err := x.Current(); err != nil {
 		return nil, err
 	}
+	if work := r.team.Members(); len(work) < r.comm.Size() { // who only served a part may serve another
+		if err := r.comm.Bcast(ctx, r.data, mem.Float32, work[0]); err != nil {
+			return nil, err
+		}
+	}
 	w.payload = nbc.Payload{}
 	for _, a := range x.Accounts() {
 		w.payload = w.payload.Add(a.Payload)
 	}
-	if r.check != nil && of.count == r.count {
+	if r.check != nil && of.count == r.count && r.works() { // others have no more than they serve
 		return samples, r.check.verify(w.name, first, r.next)
 	}
 	return samples, nil
@@ -191,18 +204,24 @@ func (r *rank) iteration(ctx context.Context, x *exchange.Exchange, p *plan, lay
 				return err
 			}
 		}
-		r.compute(trace.Forward, i, iter, keeps, r.c.Profile.Layers[i].Forward)
+		if r.works() {
+			r.compute(trace.Forward, i, iter, keeps, r.c.Profile.Layers[i].Forward)
+		}
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		r.compute(trace.Backward, i, iter, keeps, p.backward[i])
+		if r.works() {
+			r.compute(trace.Backward, i, iter, keeps, p.backward[i])
+		}
 		if len(layers[i].Params) == 0 {
 			continue
 		}
-		if r.check != nil {
+		if r.check != nil && r.works() {
 			r.check.backward(i, iter)
 		}
 		after := func() error {
-			x.AfterPass(i, 0)
+			if r.works() {
+				x.AfterPass(i, 0)
+			}
 			return x.AfterBackward(i)
 		}
 		if err := r.hook(r.gates[i], after); err != nil {
@@ -244,7 +263,7 @@ func (r *rank) compute(kind trace.Kind, layer, iter int, keeps bool, d time.Dura
 // hook calls a hook of the exchange, for a gate when the computation before it
 // has ended. Where the hook waited, the schedule continues from there.
 func (r *rank) hook(gate bool, f func() error) error {
-	if !gate {
+	if !gate || !r.works() {
 		return f()
 	}
 	if err := r.reach(); err != nil {

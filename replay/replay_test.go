@@ -22,6 +22,7 @@ import (
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/replay/workload"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -102,6 +103,44 @@ func TestReplayChecks(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Ranks that only serve bring every gradient and every parameter, of layers that go by ps and
+// by others, and make no images.
+func TestReplayWithServersApart(t *testing.T) {
+	profile, err := workload.Parse("tiny", strings.Replace(tiny, "5000 16", "16x312 16", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"ps", "allreduce", "ps,c=sfb,a=reduce"} {
+		asked, err := coordinator.ParseAsked(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := replayed(t, 4, Config{
+			Profile: profile, Designs: append(exchange.All(), exchange.WFBP), Asked: &asked, Bucket: 1, Pair: 4096,
+			Workers: coordinator.Places{Ranks: []int{1, 3}}, Servers: coordinator.Places{Ranks: []int{0, 2, 3}},
+			Iterations: 3, Warmup: 1, Turn: 2, Check: true, Straggler: Straggler{2, 2},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Ranks != 4 || res.Workers != 2 || !res.Checked {
+			t.Errorf("%s: %+v", text, res)
+		}
+		for _, r := range res.Rows {
+			if want := float64(2*res.Batch) / r.Iteration.Median * 1e3; r.Rate != want {
+				t.Errorf("%s, %s: %v images/s, want %v", text, r.Design, r.Rate, want)
+			}
+		}
+	}
+	_, err = replayed(t, 3, Config{
+		Profile: profile, Designs: exchange.All(), Iterations: 1,
+		Workers: coordinator.Places{Count: 1}, Servers: coordinator.Places{Count: 1},
+	})
+	if err == nil || strings.Count(err.Error(), "is neither a worker nor a server") != 1 {
+		t.Errorf("a rank without work: %v", err)
 	}
 }
 
@@ -322,7 +361,7 @@ func TestResultWrite(t *testing.T) {
 
 // What follows from the times, for times that are given.
 func TestJudge(t *testing.T) {
-	res := &Result{Compute: 100, Batch: 8, Ranks: 2}
+	res := &Result{Compute: 100, Batch: 8, Ranks: 3, Workers: 2}
 	res.Communication.Median, res.Tail.Median = 90, 10
 	for _, d := range []struct {
 		name string

@@ -16,6 +16,7 @@ type Result struct {
 	Batch                int // of one rank
 	Elements, Bytes      int // of all parameters
 	Ranks, Nodes         int
+	Workers              int    // of the ranks, how many compute
 	Scheme, Spec         string // as asked for
 	// Chosen is a scheme for every layer, as --scheme takes it, and Choices are the audit's
 	// lines; both are empty where one scheme was asked for that serves all layers.
@@ -111,8 +112,8 @@ func (res *Result) judge() {
 			r.OverBasic = t / basic
 		}
 		r.Met = t <= res.Target
-		r.Rate = float64(res.Batch*res.Ranks) / t * 1e3
+		r.Rate = float64(res.Batch*res.Workers) / t * 1e3
 		r.Stall = max(0, 1-res.Compute/t)
-		r.Speedup = float64(res.Ranks) * res.Compute / max(res.Straggler.Factor, 1) / t
+		r.Speedup = float64(res.Workers) * res.Compute / max(res.Straggler.Factor, 1) / t
 	}
 }

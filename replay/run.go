@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -33,6 +36,10 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 		c.Turn = max(c.Iterations, 1) // the others have no turns
 	}
 	err := c.validate(comm.Size())
+	work, serve, wrong := coordinator.Roles(comm.Nodes(), c.Workers.OrAll(), c.Servers.OrAll())
+	if err == nil {
+		err = wrong
+	}
 	var r *rank
 	if err == nil {
 		r, err = newRank(comm, c)
@@ -41,11 +48,17 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 		return nil, err
 	}
 	defer r.close()
+	if r.team, err = syncer.NewTeam(ctx, comm, work, serve); err != nil {
+		return nil, err
+	}
+	defer r.team.Close()
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if c.Check {
-		r.check = newChecker(comm.Rank(), comm.Size(), r.buffers, r.layers)
+		members := r.team.Members()
+		r.check = newChecker(slices.Index(members, comm.Rank()), len(members), r.buffers, r.layers)
+		r.check.here = comm.Rank()
 	}
 	res, err := r.replay(ctx)
 	if err == nil { // otherwise other ranks may still use the buffers
@@ -117,7 +130,7 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	p := r.c.Profile
 	res := &Result{
 		Profile: p.Name, Net: p.Net, Source: p.Source, Batch: p.Batch, Elements: p.Elements(), Bytes: p.Bytes(),
-		Ranks: r.comm.Size(), Nodes: r.comm.Layout().Nodes, Spec: r.c.Spec.Name(), Checked: r.c.Check,
+		Ranks: r.comm.Size(), Workers: len(r.team.Members()), Nodes: r.comm.Layout().Nodes, Spec: r.c.Spec.Name(), Checked: r.c.Check,
 		Ratio: r.c.Ratio, Jitter: r.c.Jitter, Straggler: r.c.Straggler,
 		Systems: len(r.c.Systems) > 0,
 	}

@@ -127,7 +127,7 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 		switch {
 		case !s.FactorsOnly() || len(r.layers[i].Params) == 0:
 		case s == exchange.OneBit:
-			p.layers[i].Factors = matrixOf(&r.c.Profile.Layers[i], &p.layers[i], r.c.Profile.K(), r.comm.Size())
+			p.layers[i].Factors = matrixOf(&r.c.Profile.Layers[i], &p.layers[i], r.c.Profile.K(), len(r.team.Members()))
 		default:
 			r.factor(p, i)
 		}
@@ -137,10 +137,6 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 
 // book returns the information book of the net's first layers.
 func (r *rank) book(layers []exchange.Layer, tensors bool) (*coordinator.Book, error) {
-	all := coordinator.Places{All: true}
-	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: all, Servers: r.c.Servers, Pair: r.c.Pair, Tensors: tensors}
-	if c.Servers.None() {
-		c.Servers = all
-	}
+	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Tensors: tensors}
 	return book(r.c.Profile, layers, c)
 }

@@ -27,6 +27,7 @@ func (res *Result) head() []report.Field {
 		{Name: "net", Value: res.Net},
 		{Name: "source", Value: strings.ReplaceAll(res.Source, "\n", "; ")}, // a row of CSV stays a line
 		{Name: "ranks", Value: res.Ranks},
+		{Name: "workers", Value: res.Workers},
 		{Name: "nodes", Value: res.Nodes},
 		{Name: "batch", Value: res.Batch},
 		{Name: "parameters", Value: res.Elements},
@@ -117,6 +118,9 @@ func (r *Row) nodes() (all []string) {
 func (res *Result) comments() []string {
 	lines := []string{fmt.Sprintf("%s: %s, %d parameters (%.1f MB), batch %d; %d ranks on %d nodes",
 		res.Profile, res.Net, res.Elements, float64(res.Bytes)/1e6, res.Batch, res.Ranks, res.Nodes)}
+	if res.Workers < res.Ranks {
+		lines[0] += fmt.Sprintf(", of which %d work", res.Workers)
+	}
 	for s := range strings.Lines(res.Source) {
 		lines = append(lines, "times: "+strings.TrimSpace(s))
 	}

@@ -70,8 +70,8 @@ type Part struct {
 // Syncer synchronizes one bucket. Push and the Pulls of all parts alternate; each is
 // started and waited for by one goroutine.
 type Syncer interface {
-	// Parts are all of the bucket, ascending, and the same for as long as the syncer
-	// lives.
+	// Parts are ascending, and the same for as long as the syncer lives: all of the
+	// bucket, on a rank that only serves what it serves of it.
 	Parts() []Part
 	// Push starts to move this worker's gradient to where it is summed.
 	Push() error

@@ -29,6 +29,10 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: 
 `)
 	write(t, path, `net: "`+dir+`/net.prototxt" base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" max_iter: 1000
 snapshot_after_train: false snapshot_prefix: "s"`)
+	apart := train.Config{Scheme: exchange.PS, Bucket: 1, Workers: coordinator.Places{Ranks: []int{1, 2}}, Servers: coordinator.Places{Ranks: []int{0}}}
+	if perIteration := allocations(t, path, 3, apart); perIteration >= 1 {
+		t.Errorf("2 workers and a server: %.1f allocations an iteration", perIteration)
+	}
 	for _, ranks := range []int{1, 3} {
 		for _, d := range append(exchange.All(), exchange.WFBP) {
 			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.SFB, exchange.Adam, exchange.OneBit} {

@@ -20,11 +20,11 @@ func (w *Worker) bookFor(ctx context.Context, c Config) (*coordinator.Book, erro
 // written the same.
 func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) {
 	batch := make([]int64, w.comm.Size())
-	batch[w.comm.Rank()] = int64(w.solver.Net().LocalBatch() * int(w.solver.Param().GetIterSize()))
+	batch[w.comm.Rank()] = int64(w.LocalBatch() * int(w.solver.Param().GetIterSize()))
 	if err := w.comm.Allreduce(ctx, mem.Of(batch), mem.Of(batch), mem.Int64, mem.Sum); err != nil {
 		return nil, err
 	}
-	config := w.bookConfig(c.Servers, c.Pair)
+	config := w.bookConfig(c.Pair)
 	for r, b := range batch {
 		config.Batch[r] = int(b)
 	}
@@ -36,12 +36,9 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 }
 
 // bookConfig is what a book is made of, but for what ranks must ask each other.
-func (w *Worker) bookConfig(servers coordinator.Places, pair int) coordinator.Config {
-	if servers.None() {
-		servers = coordinator.Places{All: true}
-	}
+func (w *Worker) bookConfig(pair int) coordinator.Config {
 	return coordinator.Config{
-		Nodes: w.comm.Nodes(), Workers: coordinator.Places{All: true}, Servers: servers, Pair: pair,
+		Nodes: w.comm.Nodes(), Workers: coordinator.Places{Ranks: w.roles.workers}, Servers: coordinator.Places{Ranks: w.roles.servers}, Pair: pair,
 		Batch: make([]int, w.comm.Size()), Layers: w.bookLayers(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"github.com/scaffe/scaffe/exchange"
@@ -141,23 +142,23 @@ func (w *Worker) layout() checkpoint.Layout {
 }
 
 // writes returns the elements that this rank writes: what it updates alone, and its share
-// of what every rank updates. There the root writes what no solver learns, as everywhere its
-// statistics count.
+// of what every worker updates. There the lowest one writes what no solver learns, as everywhere
+// its statistics count.
 func (w *Worker) writes() []exchange.Range {
-	rank, size := w.comm.Rank(), w.comm.Size()
+	number, workers := slices.Index(w.roles.workers, w.comm.Rank()), len(w.roles.workers)
 	var own []exchange.Range
 	for _, s := range w.exchange.Own() {
 		if !s.Bucket.Scheme.Replicated() {
 			own = append(own, s.Range)
 			continue
 		}
-		from, to := s.Off+s.Len*rank/size, s.Off+s.Len*(rank+1)/size
+		from, to := s.Off+s.Len*number/workers, s.Off+s.Len*(number+1)/workers
 		for _, p := range w.solver.Net().Learnable() {
 			fixed := exchange.Range{Off: max(p.Offset, s.Off), Len: min(p.Offset+p.Blob.Count(), s.End()) - max(p.Offset, s.Off)}
 			if p.LRMult != 0 || fixed.Len <= 0 {
 				continue
 			}
-			if rank == root {
+			if w.isLowest() {
 				own = append(own, fixed)
 			}
 			if end := min(fixed.Off, to); end > from {

@@ -27,39 +27,34 @@ func (w *Worker) keepChoice(ctx context.Context, c Config, a *coordinator.Audit)
 	if !a.Asked.Chooses() {
 		return nil
 	}
-	const noSnapshot, noFile = -2, -1
-	length := []int64{noSnapshot}
+	const noSnapshot, noFile, aFile = 0, 1, 2
+	found := []int64{noSnapshot}
 	var text []byte
 	var err error
 	path := choicePath(c.Snapshot)
 	if w.comm.Rank() == root && c.Snapshot != "" {
 		switch text, err = os.ReadFile(path); {
 		case errors.Is(err, os.ErrNotExist):
-			length[0], err = noFile, nil
+			found[0], err = noFile, nil
 		default:
-			length[0] = int64(len(text))
+			found[0] = aFile
 		}
 	}
 	if err = w.comm.Agree(ctx, err); err != nil {
 		return err
 	}
-	if err := w.comm.Bcast(ctx, mem.Of(length), mem.Int64, root); err != nil {
+	if err := w.comm.Bcast(ctx, mem.Of(found), mem.Int64, root); err != nil {
 		return err
 	}
-	switch length[0] {
+	switch found[0] {
 	case noSnapshot:
 		return nil
 	case noFile:
 		a.ChosenAnew(fmt.Sprintf("there is no %s", path))
 		return nil
 	}
-	if w.comm.Rank() != root {
-		text = make([]byte, length[0])
-	}
-	if len(text) > 0 {
-		if err := w.comm.Bcast(ctx, mem.Of(text), mem.Uint8, root); err != nil {
-			return err
-		}
+	if text, err = w.tell(ctx, text, root); err != nil {
+		return err
 	}
 	before, err := coordinator.ParseChoice(text)
 	if err == nil {

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/scaffe/scaffe/exchange"
@@ -38,6 +39,9 @@ func (w *Worker) costs(ctx context.Context, predicted []coordinator.Outlook) ([]
 	for i, a := range accounts {
 		flight := int64(a.Flight) / int64(max(1, a.Rounds))
 		copy(v[each*i:], []int64{-flight, flight, a.Payload.Sent + a.Payload.Received})
+		if !w.Works() { // it waits for the workers' computation too
+			copy(v[each*i:], []int64{math.MinInt64, 0})
+		}
 	}
 	if err := w.comm.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Int64, mem.Max); err != nil {
 		return nil, err
@@ -62,12 +66,8 @@ func (w *Worker) predict() ([]coordinator.Outlook, error) {
 	if w.schemes.audit != nil {
 		book = w.schemes.audit.Book
 	} else { // one scheme, which does not depend on batches
-		servers := w.servers
-		if !w.schemes.any(exchange.Scheme.Served) {
-			servers = coordinator.Places{}
-		}
 		var err error
-		if book, err = coordinator.New(w.bookConfig(servers, w.pair)); err != nil {
+		if book, err = coordinator.New(w.bookConfig(w.pair)); err != nil {
 			return nil, err
 		}
 	}

@@ -22,6 +22,10 @@ const (
 // attach joins the worker to its solver's hooks and callbacks.
 func (w *Worker) attach() {
 	w.solver.Hooks = solver.Hooks{BeforeForward: w.beforeForward, BeforeBackward: w.beforeBackward, AfterBackward: w.afterBackward}
+	if !w.Works() { // there are no passes to tell of
+		current := func(layer int) error { return w.exchange.BeforeForward(layer) }
+		w.solver.Hooks = solver.Hooks{BeforeForward: current, AfterBackward: w.afterNothing}
+	}
 	w.solver.Callbacks = solver.Callbacks{
 		OnStart:          w.start,
 		OnLoss:           w.lossKnown,
@@ -119,6 +123,15 @@ func (w *Worker) afterBackward(layer int) error {
 	}
 	w.time.backwardBegins()
 	return nil
+}
+
+// afterNothing says that a layer's gradients would be complete here, on a rank that only
+// serves.
+func (w *Worker) afterNothing(layer int) error {
+	if !w.solver.LastPass() {
+		return nil
+	}
+	return w.exchange.AfterBackward(layer)
 }
 
 // gradientsReady ends the iteration's passes. By then, or soon after, the
@@ -255,7 +268,8 @@ func (w *Worker) paramsNeeded(int) error {
 	return err
 }
 
-// snapshot makes the parameters and the history current at the root.
+// snapshot makes the parameters and the history current at the root, where the workers'
+// parameters are if that is one.
 func (w *Worker) snapshot(int) error {
 	err := w.exchange.Updated()
 	if err == nil {
@@ -264,21 +278,27 @@ func (w *Worker) snapshot(int) error {
 	if err == nil && w.shards != nil {
 		err = w.gatherHistory(w.ctx)
 	}
+	if err == nil && !w.team.Works(root) {
+		err = w.gatherParameters(w.ctx)
+	}
 	w.time.pauses()
 	return err
 }
 
-// statistics brings what the root's layers have gathered, and no solver
-// learns (BatchNorm's means), to the other ranks. With the scheme reduce every
+// statistics brings what the lowest worker's layers have gathered, and no solver
+// learns (BatchNorm's means), to the other workers. With the scheme reduce every
 // broadcast brings it.
 func (w *Worker) statistics() error {
+	if !w.Works() {
+		return nil
+	}
 	data, _ := w.solver.Net().Packed()
 	for _, p := range w.solver.Net().Learnable() {
 		if p.LRMult != 0 {
 			continue
 		}
 		at, size := mem.Float32.Bytes(p.Offset), mem.Float32.Bytes(p.Blob.Count())
-		if err := w.comm.Bcast(w.ctx, data.Slice(at, size), mem.Float32, root); err != nil {
+		if err := w.team.Workers().Bcast(w.ctx, data.Slice(at, size), mem.Float32, lowest); err != nil {
 			return err
 		}
 	}

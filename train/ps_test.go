@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	pb "google.golang.org/protobuf/proto"
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
@@ -17,6 +20,7 @@ import (
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/train"
+	"github.com/scaffe/scaffe/train/checkpoint"
 )
 
 // withStatistics puts a BatchNorm layer into the test's net, a layer large enough for
@@ -75,6 +79,78 @@ func TestPoseidon_ServersTrainAsAReduction(t *testing.T) {
 					t.Errorf("%q, servers %v, pairs of %d, %v: another history than reduce's", more, servers, pair, d)
 				}
 			}
+		}
+	}
+}
+
+// onlyServes gives the ranks their roles, and fails if one that does not work reads a batch.
+func onlyServes(t *testing.T, rank int, c *train.Config, workers, servers []int) {
+	c.Workers.Ranks, c.Servers.Ranks = workers, servers
+	if slices.Contains(workers, rank) {
+		return
+	}
+	if rank > 0 { // its data sets are elsewhere; rank 0's snapshots have the net's own words
+		c.Options.Rewrite = func(l *proto.LayerParameter) error {
+			if d := l.GetDataParam(); d != nil {
+				d.Source = pb.String("nowhere")
+			}
+			return nil
+		}
+	}
+	c.Options.Data.OnBatch = func(int64, time.Time, time.Time) { t.Errorf("rank %d, which only serves, has read a batch", rank) }
+}
+
+// TestPoseidon_ServersApartTrainAsIfTheyWorked: nodes may be servers, workers, or both (Table 1).
+// Servers that do not work read no data, and leave no trace in losses, scores and snapshots, the
+// history in these, even where they write them: with BatchNorm's statistics, clipped gradients,
+// several passes, skipped updates, and beside layers that go by other schemes.
+func TestPoseidon_ServersApartTrainAsIfTheyWorked(t *testing.T) {
+	linear, err := spec.Parse("linear")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range []struct{ more, scheme string }{
+		{"", "ps"},
+		{"clip_gradients: 0.5 iter_size: 2", "ps"},
+		{`type: "Adam" momentum2: 0.999 display: 10`, "ps,ip*=sfb,bn1=allreduce"},
+		{"clip_gradients: 0.5", "reduce,ip0=ps"},
+		{"", "allreduce"},
+		{"", "sfb"},
+	} {
+		if testing.Short() && (i == 0 || i > 3) { // with the race detector, too
+			continue
+		}
+		path, dir := files(t, 30)
+		withStatistics(t, path, dir, k.more)
+		asked := ask(t, k.scheme)
+		change := func(c *train.Config) {
+			c.Spec, c.Bucket, c.Asked, c.Pair = linear, 1, asked, 4<<10
+			c.Design = append(exchange.All(), exchange.WFBP)[i%5]
+			c.Options.SkipNotFinite = i%2 == 1
+		}
+		want := mustRun(t, 3, path, func(_ int, c *train.Config) { change(c) })
+		history := state(t, dir, 40)
+		for _, roles := range [][2][]int{{{1, 2, 3}, {0}}, {{0, 2, 3}, {1, 2, 4}}} {
+			got := mustRun(t, max(4, 1+slices.Max(roles[1])), path, func(rank int, c *train.Config) {
+				change(c)
+				onlyServes(t, rank, c, roles[0], roles[1])
+				c.Checkpoint = train.Checkpoint{Dir: filepath.Join(dir, fmt.Sprint("kept", len(roles[1]))), Every: 20}
+			})
+			if !slices.Equal(got.loss, want.loss) || !slices.Equal(got.scores, want.scores) || !bytes.Equal(got.snapshot, want.snapshot) || !bytes.Equal(state(t, dir, 40), history) {
+				t.Errorf("%v, workers and servers %v: other losses (%v), scores (%v), snapshot (%v) or history (%v) than with three ranks that work", k, roles,
+					!slices.Equal(got.loss, want.loss), !slices.Equal(got.scores, want.scores), !bytes.Equal(got.snapshot, want.snapshot), !bytes.Equal(state(t, dir, 40), history))
+			}
+		}
+		rest := mustRun(t, 4, path, func(rank int, c *train.Config) {
+			change(c)
+			onlyServes(t, rank, c, []int{1, 2, 3}, []int{0})
+			c.Snapshot = filepath.Join(dir, "s_iter_20.solverstate")
+			if i%2 == 1 { // written by other servers
+				c.Snapshot = checkpoint.ManifestPath(filepath.Join(dir, "kept3"), 20)
+			}
+		})
+		if !slices.Equal(rest.loss, want.loss[20:]) || !bytes.Equal(rest.snapshot, want.snapshot) || !bytes.Equal(state(t, dir, 40), history) {
+			t.Errorf("%v: gone on from a snapshot that a server wrote, training has other bits", k)
 		}
 	}
 }
@@ -161,15 +237,20 @@ func TestPoseidon_AdamGoesOnFromASnapshot(t *testing.T) {
 func TestServersThatAreNotThere(t *testing.T) {
 	path, _ := files(t, 30)
 	for want, change := range map[string]func(*train.Config){
-		"9 servers of 3 ranks": func(c *train.Config) { c.Servers.Count = 9 },
-		"pair size 2K":         func(c *train.Config) { c.Pair = 2 << 10 },
+		"9 servers of 3 ranks":                     func(c *train.Config) { c.Servers.Count = 9 },
+		"pair size 2K":                             func(c *train.Config) { c.Pair = 2 << 10 },
+		"9 workers of 3 ranks":                     func(c *train.Config) { c.Workers.Count = 9 },
+		"rank 3 of the workers: there are 3 ranks": func(c *train.Config) { c.Workers.Ranks = []int{0, 3} },
+		"rank 1 is neither a worker nor a server":  func(c *train.Config) { c.Workers.Ranks, c.Servers.Ranks = []int{0, 2}, []int{0} },
 	} {
-		_, err := run(t, 3, path, func(_ int, c *train.Config) {
-			c.Scheme = exchange.PS
-			change(c)
-		})
-		if err == nil || strings.Count(err.Error(), want) != 1 {
-			t.Errorf("%v, want one message with %q", err, want)
+		for _, scheme := range []exchange.Scheme{exchange.PS, exchange.Reduce} {
+			_, err := run(t, 3, path, func(_ int, c *train.Config) {
+				c.Scheme = scheme
+				change(c)
+			})
+			if err == nil || strings.Count(err.Error(), want) != 1 || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v: %v, want one message with %q", scheme, err, want)
+			}
 		}
 	}
 	// Ranks whose books differ.

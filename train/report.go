@@ -52,6 +52,7 @@ type Summary struct {
 // RankTimes is where one rank's time went.
 type RankTimes struct {
 	Rank                                       int
+	OnlyServes                                 bool
 	Compute, Exposed, Input, TestsAndSnapshots time.Duration
 	// Readers is how well its training data kept up: batches, waits and the
 	// queue; how they were decoded is not gathered.
@@ -86,10 +87,10 @@ const stragglerFactor = 1.25
 // Straggler returns the rank that computed and read the longest, where that is
 // markedly longer than the median of the ranks; the others waited for it.
 func (s Summary) Straggler() (r RankTimes, times float64, ok bool) {
-	if len(s.Ranks) < 2 {
+	byWork := slices.DeleteFunc(slices.Clone(s.Ranks), func(r RankTimes) bool { return r.OnlyServes })
+	if len(byWork) < 2 {
 		return r, 0, false
 	}
-	byWork := slices.Clone(s.Ranks)
 	slices.SortFunc(byWork, func(a, b RankTimes) int { return int(a.work() - b.work()) })
 	r = byWork[len(byWork)-1]
 	median := byWork[(len(byWork)-1)/2].work()
@@ -134,7 +135,7 @@ func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
 	for i := range rs {
 		x := v[len(mine)*i:]
 		rs[i] = RankTimes{
-			Rank: i, Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]), TestsAndSnapshots: time.Duration(x[3]),
+			Rank: i, OnlyServes: !w.team.Works(i), Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]), TestsAndSnapshots: time.Duration(x[3]),
 			Readers: data.Stats{Loaders: x[4], Batches: x[5], Waits: x[6], Starved: time.Duration(x[7]), Found: x[8], Depth: x[9]},
 		}
 	}

@@ -2,8 +2,10 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -30,7 +32,8 @@ type schemes struct {
 // factored is a layer with sufficient factors.
 type factored struct {
 	net    *net.Factors
-	matrix sfb.Matrix
+	matrix sfb.Matrix // of the workers
+	rows   []int      // of the factors, by rank
 }
 
 // any reports whether some layer's scheme is such.
@@ -107,13 +110,15 @@ func (w *Worker) findFactors(ctx context.Context, asked coordinator.Asked) error
 		if len(l.Params) > 1 && n.Learnable()[l.Params[1]].LRMult != 0 {
 			m.Bias = placed(n, l.Params[1])
 		}
-		w.schemes.factored[i] = &factored{f, m}
+		w.schemes.factored[i] = &factored{net: f, matrix: m}
 		found = append(found, i)
 	}
-	var rows []int64
-	for _, i := range found {
-		_, own := w.schemes.factored[i].net.Shape()
-		rows = append(rows, int64(own))
+	rows := make([]int64, len(found))
+	for k, i := range found {
+		if w.Works() {
+			_, own := w.schemes.factored[i].net.Shape()
+			rows[k] = int64(own)
+		}
 	}
 	all := make([]int64, len(rows)*w.comm.Size())
 	if err := w.comm.Allgather(ctx, mem.Of(rows), mem.Of(all), nil, mem.Int64); err != nil {
@@ -123,22 +128,55 @@ func (w *Worker) findFactors(ctx context.Context, asked coordinator.Asked) error
 	for k, i := range found {
 		f := w.schemes.factored[i]
 		for rank := range w.comm.Size() {
-			f.matrix.Rows = append(f.matrix.Rows, int(all[rank*len(found)+k]))
+			f.rows = append(f.rows, int(all[rank*len(found)+k]))
+		}
+		for _, rank := range w.roles.workers {
+			f.matrix.Rows = append(f.matrix.Rows, f.rows[rank])
 		}
 		matrices = append(matrices, f.matrix)
 	}
 	if asked.Chooses() || slices.Contains(asked.Schemes(), exchange.SFB) {
-		errs, err := sfb.Compare(ctx, w.comm, matrices)
+		refuses, err := w.compareProducts(ctx, matrices)
 		if err != nil {
 			return err
 		}
 		for k, i := range found {
-			if errs[k] != nil {
-				w.schemes.factored[i], w.schemes.refuses[i] = nil, errs[k].Error()
+			if refuses[k] != "" {
+				w.schemes.factored[i], w.schemes.refuses[i] = nil, refuses[k]
 			}
 		}
 	}
 	return w.measureProducts(ctx, matrices)
+}
+
+// compareProducts says for each of matrices why the workers cannot rebuild equal bits, "" where
+// they can; all ranks learn of it.
+func (w *Worker) compareProducts(ctx context.Context, matrices []sfb.Matrix) ([]string, error) {
+	texts := make([]string, len(matrices))
+	var err error
+	if w.Works() {
+		var errs []error
+		errs, err = sfb.Compare(ctx, w.team.Workers(), matrices)
+		for i, e := range errs {
+			if e != nil {
+				texts[i] = e.Error()
+			}
+		}
+	}
+	if !w.apart() {
+		return texts, err
+	}
+	if err = w.comm.Agree(ctx, err); err != nil {
+		return nil, err
+	}
+	told, err := json.Marshal(texts)
+	if err == nil {
+		told, err = w.tell(ctx, told, w.roles.workers[lowest])
+	}
+	if err == nil {
+		err = json.Unmarshal(told, &texts)
+	}
+	return texts, err
 }
 
 // placed is where a parameter lies in the packed buffers.
@@ -175,7 +213,9 @@ func (w *Worker) measureProducts(ctx context.Context, matrices []sfb.Matrix) err
 	m := slices.MaxFunc(matrices, func(a, b sfb.Matrix) int { return a.Weights.Len - b.Weights.Len })
 	m.Shape.Out, m.Shape.In = min(m.Shape.Out, measuredOut), min(m.Shape.In, measuredIn)
 	stack, err := factors.NewStack(m.Shape, m.Rows, m.Passes)
-	if err == nil {
+	if !w.Works() {
+		w.schemes.rate = math.Inf(1)
+	} else if err == nil {
 		stacked, weights := make([]float32, stack.Len()), make([]float32, m.Shape.Out*m.Shape.In)
 		for range measuredFor {
 			begin := time.Now()
@@ -203,11 +243,11 @@ func (w *Worker) product(l *coordinator.Layer) time.Duration {
 	if w.schemes.rate == 0 || l.Factors == nil {
 		return 0
 	}
-	others := 0
-	for _, rows := range l.Factors {
-		others += rows
+	others, least := 0, math.MaxInt
+	for _, rank := range w.roles.workers {
+		others, least = others+l.Factors[rank], min(least, l.Factors[rank])
 	}
-	others -= slices.Min(l.Factors)
+	others -= least
 	return time.Duration(2 * float64(others) * float64(l.Rows*l.Cols) / w.schemes.rate * float64(time.Second))
 }
 
@@ -222,7 +262,7 @@ func (s *schemes) describe(l *coordinator.Layer, layer int) {
 	if f.matrix.Shape.Transposed {
 		l.Rows, l.Cols = l.Cols, l.Rows
 	}
-	for _, rows := range f.matrix.Rows {
+	for _, rows := range f.rows {
 		l.Factors = append(l.Factors, rows*f.matrix.Passes)
 	}
 }
@@ -234,7 +274,16 @@ func (w *Worker) Audit() *coordinator.Audit { return w.schemes.audit }
 // sameReplicas makes sure that what every rank updates for itself is still the same on all
 // of them.
 func (w *Worker) sameReplicas() error {
-	if w.comm.Size() == 1 {
+	err := w.compareReplicas()
+	if w.apart() { // those who have not compared are told
+		return w.comm.Agree(w.ctx, err)
+	}
+	return err
+}
+
+// compareReplicas is sameReplicas among the workers.
+func (w *Worker) compareReplicas() error {
+	if !w.Works() {
 		return nil
 	}
 	n := w.solver.Net()
@@ -246,7 +295,7 @@ func (w *Worker) sameReplicas() error {
 			continue
 		}
 		for _, p := range l.Params {
-			if n.Learnable()[p].LRMult == 0 { // statistics, which are the root's
+			if n.Learnable()[p].LRMult == 0 { // statistics, which are the lowest worker's
 				continue
 			}
 			at := placed(n, p)
@@ -254,13 +303,13 @@ func (w *Worker) sameReplicas() error {
 			names = append(names, fmt.Sprintf("layer %q: parameter %s, which every rank updates (scheme %v), is not the same everywhere", l.Name, n.Learnable()[p].Name, w.schemes.of[i]))
 		}
 	}
-	who, err := w.comm.Compare(w.ctx, digests)
+	who, err := w.team.Workers().Compare(w.ctx, digests)
 	if err != nil {
 		return err
 	}
 	for i, text := range who {
 		if text != "" {
-			return w.comm.Agree(w.ctx, fmt.Errorf("%s: %s", names[i], text))
+			return w.team.Workers().Agree(w.ctx, fmt.Errorf("%s: %s", names[i], text))
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // Setup is one way to keep the ranks in step: a design, and the collectives
@@ -20,7 +21,7 @@ func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
 func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
-	c.Servers, c.Pair = w.servers, w.pair
+	c.Pair = w.pair
 	return w.newSetup(ctx, c)
 }
 
@@ -30,6 +31,12 @@ func (w *Worker) Use(s *Setup) error {
 	// current, whichever setup brought them.
 	if err := w.exchange.Current(); err != nil {
 		return err
+	}
+	if w.apart() { // who only served a part may serve another
+		data, _ := w.solver.Net().Packed()
+		if err := w.comm.Bcast(w.ctx, data, mem.Float32, w.roles.workers[lowest]); err != nil {
+			return err
+		}
 	}
 	if w.shards != nil {
 		if err := w.gatherHistory(w.ctx); err != nil {
@@ -53,7 +60,7 @@ func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 		return nil, err
 	}
 	x, err := exchange.New(ctx, w.comm, exchange.Config{
-		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Root: root, Book: book,
+		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Root: lowest, Team: w.team, Book: book,
 		Layers: w.exchangeLayers(), Data: data, Diff: diff,
 		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
 	})

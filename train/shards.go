@@ -28,24 +28,24 @@ const pieceLen = 1 << 20
 const noneBad = math.MaxInt64
 
 // initShards prepares for shards, where the schemes make them: servers', or a root's beside
-// what every rank updates.
+// what every worker updates; or where ranks that only serve are to know what workers settle.
 func (w *Worker) initShards() {
-	if w.schemes.any(exchange.Scheme.Served) || w.schemes.any(exchange.Scheme.Replicated) && w.schemes.any(func(s exchange.Scheme) bool { return !s.Replicated() }) {
+	if w.apart() || w.schemes.any(exchange.Scheme.Served) || w.schemes.any(exchange.Scheme.Replicated) && w.schemes.any(func(s exchange.Scheme) bool { return !s.Replicated() }) {
 		w.shards = &shards{fixed: w.fixed(), norm: make([]float64, w.solver.NormBlocks()), bad: make([]int64, 1)}
 	}
 }
 
 // offerStatistics puts what this rank has gathered of a layer, and no solver learns
-// (BatchNorm's means), in the place of the gradients if it is the lowest rank, and zeros
-// elsewhere: so their sum, at whoever serves them, is what the lowest rank has.
+// (BatchNorm's means), in the place of the gradients if it is the lowest worker, and zeros
+// elsewhere: so their sum, at whoever serves them, is what the lowest worker has.
 func (w *Worker) offerStatistics(layer int) {
-	if w.shards == nil {
+	if w.shards == nil || !w.Works() {
 		return
 	}
 	data, diff := w.solver.Net().Packed()
 	for _, r := range w.shards.fixed[layer] {
 		own := mem.Float32s(diff)[r.Off:r.End()]
-		if w.comm.Rank() == root {
+		if w.isLowest() {
 			copy(own, mem.Float32s(data)[r.Off:r.End()])
 		} else {
 			clear(own)
@@ -92,9 +92,9 @@ func (w *Worker) checkShards(u solver.Update, own []exchange.Sum) error {
 }
 
 // speaks reports whether this rank is the one that tells of a part that it updates: what
-// every rank updates is the root's to tell of.
+// every worker updates is the lowest one's to tell of.
 func (w *Worker) speaks(s exchange.Sum) bool {
-	return w.comm.Rank() == root || !s.Bucket.Scheme.Replicated()
+	return w.isLowest() || !s.Bucket.Scheme.Replicated()
 }
 
 // clipShards returns u with clip_gradients: each rank sums the squares of what it
@@ -128,14 +128,31 @@ func (w *Worker) holdShard() {
 	w.solver.Hold(parts)
 }
 
-// gatherHistory brings the solver's history to the root, piece by piece: a sum of whole
-// numbers, whose bits are those of the one rank that has an element.
+// gatherHistory brings the solver's history to the root.
 func (w *Worker) gatherHistory(ctx context.Context) error {
-	return w.eachPiece(func(piece []float32, k, off int) error {
+	for k := range w.solver.Rule().Histories() {
+		if err := w.gather(ctx, func(lo, hi int) []float32 { return w.solver.Remembered(k, lo, hi) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherParameters brings the parameters to a root that only serves.
+func (w *Worker) gatherParameters(ctx context.Context) error {
+	data, _ := w.solver.Net().Packed()
+	return w.gather(ctx, func(lo, hi int) []float32 { return mem.Float32s(data)[lo:hi] })
+}
+
+// gather brings to the root, from those who update them, what of gives for elements [lo, hi),
+// piece by piece: a sum of whole numbers, whose bits are those of the one rank that has an
+// element.
+func (w *Worker) gather(ctx context.Context, of func(lo, hi int) []float32) error {
+	return w.eachPiece(func(piece []float32, off int) error {
 		clear(piece)
 		w.eachOwn(off, len(piece), func(s exchange.Sum, lo, hi int) {
 			if w.speaks(s) {
-				copy(piece[lo-off:hi-off], w.solver.Remembered(k, lo, hi))
+				copy(piece[lo-off:hi-off], of(lo, hi))
 			}
 		})
 		b := mem.Of(piece)
@@ -143,7 +160,7 @@ func (w *Worker) gatherHistory(ctx context.Context) error {
 			return err
 		}
 		if w.comm.Rank() == root {
-			copy(w.solver.History()[k][off:], piece)
+			copy(of(off, off+len(piece)), piece)
 		}
 		return nil
 	})
@@ -151,31 +168,35 @@ func (w *Worker) gatherHistory(ctx context.Context) error {
 
 // spreadHistory brings the root's history to those who update by it.
 func (w *Worker) spreadHistory(ctx context.Context) error {
-	return w.eachPiece(func(piece []float32, k, off int) error {
-		if w.comm.Rank() == root {
-			copy(piece, w.solver.History()[k][off:])
-		}
-		if err := w.comm.Bcast(ctx, mem.Of(piece), mem.Float32, root); err != nil {
+	for k := range w.solver.Rule().Histories() {
+		err := w.eachPiece(func(piece []float32, off int) error {
+			if w.comm.Rank() == root {
+				copy(piece, w.solver.History()[k][off:])
+			}
+			if err := w.comm.Bcast(ctx, mem.Of(piece), mem.Float32, root); err != nil {
+				return err
+			}
+			w.eachOwn(off, len(piece), func(_ exchange.Sum, lo, hi int) {
+				copy(w.solver.Remembered(k, lo, hi), piece[lo-off:hi-off])
+			})
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		w.eachOwn(off, len(piece), func(_ exchange.Sum, lo, hi int) {
-			copy(w.solver.Remembered(k, lo, hi), piece[lo-off:hi-off])
-		})
-		return nil
-	})
+	}
+	return nil
 }
 
-// eachPiece calls f with a buffer for each piece of each history.
-func (w *Worker) eachPiece(f func(piece []float32, history, off int) error) error {
+// eachPiece calls f with a buffer for each piece of a packed buffer.
+func (w *Worker) eachPiece(f func(piece []float32, off int) error) error {
 	count := w.solver.Net().PackedCount()
 	if w.shards.piece == nil {
 		w.shards.piece = make([]float32, min(pieceLen, count))
 	}
-	for k := range w.solver.Rule().Histories() {
-		for off := 0; off < count; off += pieceLen {
-			if err := f(w.shards.piece[:min(pieceLen, count-off)], k, off); err != nil {
-				return err
-			}
+	for off := 0; off < count; off += pieceLen {
+		if err := f(w.shards.piece[:min(pieceLen, count-off)], off); err != nil {
+			return err
 		}
 	}
 	return nil

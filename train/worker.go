@@ -18,13 +18,19 @@ import (
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train/checkpoint"
 )
 
-// root is the rank that updates the parameters and writes snapshots.
+// root is the rank that reads and writes snapshots and tells what happens, whether it works or
+// only serves.
 const root = 0
+
+// lowest is the worker, by its number among them, that updates by the scheme Reduce, and whose
+// statistics are kept.
+const lowest = 0
 
 // Scaling says what a rank's batch is.
 type Scaling uint8
@@ -67,10 +73,12 @@ type Config struct {
 	Design exchange.Design
 	Scheme exchange.Scheme
 	Bucket int
-	// Servers are the ranks that hold the parameters with the scheme PS, the zero value
-	// all; Pair is the size of their KV pairs in bytes, 0 coordinator.DefaultPair.
-	Servers coordinator.Places
-	Pair    int
+	// Workers are the ranks that compute, the zero value all: the batch is divided among
+	// them. Servers are the ranks that hold the parameters with the scheme PS, the zero value
+	// all; every rank works or serves. Pair is the size of their KV pairs in bytes, 0
+	// coordinator.DefaultPair.
+	Workers, Servers coordinator.Places
+	Pair             int
 	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.
 	Asked *coordinator.Asked
 	// Spec, unless it has no levels, says which collectives move them.
@@ -93,13 +101,14 @@ type Config struct {
 
 // Worker is this rank's part in training.
 type Worker struct {
-	comm       *collectives.Comm
+	comm       *collectives.Comm // of all ranks
+	team       *syncer.Team
 	solver     *solver.Solver
 	events     Events
 	exchange   *exchange.Exchange
 	schemes    schemes
 	files      atomicfile.FS // of what lies beside snapshots
-	servers    coordinator.Places
+	roles      struct{ workers, servers []int }
 	pair       int
 	setups     []*Setup
 	rec        *trace.Recorder
@@ -141,12 +150,15 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, servers: c.Servers, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
-	err := w.findCheckpoint(&c)
+	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	err := w.divide(ctx, c)
 	if err == nil {
-		err = w.build(c)
+		err = comm.Agree(ctx, w.findCheckpoint(&c))
 	}
-	if err = comm.Agree(ctx, err); err == nil {
+	if err == nil {
+		err = w.build(ctx, c)
+	}
+	if err == nil {
 		err = w.join(ctx, c)
 	}
 	if err != nil {
@@ -155,17 +167,17 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	return w, nil
 }
 
-// build is the part that needs no other rank.
-func (w *Worker) build(c Config) (err error) {
-	rank, size := w.comm.Rank(), w.comm.Size()
-	o := c.Options
-	o.Data.Part = data.Part{Index: rank, Of: size, Weak: c.Scaling == Weak}
-	o.NoSnapshots = rank != root
+// load builds this rank's solver, and reads at the root what training starts from: the part
+// that needs no other rank.
+func (w *Worker) load(c Config, o solver.Options) (err error) {
+	number := max(0, slices.Index(w.team.Members(), w.comm.Rank()))
+	o.Data.Part = data.Part{Index: number, Of: len(w.team.Members()), Weak: c.Scaling == Weak}
+	o.NoSnapshots = w.comm.Rank() != root
 	o.Alloc = w.comm.Alloc // for good: after a failure, peers may still write there
 	if w.solver, err = solver.New(c.Solver, o); err != nil {
 		return err
 	}
-	if rank != root {
+	if w.comm.Rank() != root {
 		return nil
 	}
 	w.events = c.Events
@@ -205,7 +217,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		return err
 	}
 	w.initShards()
-	if w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
+	if w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
 			return err
 		}
@@ -388,6 +400,7 @@ func (w *Worker) Close() error {
 	}
 	w.interrupts.close()
 	w.checkpoints.close()
+	w.team.Close()
 	var err error
 	if w.solver != nil {
 		err = w.solver.Close()

@@ -30,6 +30,10 @@ type Options struct {
 	// Rewrite, if set, may change a copy of each selected layer's message
 	// before the layer is made. Synthetic makes one that replaces data sources.
 	Rewrite func(*proto.LayerParameter) error
+	// MadeAs, if set, returns the message that a layer is made of in place of its own, or its
+	// own. What the net says of itself, in model files too, is unchanged by it. WithoutData
+	// makes one.
+	MadeAs func(*proto.LayerParameter) (*proto.LayerParameter, error)
 }
 
 // state is the net's own state joined with the options.
@@ -142,8 +146,13 @@ func (b *builder) add(i int, nd *node) error {
 		nd.param.Phase = b.opts.Phase.Enum()
 	}
 	nd.rand = newSource(b.opts.Seed, i)
-	var err error
-	nd.layer, err = layers.New(nd.param, layers.Env{
+	of, err := nd.param, error(nil)
+	if b.opts.MadeAs != nil {
+		if of, err = b.opts.MadeAs(nd.param); err != nil {
+			return nd.wrap(err)
+		}
+	}
+	nd.layer, err = layers.New(of, layers.Env{
 		Phase: nd.param.GetPhase(), Rand: rand.New(nd.rand.pcg), Data: b.opts.Data, Memory: room{b},
 	})
 	if err != nil {

@@ -95,6 +95,9 @@ func (n *Net) Layers() []Layer {
 	return ls
 }
 
+// LayerCount returns how many layers there are, the added Splits included.
+func (n *Net) LayerCount() int { return len(n.nodes) }
+
 // LayerName returns the name of layer number i.
 func (n *Net) LayerName(i int) string { return n.nodes[i].name }
 

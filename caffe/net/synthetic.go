@@ -2,6 +2,7 @@ package net
 
 import (
 	"errors"
+	"slices"
 
 	pb "google.golang.org/protobuf/proto"
 
@@ -45,5 +46,53 @@ func Synthetic(batch, channels, height, width int) func(*proto.LayerParameter) e
 		p.Type = pb.String("DummyData")
 		p.DataParam, p.ImageDataParam, p.TransformParam, p.DummyDataParam = nil, nil, nil, d
 		return nil
+	}
+}
+
+// DataShapes returns the shapes of the tops of the layers that read data sets, Data and
+// ImageData, in their order: what WithoutData needs.
+func (n *Net) DataShapes() [][][]int {
+	var all [][][]int
+	for _, nd := range n.nodes {
+		if !readsData(nd.typ) {
+			continue
+		}
+		var shapes [][]int
+		for _, t := range nd.top {
+			shapes = append(shapes, slices.Clone(t.Shape()))
+		}
+		all = append(all, shapes)
+	}
+	return all
+}
+
+func readsData(layerType string) bool { return layerType == "Data" || layerType == "ImageData" }
+
+// WithoutData returns an Options.MadeAs for a net that is never run, such as that of a
+// parameter server: layers that read data sets are made as Input layers. shapes are theirs where
+// there are data sets, of one net after the other that is built with it, but for the size of the
+// batch, which is each layer's own.
+func WithoutData(shapes [][][]int) func(*proto.LayerParameter) (*proto.LayerParameter, error) {
+	return func(p *proto.LayerParameter) (*proto.LayerParameter, error) {
+		if !readsData(p.GetType()) {
+			return p, nil
+		}
+		if len(shapes) == 0 {
+			return nil, errors.New("reads data, which it does not on another worker: do all nodes have the same files?")
+		}
+		batch := int64(p.GetDataParam().GetBatchSize())
+		if p.GetType() == "ImageData" {
+			batch = int64(p.GetImageDataParam().GetBatchSize())
+		}
+		in := &proto.InputParameter{}
+		for _, shape := range shapes[0] {
+			dims := []int64{batch}
+			for _, d := range shape[min(1, len(shape)):] {
+				dims = append(dims, int64(d))
+			}
+			in.Shape = append(in.Shape, &proto.BlobShape{Dim: dims})
+		}
+		shapes = shapes[1:]
+		return &proto.LayerParameter{Name: p.Name, Type: pb.String("Input"), Top: p.Top, Phase: p.Phase, LossWeight: p.LossWeight, InputParam: in}, nil
 	}
 }

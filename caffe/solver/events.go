@@ -134,7 +134,9 @@ func (s *Solver) sum(v []float64) ([]float64, error) {
 func (s *Solver) display() error {
 	out := scores(s.net)
 	sums := make([]float64, len(out))
-	addOutputs(sums, s.net, float64(s.net.BatchShare))
+	if !s.opts.Idle {
+		addOutputs(sums, s.net, float64(s.net.BatchShare))
+	}
 	sums, err := s.sum(sums)
 	if err != nil {
 		return err
@@ -156,8 +158,10 @@ func (s *Solver) lossAfter() (statistics [][]float32, err error) {
 	for _, v := range kept {
 		statistics = append(statistics, slices.Clone(v))
 	}
-	if _, err := s.net.Forward(); err != nil {
-		return nil, fmt.Errorf("after iteration %d: %w", s.iter, err)
+	if !s.opts.Idle {
+		if _, err := s.net.Forward(); err != nil {
+			return nil, fmt.Errorf("after iteration %d: %w", s.iter, err)
+		}
 	}
 	for i, v := range kept {
 		for k := range v {

@@ -106,8 +106,13 @@ type Options struct {
 	// SkipNotFinite leaves out the update of an iteration whose loss or
 	// gradients are NaN or infinite, instead of ending with that error.
 	SkipNotFinite bool
-	// Rewrite is passed to the nets; see net.Options.
+	// Rewrite and MadeAs are passed to the nets; see net.Options.
 	Rewrite func(*proto.LayerParameter) error
+	MadeAs  func(*proto.LayerParameter) (*proto.LayerParameter, error)
+	// Idle is set for a worker that computes nothing, such as one that only serves
+	// parameters: it runs no pass, and no batch of a test. Hooks and callbacks are called as
+	// if it did, where the others call theirs. Data.Part is that of some other worker.
+	Idle bool
 }
 
 // Solver trains one worker's net. It is not safe for concurrent use.
@@ -189,12 +194,14 @@ func (s *Solver) build() (err error) {
 		memory = net.NewMemory(s.opts.Memory)
 	}
 	s.net, err = net.New(train, net.Options{
-		Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, Memory: memory,
+		Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory,
 	})
 	if err != nil {
 		return err
 	}
-	if g := s.net.GlobalBatch(); g > 0 {
+	if g := s.net.GlobalBatch(); s.opts.Idle {
+		s.net.BatchShare = 0
+	} else if g > 0 {
 		s.net.BatchShare = float32(s.net.LocalBatch()) / float32(g)
 	}
 	if _, _, err := s.net.Pack(s.opts.Alloc); err != nil {
@@ -459,7 +466,7 @@ func (s *Solver) forwardBackward() (float64, error) {
 				return 0, err
 			}
 		}
-		_, err := s.net.Forward()
+		err := s.forward()
 		loss := s.net.Loss()
 		sum.Mean, sum.Sum = sum.Mean+loss.Mean, sum.Sum+loss.Sum
 		if err == nil && s.Hooks.BeforeBackward != nil {
@@ -469,13 +476,40 @@ func (s *Solver) forwardBackward() (float64, error) {
 			err = s.Callbacks.OnLoss(s.iter, part())
 		}
 		if err == nil {
-			err = s.net.Backward()
+			err = s.backward()
 		}
 		if err != nil {
 			return 0, fmt.Errorf("iteration %d: %w", s.iter, err)
 		}
 	}
 	return part(), nil
+}
+
+// forward is the forward pass of an iteration.
+func (s *Solver) forward() error {
+	if !s.opts.Idle {
+		_, err := s.net.Forward()
+		return err
+	}
+	for layer := range s.net.LayerCount() {
+		if err := call(s.Hooks.BeforeForward, layer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backward is its backward pass.
+func (s *Solver) backward() error {
+	if !s.opts.Idle {
+		return s.net.Backward()
+	}
+	for layer := s.net.LayerCount() - 1; layer >= 0; layer-- {
+		if err := call(s.Hooks.AfterBackward, layer); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pass tells a hook which pass of its iteration this is, counted from 0.

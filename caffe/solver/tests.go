@@ -33,7 +33,7 @@ func (s *Solver) buildTests(memory *net.Memory) error {
 		if t.weak = t.iters%t.part.Of == 0; t.weak {
 			d.Part = data.Part{Index: t.part.Index, Of: t.part.Of, Weak: true}
 		}
-		t.net, err = net.New(f, net.Options{Phase: proto.Phase_TEST, Data: d, Seed: s.Seed(), Rewrite: s.opts.Rewrite, Memory: memory})
+		t.net, err = net.New(f, net.Options{Phase: proto.Phase_TEST, Data: d, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory})
 		if err != nil {
 			return fmt.Errorf("test net %d: %w", i, err)
 		}
@@ -94,7 +94,7 @@ func (s *Solver) Test(i int) (Test, error) {
 			return Test{}, err
 		}
 		k := first + t.part.Index
-		if k >= t.iters {
+		if k >= t.iters || s.opts.Idle {
 			continue
 		}
 		if err := t.seek(s.testNumber(), k); err != nil {

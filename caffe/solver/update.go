@@ -320,7 +320,9 @@ func (s *Solver) checkLoss(loss float32) error {
 		return nil
 	}
 	e := &NotFiniteError{Iter: s.iter, Value: loss}
-	e.Layer, e.Top, _ = s.net.NotFinite()
+	if !s.opts.Idle {
+		e.Layer, e.Top, _ = s.net.NotFinite()
+	}
 	if s.Callbacks.OnNotFinite != nil {
 		return s.Callbacks.OnNotFinite(e)
 	}

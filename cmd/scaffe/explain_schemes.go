@@ -16,33 +16,33 @@ import (
 
 // schemeFlags say which scheme serves which layer, and who serves and works.
 func schemeFlags() []cli.Flag {
-	servers := serverFlags()
-	return []cli.Flag{
+	return append([]cli.Flag{
 		cmdline.Checked("scheme", coordinator.Auto.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce",
 			cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...),
-		servers[0],
-		cmdline.Checked("workers", "all", "`RANKS` that work, likewise", cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
-		servers[1],
-	}
+	}, roleFlags()...)
 }
 
-// serverFlags say who serves what with the scheme ps.
-func serverFlags() []cli.Flag {
+// roleFlags say who works, and who serves what with the scheme ps.
+func roleFlags() []cli.Flag {
 	return []cli.Flag{
 		cmdline.Checked("servers", "all", "`RANKS` that serve: all, count:4 spread over the nodes, or ranks such as 0,4",
 			cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
+		cmdline.Checked("workers", "all", "`RANKS` that work, likewise; every rank works or serves", cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
 		cmdline.Checked("pair", units.FormatBytes(coordinator.DefaultPair), "`SIZE` of the KV pairs that servers hold",
 			cmdline.Parsed(coordinator.ParsePair, "want a multiple of 4K, such as 256K or 2M")),
 	}
 }
 
-// readServers reads serverFlags.
-func readServers(c *cli.Context) (servers coordinator.Places, pair int, err error) {
+// readRoles reads roleFlags.
+func readRoles(c *cli.Context) (workers, servers coordinator.Places, pair int, err error) {
 	if servers, err = coordinator.ParsePlaces(c.String("servers")); err != nil {
-		return servers, 0, err
+		return workers, servers, 0, err
+	}
+	if workers, err = coordinator.ParsePlaces(c.String("workers")); err != nil {
+		return workers, servers, 0, err
 	}
 	pair, err = coordinator.ParsePair(c.String("pair"))
-	return servers, pair, err
+	return workers, servers, pair, err
 }
 
 // readSchemes reads schemeFlags.
@@ -50,10 +50,7 @@ func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Confi
 	if asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
 		return asked, cfg, err
 	}
-	if cfg.Servers, cfg.Pair, err = readServers(c); err != nil {
-		return asked, cfg, err
-	}
-	cfg.Workers, err = coordinator.ParsePlaces(c.String("workers"))
+	cfg.Workers, cfg.Servers, cfg.Pair, err = readRoles(c)
 	return asked, cfg, err
 }
 

@@ -28,10 +28,20 @@ max_iter: 40 snapshot: 2 snapshot_prefix: "s" random_seed: 3`
 
 const killIters = 40
 
-// moment is when a rank is killed.
+// killedSchemes are the flags that the runs take turns with. With apart rank 0 only serves, and
+// the others only work; with ps all do both.
+var killedSchemes = map[string][]string{
+	"reduce": {"--scheme", "reduce"},
+	"ps":     {"--scheme", "ps"},
+	"apart":  {"--scheme", "ps", "--servers", "0", "--workers"},
+	"sfb":    {"--scheme", "sfb"},
+}
+
+// moment is when a rank is killed, or two.
 type moment struct {
 	ranks, victim int
-	scheme        string // with ps, every rank is a server
+	both          bool   // the victim, and the next rank
+	scheme        string // of killedSchemes
 	// after is the iteration that must have been shown; 0: the victim's process
 	// is there, and sets itself up.
 	after int
@@ -46,7 +56,30 @@ func (m moment) String() string {
 	if m.checkpoints {
 		what = "checkpoints"
 	}
-	return fmt.Sprintf("rank %d of %d, %s, %s, %v after iteration %d", m.victim, m.ranks, m.scheme, what, m.delay, m.after)
+	who := fmt.Sprintf("rank %d", m.victim)
+	if m.both {
+		who = fmt.Sprintf("ranks %d and %d", m.victim, m.second())
+	}
+	return fmt.Sprintf("%s of %d, %s, %s, %v after iteration %d", who, m.ranks, m.scheme, what, m.delay, m.after)
+}
+
+// second is the other victim.
+func (m moment) second() int { return (m.victim + 1) % m.ranks }
+
+// run is what the moment's run has in common with one that nobody kills.
+func (m moment) run() moment { return moment{ranks: m.ranks, scheme: m.scheme} }
+
+// flags returns the flags of the moment's run.
+func (m moment) flags() []string {
+	flags := slices.Clone(killedSchemes[m.scheme])
+	if m.scheme == "apart" {
+		var work []string
+		for r := 1; r < m.ranks; r++ {
+			work = append(work, strconv.Itoa(r))
+		}
+		flags = append(flags, strings.Join(work, ","))
+	}
+	return flags
 }
 
 // moments are n random moments, over the whole of a run.
@@ -55,7 +88,7 @@ func moments(n int) []moment {
 	ms := make([]moment, n)
 	for i := range ms {
 		m := &ms[i]
-		m.ranks, m.scheme = 2, []string{"reduce", "ps"}[i/2%2]
+		m.ranks, m.scheme, m.both = 2, []string{"reduce", "ps", "apart", "sfb"}[(i+i/4)%4], i%7 == 6
 		if i%6 == 5 {
 			m.ranks = 3
 		}
@@ -78,8 +111,8 @@ var killSoak = flag.Int("kill.soak", 0, "try so many moments")
 // sleep.
 const killedTogether = 5
 
-// TestKilledAtAnyMoment: whichever rank is killed, whenever, the others end and
-// the rank is named; snapshots and checkpoints are whole or absent; and training that goes on
+// TestKilledAtAnyMoment: whichever rank is killed, a worker, a server, what is both, or
+// two, whenever, the others end and a rank is named; snapshots and checkpoints are whole or absent; and training that goes on
 // from the newest comes to the very weights of a run that nobody killed.
 func TestKilledAtAnyMoment(t *testing.T) {
 	run := mpirun(t)
@@ -91,18 +124,19 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		n = 6
 	}
 	data := workplace(t, 10)
+	all := moments(n)
 	want := map[moment][]byte{}
-	for _, ranks := range []int{2, 3} {
-		for _, scheme := range []string{"reduce", "ps"} {
-			m := moment{ranks: ranks, scheme: scheme}
-			dir := killplace(t, data)
-			if r := command(t, dir, run, m.args("")...); r.code != 0 {
-				t.Fatal(r.stderr)
-			}
-			want[m] = finalWeights(t, dir)
+	for _, m := range all {
+		if m = m.run(); want[m] != nil {
+			continue
 		}
+		dir := killplace(t, data)
+		if r := command(t, dir, run, m.args("")...); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+		want[m] = finalWeights(t, dir)
 	}
-	if bytes.Equal(want[moment{ranks: 2, scheme: "ps"}], finalWeights(t, killplace(t, data))) {
+	if bytes.Equal(want[all[0].run()], finalWeights(t, killplace(t, data))) {
 		t.Fatal("the comparison sees no difference between something and nothing")
 	}
 	var torn, early, none atomic.Int32
@@ -125,14 +159,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 					}
 					if r := command(t, dir, run, m.args(newest)...); r.code != 0 {
 						t.Errorf("started again from %q it ended with %d\n%s", newest, r.code, last(r.stderr))
-					} else if !bytes.Equal(finalWeights(t, dir), want[moment{ranks: m.ranks, scheme: m.scheme}]) {
+					} else if !bytes.Equal(finalWeights(t, dir), want[m.run()]) {
 						t.Errorf("gone on from %q, the weights are not those of a run that nobody killed", newest)
 					}
 				})
 			}
 		})
 	}
-	for _, m := range moments(n) {
+	for _, m := range all {
 		todo <- m
 	}
 	close(todo)
@@ -215,7 +249,8 @@ func killplace(t *testing.T, data string) string {
 
 // args is what mpirun is started with.
 func (m moment) args(snapshot string) []string {
-	args := []string{"-np", strconv.Itoa(m.ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m", "--scheme", m.scheme, "--pair", "4K"}
+	args := []string{"-np", strconv.Itoa(m.ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m", "--pair", "4K"}
+	args = append(args, m.flags()...)
 	if m.checkpoints {
 		args = append(args, "--checkpoint", "sets", "--checkpoint-every", "1")
 	}
@@ -272,7 +307,12 @@ func killed(t *testing.T, dir, mpirun string, m moment) bool {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(m.delay)
-	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+	if m.both {
+		if second := processOf(dir, strconv.Itoa(m.second())); second != 0 {
+			_ = syscall.Kill(second, syscall.SIGKILL)
+		}
+	}
+	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil && !m.both {
 		return false
 	}
 	got := r.end()
@@ -290,7 +330,8 @@ func killed(t *testing.T, dir, mpirun string, m moment) bool {
 	}
 	// Before the ranks know each other, whether one is named, and which one, is
 	// up to the launcher.
-	if m.after > 0 && !whoWasKilled(m.victim, victim).MatchString(got.stderr) {
+	named := whoWasKilled(m.victim, victim).MatchString(got.stderr) || m.both && whoWasKilled(m.second(), -1).MatchString(got.stderr)
+	if m.after > 0 && !named {
 		t.Errorf("nobody names rank %d (process %d)\n%s", m.victim, victim, last(got.stderr))
 	}
 	return true

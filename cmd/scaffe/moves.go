@@ -18,20 +18,21 @@ import (
 type moves struct {
 	design exchange.Design
 	asked  coordinator.Asked // the schemes
-	// Of the scheme ps:
-	servers coordinator.Places
-	pair    int
-	spec    spec.Spec
-	bucket  int
-	launch  launch.Options
+	// Who computes, and of the scheme ps:
+	workers, servers coordinator.Places
+	pair             int
+	spec             spec.Spec
+	bucket           int
+	launch           launch.Options
 }
 
 func moveFlags() []cli.Flag {
-	designs, servers := exchange.Names(), serverFlags()
+	designs := exchange.Names()
 	return slices.Concat([]cli.Flag{
 		cmdline.Checked("design", exchange.SCOBR.String(), "`DESIGN` of the communication: "+cmdline.Or(designs),
 			cmdline.Parsed(exchange.Parse, "want "+cmdline.Or(designs)), designs...),
-		schemeFlag(), servers[0], servers[1],
+		schemeFlag(),
+	}, roleFlags(), []cli.Flag{
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
 	}, selectionFlags(), []cli.Flag{
@@ -76,7 +77,7 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
 		return m, err
 	}
-	if m.servers, m.pair, err = readServers(c); err != nil {
+	if m.workers, m.servers, m.pair, err = readRoles(c); err != nil {
 		return m, err
 	}
 	m.bucket, err = parseBucket(c.String("bucket"))

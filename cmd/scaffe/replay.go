@@ -82,7 +82,7 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Iterations, cfg.Warmup, cfg.Turn = c.Int("iterations"), c.Int("warmup"), c.Int("turn")
 	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
 	cfg.Spec, cfg.Bucket = m.spec, m.bucket
-	cfg.Asked, cfg.Servers = &m.asked, m.servers
+	cfg.Asked, cfg.Workers, cfg.Servers = &m.asked, m.workers, m.servers
 	cfg.Pair = coordinator.ScalePair(m.pair, min(c.Float64("size-scale"), 1))
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {

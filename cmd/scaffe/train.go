@@ -100,7 +100,7 @@ func newTraining(c *cli.Context) (*training, error) {
 		return nil, err
 	}
 	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
-	t.config.Asked, t.config.Servers, t.config.Pair = &m.asked, m.servers, m.pair
+	t.config.Asked, t.config.Workers, t.config.Servers, t.config.Pair = &m.asked, m.workers, m.servers, m.pair
 	t.launch = m.launch
 	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))

@@ -68,7 +68,7 @@ func (l *layer) connect(comm *collectives.Comm, book *coordinator.Book) error {
 				pairs = append(pairs, ps.Pair{Range: ps.Range{Off: p.Off - own.Params[0].Off, Len: p.Len}, Server: p.Server})
 			}
 		}
-		l.sync, err = ps.New(comm, b, pairs)
+		l.sync, err = ps.New(syncer.Everyone(comm), b, pairs)
 	}
 	if known, _ := book.Query("n_worker", "n_server", "batchsize"); comm.Rank() == 0 && err == nil {
 		fmt.Printf("%s: %v, for %v workers, %v servers, %v samples\n", l.name, scheme, known[0], known[1], known[2])

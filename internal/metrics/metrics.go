@@ -27,7 +27,7 @@ type Training struct {
 	Registry *prometheus.Registry
 
 	Info            *prometheus.GaugeVec // labels design, aggregate, net
-	Ranks           Gauge
+	Ranks, Workers  Gauge
 	Iterations      *Total
 	Images          *Total
 	Loss            Gauge
@@ -63,6 +63,7 @@ func NewTraining() *Training {
 		Info: make.NewGaugeVec(prometheus.GaugeOpts{Name: "scaffe_info", Help: "The run, in its labels; always 1."},
 			[]string{"design", "aggregate", "net"}),
 		Ranks:           newGauge(r, "scaffe_ranks", "How many ranks train."),
+		Workers:         newGauge(r, "scaffe_workers", "How many of them compute."),
 		Iterations:      newTotal(r, "scaffe_iterations_total", "Iterations done by this run.", nil),
 		Images:          newTotal(r, "scaffe_images_total", "Images that all ranks have trained on.", nil),
 		Loss:            newGauge(r, "scaffe_loss", "The loss of the last iteration over all ranks."),

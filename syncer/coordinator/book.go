@@ -94,23 +94,13 @@ func New(c Config) (*Book, error) {
 	if b.PairBytes == 0 {
 		b.PairBytes = DefaultPair
 	}
-	var errs [3]error
-	b.Workers, errs[0] = c.Workers.Of("workers", c.Nodes)
-	b.Servers, errs[1] = c.Servers.Of("servers", c.Nodes)
-	errs[2] = checkPair(b.PairBytes)
-	if err := errors.Join(errs[:]...); err != nil {
+	var err error
+	b.Workers, b.Servers, err = Roles(c.Nodes, c.Workers, c.Servers)
+	if err = errors.Join(err, checkPair(b.PairBytes)); err != nil {
 		return nil, err
 	}
 	if len(c.Batch) != len(c.Nodes) || len(c.Nodes) == 0 {
 		return nil, fmt.Errorf("information book: %d batches of %s", len(c.Batch), ranks(len(c.Nodes)))
-	}
-	if len(b.Workers) == 0 || len(b.Servers) == 0 {
-		return nil, errors.New("information book: want at least one worker and one server")
-	}
-	for r := range c.Nodes {
-		if !slices.Contains(b.Workers, r) && !slices.Contains(b.Servers, r) {
-			return nil, fmt.Errorf("rank %d is neither a worker nor a server", r)
-		}
 	}
 	var all [][]int
 	for i := range c.Layers {
@@ -121,6 +111,26 @@ func New(c Config) (*Book, error) {
 	}
 	b.Deal(all)
 	return b, nil
+}
+
+// Roles returns which ranks work and which serve, ascending, where nodes are those of all
+// ranks. A rank that would do neither is an error.
+func Roles(nodes []int, workers, servers Places) (work, serve []int, err error) {
+	var errs [2]error
+	work, errs[0] = workers.Of("workers", nodes)
+	serve, errs[1] = servers.Of("servers", nodes)
+	switch err := errors.Join(errs[:]...); {
+	case err != nil:
+		return nil, nil, err
+	case len(work) == 0 || len(serve) == 0:
+		return nil, nil, errors.New("information book: want at least one worker and one server")
+	}
+	for r := range nodes {
+		if !slices.Contains(work, r) && !slices.Contains(serve, r) {
+			return nil, nil, fmt.Errorf("rank %d is neither a worker nor a server: add it to --workers or --servers", r)
+		}
+	}
+	return work, serve, nil
 }
 
 func (l *Layer) check(ranks int) error {

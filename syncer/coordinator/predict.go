@@ -165,12 +165,17 @@ func (n *Network) servers(l *Layer) Prediction {
 	bytes, from := 4*float64(l.Elements()), n.senders()
 	shares := min(float64(len(b.Servers)), max(1, bytes/float64(b.PairBytes))) // servers with a pair of the layer
 	share := bytes / shares
-	in := share*(from-1) + bytes - share // at a node that serves and works
+	others := from - 1                 // that send to a server
+	in := share*others + bytes - share // at a node that serves and works
+	if _, _, both := b.roles(); !both {
+		others = from
+		in = max(share*others, bytes)
+	}
 	t := 2*n.hop() + n.wire(in) + n.add(share*(from-1)/shares)
 	if shares > 1 { // the last pair is pulled when all is pushed
 		t += n.wire(min(share, float64(b.PairBytes)))
 	} else {
-		t = 2*n.hop() + 2*n.wire(bytes*(from-1)) + n.add(bytes)
+		t = 2*n.hop() + 2*n.wire(bytes*others) + n.add(bytes)
 	}
 	specText := "linear"
 	if layout := n.layout(); layout.Nodes > 1 && layout.PPN > 1 {

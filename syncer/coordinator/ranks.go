@@ -46,6 +46,14 @@ func ParsePlaces(text string) (Places, error) {
 // None reports whether p is the zero value, which names no rank.
 func (p Places) None() bool { return !p.All && p.Count == 0 && p.Ranks == nil }
 
+// OrAll returns p, and all ranks where that names none.
+func (p Places) OrAll() Places {
+	if p.None() {
+		return Places{All: true}
+	}
+	return p
+}
+
 // String returns the text that ParsePlaces reads.
 func (p Places) String() string {
 	switch {

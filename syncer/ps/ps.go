@@ -13,7 +13,7 @@
 // for any servers and pairs, and with one rank a node, or one node, those of the scheme
 // reduce by the algorithm linear.
 //
-//	s, err := ps.New(comm, bucket, []ps.Pair{{Range: ps.Range{Len: 1024}, Server: 3}, …})
+//	s, err := ps.New(syncer.Everyone(comm), bucket, []ps.Pair{{Range: ps.Range{Len: 1024}, Server: 3}, …})
 //
 // Which pairs there are, and whose, is package coordinator's to say.
 package ps
@@ -59,12 +59,13 @@ type server struct {
 }
 
 // New returns the syncer of a bucket. pairs are all of it, ascending; each is a part,
-// which its server updates. Every rank of comm must make the same syncers in the same
-// order, and their parameters must be equal at the start.
-func New(comm *collectives.Comm, b syncer.Bucket, pairs []Pair, opts ...collectives.Option) (syncer.Syncer, error) {
+// which its server updates. A rank that only serves has no other parts than its own. Every
+// rank of the team must make the same syncers in the same order, and their parameters must
+// be equal at the start.
+func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.Option) (syncer.Syncer, error) {
 	s := &server{}
-	opts = append(opts[:len(opts):len(opts)], collectives.With(Spec(comm.Layout())))
 	var pushes []*nbc.Request
+	rank := team.All().Rank()
 	end := 0
 	for _, p := range pairs {
 		if p.Off != end || p.Len <= 0 || mem.Float32.Bytes(p.End()) > b.Diff.Len() {
@@ -72,19 +73,30 @@ func New(comm *collectives.Comm, b syncer.Bucket, pairs []Pair, opts ...collecti
 			return nil, fmt.Errorf("bucket %q: KV pair %v, where one is due that begins at %d and ends within %d bytes", b.Name, p.Range, end, b.Diff.Len())
 		}
 		end = p.End()
+		comm, root, err := team.Between(p.Server)
+		if err == nil && comm == nil { // between others
+			continue
+		}
 		part := func(of mem.Buffer) mem.Buffer { return of.Slice(mem.Float32.Bytes(p.Off), mem.Float32.Bytes(p.Len)) }
-		push, err := comm.ReduceInit(part(b.Diff), part(b.Diff), mem.Float32, mem.Sum, p.Server, opts...)
+		var push, pull *nbc.Request
 		if err == nil {
-			pushes = append(pushes, push)
-			push, err = comm.BcastInit(part(b.Data), mem.Float32, p.Server, opts...)
+			in := part(b.Diff)
+			if !team.Works(rank) {
+				in = team.Nothing(p.Len)
+			}
+			how := append(opts[:len(opts):len(opts)], collectives.With(Spec(comm.Layout())))
+			if push, err = comm.ReduceInit(in, part(b.Diff), mem.Float32, mem.Sum, root, how...); err == nil {
+				pushes = append(pushes, push)
+				pull, err = comm.BcastInit(part(b.Data), mem.Float32, root, how...)
+			}
 		}
 		if err != nil {
 			s.close(pushes)
 			return nil, fmt.Errorf("bucket %q: KV pair %v at rank %d: %w", b.Name, p.Range, p.Server, err)
 		}
-		s.pull = append(s.pull, push)
-		s.payload = s.payload.Add(pushes[len(pushes)-1].Payload()).Add(push.Payload())
-		s.parts = append(s.parts, syncer.Part{Range: p.Range, Updates: comm.Rank() == p.Server})
+		s.pull = append(s.pull, pull)
+		s.payload = s.payload.Add(push.Payload()).Add(pull.Payload())
+		s.parts = append(s.parts, syncer.Part{Range: p.Range, Updates: rank == p.Server})
 	}
 	if mem.Float32.Bytes(end) != b.Diff.Len() {
 		s.close(pushes)

@@ -24,7 +24,7 @@ func ExampleNew() {
 	err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
 		data, diff := []float32{10, 10, 10}, []float32{1, float32(comm.Rank()), 2}
 		pairs := []ps.Pair{{Range: ps.Range{Len: 2}, Server: 1}, {Range: ps.Range{Off: 2, Len: 1}, Server: 0}}
-		s, err := ps.New(comm, syncer.Bucket{Name: "ip1", Data: mem.Of(data), Diff: mem.Of(diff)}, pairs)
+		s, err := ps.New(syncer.Everyone(comm), syncer.Bucket{Name: "ip1", Data: mem.Of(data), Diff: mem.Of(diff)}, pairs)
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func TestPairsAreTheBucket(t *testing.T) {
 			"its KV pairs end at":       {{Range: ps.Range{Len: 3}}},
 			"KV pair [0:4] at rank 7: ": {{Range: ps.Range{Len: 4}, Server: 7}},
 		} {
-			if _, err := ps.New(comm, b, pairs); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := ps.New(syncer.Everyone(comm), b, pairs); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: %v, want %q", pairs, err, want)
 			}
 		}
@@ -184,7 +184,7 @@ func TestPoseidon_ValuesOfServersAndWorkers(t *testing.T) {
 			for i := range 2 * servers {
 				pairs = append(pairs, ps.Pair{Range: ps.Range{Off: i * mn / 2 / servers, Len: mn / 2 / servers}, Server: i % servers})
 			}
-			s, err := ps.New(comm, b, pairs)
+			s, err := ps.New(syncer.Everyone(comm), b, pairs)
 			if err != nil {
 				return err
 			}

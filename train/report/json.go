@@ -38,6 +38,8 @@ type jsonStart struct {
 	Net         string       `json:"net"`
 	Parameters  int          `json:"parameters"`
 	Ranks       int          `json:"ranks"`
+	Workers     []int        `json:"workers"`
+	Servers     []int        `json:"servers"`
 	GlobalBatch int          `json:"global_batch"`
 	Iter        int          `json:"iter"`
 	MaxIter     int          `json:"max_iter"`
@@ -201,7 +203,7 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 	}
 	n := w.Solver().Net()
 	v := jsonStart{
-		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), GlobalBatch: n.GlobalBatch(),
+		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), Workers: w.Workers(), Servers: w.Servers(), GlobalBatch: n.GlobalBatch(),
 		Iter: w.Solver().Iter(), MaxIter: int(w.Solver().Param().GetMaxIter()),
 		Design: cfg.Design.String(), Aggregate: cfg.SchemeText(), Spec: cfg.Spec.Name(), LeastBucket: w.Exchange().MinBucket(),
 		Buckets: []jsonBucket{},

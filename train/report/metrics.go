@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 
-	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/internal/metrics"
@@ -33,12 +32,13 @@ func (m *metricsReport) close() error {
 }
 
 // start begins to answer.
-func (m *metricsReport) start(comm *collectives.Comm, cfg train.Config, n *net.Net) {
+func (m *metricsReport) start(comm *collectives.Comm, cfg train.Config, w *train.Worker) {
 	if m == nil {
 		return
 	}
-	m.to.Info.WithLabelValues(cfg.Design.String(), cfg.SchemeText(), n.Name()).Set(1)
+	m.to.Info.WithLabelValues(cfg.Design.String(), cfg.SchemeText(), w.Solver().Net().Name()).Set(1)
 	m.to.Ranks.Set(float64(comm.Size()))
+	m.to.Workers.Set(float64(len(w.Workers())))
 	m.Serve(m.to.Registry)
 }
 

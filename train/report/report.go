@@ -159,8 +159,8 @@ func (r *Reporter) Started(w *train.Worker) error {
 	for _, warning := range w.Solver().Warnings() {
 		r.log("warning: %s", warning)
 	}
-	r.log("net %q: %s, %d ranks, global batch %d (%d here), oneDNN %s, BLAS %s",
-		n.Name(), parameters(n), r.comm.Size(), n.GlobalBatch(), n.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
+	r.log("net %q: %s, %s, global batch %d (%d here), oneDNN %s, BLAS %s",
+		n.Name(), parameters(n), ranks(w, r.comm.Size()), n.GlobalBatch(), w.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
 	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), units.FormatBytes(x.MinBucket()))
 	if len(x.Buckets()) == 1 {
 		buckets = "one bucket"
@@ -178,7 +178,7 @@ func (r *Reporter) Started(w *train.Worker) error {
 		r.bar = progress.New(int(w.Solver().Param().GetMaxIter()) - w.Solver().Iter())
 	}
 	r.json.start(r.comm, r.cfg, w)
-	r.metrics.start(r.comm, r.cfg, n)
+	r.metrics.start(r.comm, r.cfg, w)
 	return nil
 }
 
@@ -245,6 +245,15 @@ func (s *speed) perSecond() float64 {
 		return 0
 	}
 	return float64(s.images[newest]-images) / (s.at[newest] - at).Seconds()
+}
+
+// ranks says how many there are, and who works and serves where not all do both.
+func ranks(w *train.Worker, n int) string {
+	if len(w.Workers()) == n {
+		return fmt.Sprintf("%d ranks", n)
+	}
+	list := func(ranks []int) string { return strings.Trim(fmt.Sprint(ranks), "[]") }
+	return fmt.Sprintf("%d ranks (workers %s; servers %s)", n, list(w.Workers()), list(w.Servers()))
 }
 
 // parameters counts what the solver learns, and what it does not: frozen

@@ -79,6 +79,9 @@ func summaryColumns(s train.Summary) []report.Column[summaryRow] {
 		{Title: "waited for", Value: func(r summaryRow) any { return fmt.Sprintf("%d of %d", r.Readers.Waits, r.Readers.Batches) }},
 		{Title: "starved", Value: func(r summaryRow) any { return milliseconds(r.Readers.Starved) }},
 		{Left: true, Value: func(r summaryRow) any {
+			if r.OnlyServes {
+				return "only serves"
+			}
 			if !straggles || r.Rank != slow.Rank {
 				return ""
 			}
@@ -103,7 +106,7 @@ func summaryRows(all []train.RankTimes) []summaryRow {
 		}
 		return rows
 	}
-	byWork := slices.Clone(all)
+	byWork := slices.DeleteFunc(slices.Clone(all), func(r train.RankTimes) bool { return r.OnlyServes })
 	slices.SortStableFunc(byWork, func(a, b train.RankTimes) int { return cmp.Compare(a.Compute+a.Input, b.Compute+b.Input) })
 	for _, x := range []struct {
 		what string

@@ -29,6 +29,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -183,6 +184,9 @@ func (r *run) one(ctx context.Context, s *train.Setup, warmup, n int) error {
 		return err
 	}
 	total, d := time.Since(begin), r.worker.Totals().Sub(before)
+	if !r.worker.Works() { // it waits for the workers' computation too
+		d = trace.Totals{}
+	}
 	for _, t := range []time.Duration{d.ExposedPush, d.Exposed(), d.Communication, total} {
 		r.times = append(r.times, int64(t)/int64(n))
 	}
