@@ -2,12 +2,10 @@ package exchange
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
-	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/syncer/sfb"
 )
 
@@ -52,12 +50,12 @@ type Sum struct {
 func (b *Bucket) Bytes() int { return mem.Float32.Bytes(b.Len) }
 
 // divide makes buckets of neighboring layers of one scheme. It goes the way of the backward
-// pass, last layer first, and closes a bucket as soon as it has minBytes, or a layer that goes
-// by factors, which are a message of their own anyway. What is left at the front of the net,
-// whose gradients come last and whose parameters are needed first, may be less. The gaps
+// pass, last layer first, and closes a bucket as soon as it has its scheme's minBytes, or a layer that goes
+// by factors, which are a message of their own anyway. What is left at the front of the
+// net, whose gradients come last and whose parameters are needed first, may be less. The gaps
 // between parameters belong to the bucket before them, so that together the buckets are all
 // count elements.
-func divide(layers []Layer, scheme func(layer int) Scheme, count, minBytes int) ([]Bucket, error) {
+func divide(layers []Layer, scheme func(layer int) Scheme, count int, minBytes map[Scheme]int) ([]Bucket, error) {
 	var reversed []Bucket
 	open := false
 	end := count
@@ -77,7 +75,7 @@ func divide(layers []Layer, scheme func(layer int) Scheme, count, minBytes int) 
 		b.Off, b.Len = first, b.Len+end-first
 		b.Layers = append([]int{i}, b.Layers...)
 		end = first
-		open = b.Bytes() < minBytes && !b.Scheme.FactorsOnly() // factors move layer by layer
+		open = b.Bytes() < minBytes[b.Scheme] && !b.Scheme.FactorsOnly() // factors move layer by layer
 	}
 	if end > 0 && len(reversed) > 0 {
 		b := &reversed[len(reversed)-1]
@@ -132,25 +130,31 @@ func AutoBucket(predict func(bytes int) float64) int {
 	return maxBucket
 }
 
-// autoBucket is AutoBucket for what is selected; for several schemes
-// the largest of them. Layers that go by factors are buckets of their own.
-func (x *Exchange) autoBucket(from *selection.Selector) (int, error) {
-	schemes := x.c.Schemes
-	if schemes == nil {
-		schemes = []Scheme{x.c.Scheme}
-	}
-	most := minBucket
-	for _, s := range coordinator.Schemes() {
-		if s.FactorsOnly() || !slices.Contains(schemes, s) {
+// leastBuckets returns the least size of a bucket for each scheme that layers with parameters go by:
+// what was asked for, or AutoBucket's for what is selected. Layers that go by
+// factors are buckets of their own.
+func (x *Exchange) leastBuckets(from *selection.Selector) (map[Scheme]int, error) {
+	c := &x.c
+	least := map[Scheme]int{}
+	for i := range c.Layers {
+		s := c.schemeOf(i)
+		if _, there := least[s]; there || len(c.Layers[i].Params) == 0 {
 			continue
 		}
-		size, err := x.autoBucketOf(from, s)
-		if err != nil {
-			return 0, err
+		var err error
+		switch {
+		case c.Bucket > 0:
+			least[s] = c.Bucket
+		case s.FactorsOnly():
+			least[s] = minBucket
+		default:
+			least[s], err = x.autoBucketOf(from, s)
 		}
-		most = max(most, size)
+		if err != nil {
+			return nil, err
+		}
 	}
-	return most, nil
+	return least, nil
 }
 
 func (x *Exchange) autoBucketOf(from *selection.Selector, s Scheme) (int, error) {

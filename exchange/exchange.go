@@ -30,8 +30,11 @@ type Config struct {
 	// Spec, unless it has no levels, is how the collectives are done. Those of PS and Adam
 	// are always linear (package syncer/ps).
 	Spec spec.Spec
-	// Bucket is the least size of a bucket in bytes; 0 means AutoBucket's.
+	// Bucket is the least size of a bucket in bytes; 0 means AutoBucket's, by scheme.
 	Bucket int
+	// Buckets, unless nil, are what AutoBucket has come to by scheme: another exchange's of
+	// the same layers (MinBuckets).
+	Buckets map[Scheme]int
 	// Team says who works; nil means all ranks. Ranks that only serve take part in what
 	// moves by PS alone, and call the same methods as the others, without computing.
 	Team *syncer.Team
@@ -67,7 +70,7 @@ type Exchange struct {
 	c       Config
 	team    *syncer.Team
 	alone   bool             // there is one rank
-	min     int              // bytes of a bucket
+	min     map[Scheme]int   // bytes of a bucket
 	buckets []Bucket         // as the net is cut
 	moved   []*bucketState   // what moves as one: each bucket, or neighbors packed
 	pairs   []ps.Pair        // of the buckets of PS and Adam, in the packed buffers
@@ -92,7 +95,7 @@ type Exchange struct {
 // and the first Start brings it to the other workers; with other schemes it must be equal
 // on all ranks already.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, error) {
-	x := &Exchange{team: c.Team, alone: comm.Size() == 1, min: c.Bucket}
+	x := &Exchange{team: c.Team, alone: comm.Size() == 1, min: c.Buckets}
 	if x.team == nil {
 		x.team = syncer.Everyone(comm)
 	}
@@ -107,15 +110,14 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		c.Events = trace.Sinks{}
 	}
 	x.c = c
-	if x.min == 0 {
-		var err error
-		if x.min, err = x.autoBucket(comm.Selector()); err != nil {
-			return nil, err
-		}
-	}
-	var err error
 	if c.Schemes != nil && len(c.Schemes) != len(c.Layers) {
 		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
+	}
+	var err error
+	if x.min == nil {
+		if x.min, err = x.leastBuckets(comm.Selector()); err != nil {
+			return nil, err
+		}
 	}
 	for i := range c.Layers {
 		if l, s := &c.Layers[i], c.schemeOf(i); s.FactorsOnly() && len(l.Params) > 0 && l.Factors == nil {
@@ -151,8 +153,18 @@ func (c *Config) schemeOf(layer int) Scheme {
 // Buckets returns how the net is cut, in forward order.
 func (x *Exchange) Buckets() []Bucket { return x.buckets }
 
-// MinBucket returns the least size of a bucket in bytes, asked for or chosen.
-func (x *Exchange) MinBucket() int { return x.min }
+// MinBucket returns the least size of a bucket in bytes, asked for or chosen; of several schemes
+// the largest.
+func (x *Exchange) MinBucket() int {
+	most := 0
+	for _, size := range x.min {
+		most = max(most, size)
+	}
+	return most
+}
+
+// MinBuckets returns it by scheme. It is for reading.
+func (x *Exchange) MinBuckets() map[Scheme]int { return x.min }
 
 // Own returns what this rank updates, ascending.
 func (x *Exchange) Own() []Sum { return x.own }

@@ -277,6 +277,44 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// TestBucketsByScheme: the least size of a bucket is its scheme's, and a scheme by which no layer with
+// parameters goes has no part in it.
+func TestBucketsByScheme(t *testing.T) {
+	schemes := slices.Repeat([]exchange.Scheme{exchange.Allreduce}, len(sizes))
+	for i := range schemes {
+		if sizes[i] == 0 {
+			schemes[i] = exchange.Reduce
+		} else if i > 3 {
+			schemes[i] = exchange.PS
+		}
+	}
+	err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
+		c := exchange.Config{Schemes: schemes, Book: book(t, 2, "all", 4096), Buckets: map[exchange.Scheme]int{exchange.Allreduce: 1, exchange.PS: 1 << 30}}
+		_, x, err := train(ctx, comm, c, 1)
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, b := range x.Buckets() {
+			got = append(got, b.Name)
+		}
+		if g, want := strings.Join(got, " "), "l0 l2 l3 l5…l7"; g != want || x.MinBucket() != 1<<30 {
+			return fmt.Errorf("buckets %s of at least %d, want %s", g, x.MinBucket(), want)
+		}
+		c.Buckets = nil
+		if _, x, err = train(ctx, comm, c, 1); err != nil {
+			return err
+		}
+		if least := x.MinBuckets(); len(least) != 2 || least[exchange.Allreduce] == 0 || least[exchange.PS] == 0 {
+			return fmt.Errorf("least buckets %v", least)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAutoBucket: latency must not cost more than a little, and no more bytes
 // are gathered than that takes.
 func TestAutoBucket(t *testing.T) {

@@ -110,13 +110,13 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part
 		}
 	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Team: r.team, Book: book, Layers: of.layers,
+		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Team: r.team, Book: book, Layers: of.layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.bucket = x.MinBucket() // what was chosen for all layers holds from now on
+	p.buckets = x.MinBuckets() // what was chosen for all layers holds from now on
 	r.gates = make([]bool, len(r.layers))
 	for _, b := range x.Buckets() {
 		r.gates[b.Layers[0]] = true

@@ -67,6 +67,7 @@ next:
 type plan struct {
 	tensors  bool // see System
 	bucket   int  // as in exchange.Config
+	buckets  map[exchange.Scheme]int
 	schemes  []exchange.Scheme
 	layers   []exchange.Layer // with factors, where those travel
 	backward []time.Duration  // of the profile, less what layers leave out whose factors travel
