@@ -105,15 +105,19 @@ func (s *Selector) preferred(q Query, l spec.Layout, all []Candidate) int {
 	if len(close) == 1 || l.Ranks > fewRanks {
 		return close[0]
 	}
-	loss := make([]float64, len(close))
-	for _, m := range append(worse(s.Model), s.Model) {
-		took := make([]float64, len(close))
-		for i, at := range close {
-			took[i] = Predict(q.Collective, q.Bytes, all[at].Spec, l, m, q.Buffers)
+	models := append(worse(s.Model), s.Model)
+	took := make([][]float64, len(models)) // by model, by candidate
+	for _, at := range close {
+		p := newPrediction(q.Collective, q.Bytes, all[at].Spec, l, q.Buffers)
+		for k, m := range models {
+			took[k] = append(took[k], p.under(m))
 		}
-		best := slices.Min(took)
-		for i := range took {
-			loss[i] = max(loss[i], took[i]/best)
+	}
+	loss := make([]float64, len(close))
+	for _, t := range took {
+		best := slices.Min(t)
+		for i := range t {
+			loss[i] = max(loss[i], t[i]/best)
 		}
 	}
 	chosen, least := 0, slices.Min(loss)

@@ -28,57 +28,99 @@ const (
 // no compiler fuses the two. Ranks that agree on the arguments agree on the
 // result.
 func Predict(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
-	if l.Ranks < 2 || bytes == 0 {
-		return m.Op + 2*float64(bytes)/m.Core.At(2*float64(bytes), m.Cache)
-	}
-	if s.IsLibrary() {
-		return library(v, bytes, l, m)
-	}
-	small, share := l, 1.0
-	for fewestChunks*opsPerChunk(v, s, small) > maxOps {
-		smaller, ok := shrink(small)
+	return newPrediction(v, bytes, s, l, buffers).under(m)
+}
+
+// prediction is that of a spec for a call, under any number of models: the schedules that are
+// simulated are built once.
+type prediction struct {
+	collective schedule.Collective
+	bytes      int
+	spec       spec.Spec
+	layout     spec.Layout
+	small      spec.Layout // that is simulated
+	buffers    BufferKind
+	plans      map[int]*sim.Plans // by bytes; nil of a spec that does not serve the call
+}
+
+func newPrediction(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, buffers BufferKind) *prediction {
+	p := &prediction{collective: v, bytes: bytes, spec: s, layout: l, small: l, buffers: buffers, plans: map[int]*sim.Plans{}}
+	for !s.IsLibrary() && fewestChunks*opsPerChunk(v, s, p.small) > maxOps {
+		smaller, ok := shrink(p.small)
 		if !ok {
 			break
 		}
-		small = smaller
+		p.small = smaller
 	}
-	if small != l {
-		share = closed(v, bytes, s, l, m, buffers) / closed(v, bytes, s, small, m, buffers)
+	return p
+}
+
+// under is Predict.
+func (p *prediction) under(m sim.Model) float64 {
+	if p.layout.Ranks < 2 || p.bytes == 0 {
+		return m.Op + 2*float64(p.bytes)/m.Core.At(2*float64(p.bytes), m.Cache)
 	}
-	return times(share, pipelined(v, bytes, s, small, m, buffers))
+	if p.spec.IsLibrary() {
+		return library(p.collective, p.bytes, p.layout, m)
+	}
+	share := 1.0
+	if p.small != p.layout {
+		share = p.closed(p.layout, m) / p.closed(p.small, m)
+	}
+	return times(share, p.pipelined(m))
+}
+
+func (p *prediction) closed(l spec.Layout, m sim.Model) float64 {
+	return closed(p.collective, p.bytes, p.spec, l, m, p.buffers)
 }
 
 // pipelined is the time of a collective from simulations of few of its chunks.
-func pipelined(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
-	run := func(n int) float64 {
-		t, err := Simulate(v, n, 4, s, nodesOf(l), m, buffers, float64(n)/float64(bytes))
-		if err != nil {
-			return closed(v, bytes, s, l, m, buffers) // of a spec that does not serve the call
-		}
-		return t
+func (p *prediction) pipelined(m sim.Model) float64 {
+	few, more := fewer(p.collective, p.spec, p.small)
+	if p.bytes <= more {
+		return p.simulated(p.bytes, m)
 	}
-	few, more := fewer(v, s, l)
-	if bytes <= more {
-		return run(bytes)
-	}
-	t, longer := run(few), run(more)
+	t, longer := p.simulated(few, m), p.simulated(more, m)
 	perByte := (longer - t) / float64(more-few)
-	return longer + times(perByte, float64(bytes-more))
+	return longer + times(perByte, float64(p.bytes-more))
 }
 
-// Simulate returns in seconds what package sim makes of a spec for ranks on the given
-// nodes. part says which part of a longer collective it stands for (sim.Setup).
-func Simulate(v schedule.Collective, bytes, elem int, s spec.Spec, nodes []int, m sim.Model, buffers BufferKind, part float64) (float64, error) {
+// elemSize is that of the elements that are simulated.
+const elemSize = 4
+
+// simulated returns what package sim makes of the collective of so many bytes, as a part of
+// the whole.
+func (p *prediction) simulated(bytes int, m sim.Model) float64 {
+	nodes := nodesOf(p.small)
+	plans, built := p.plans[bytes]
+	if !built {
+		plans, _ = p.build(bytes, nodes)
+		p.plans[bytes] = plans
+	}
+	if plans != nil {
+		res, err := plans.Simulate(sim.Setup{
+			Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers == Unregistered, Part: float64(bytes) / float64(p.bytes),
+		})
+		if err == nil {
+			return res.Max
+		}
+	}
+	return p.closed(p.small, m) // of a spec that does not serve the call
+}
+
+// build makes the schedules of the collective of so many bytes.
+func (p *prediction) build(bytes int, nodes []int) (*sim.Plans, error) {
 	all := make([]*schedule.Schedule, len(nodes))
 	for r := range nodes {
 		var err error
-		all[r], err = spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: (bytes + elem - 1) / elem, ElemSize: elem, Nodes: nodes}, s)
+		all[r], err = spec.Build(spec.Call{
+			Collective: p.collective, Rank: r, Size: len(nodes), Count: (bytes + elemSize - 1) / elemSize, ElemSize: elemSize, Nodes: nodes,
+		}, p.spec)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	res, err := sim.Simulate(all, sim.Setup{Model: m, Nodes: nodes, ElemSize: elem, Unregistered: buffers == Unregistered, Part: part})
-	return res.Max, err
+	return sim.Prepare(all, schedule.Windows{})
 }
 
 // fewer returns of how many bytes the shorter and the longer simulation are.

@@ -1,11 +1,9 @@
 package sim
 
-import "container/heap"
-
 func (w *world) push(e event) {
 	e.seq = w.seq
 	w.seq++
-	heap.Push(&w.events, e)
+	w.events.push(e)
 }
 
 // event is something that happens to an op at a time.
@@ -29,22 +27,51 @@ const (
 	wanted                  // a sender learns where its message is wanted
 )
 
-// events is a heap, the next one first.
+// before reports whether e happens before o.
+func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+
+// events is a binary heap, the next one first: container/heap's algorithm without
+// an allocation for every event, which took a fifth of a simulation.
 type events []event
 
-func (h events) Len() int { return len(h) }
-func (h events) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+// push adds an event.
+func (h *events) push(e event) {
+	all := append(*h, e)
+	i := len(all) - 1
+	for i > 0 {
+		above := (i - 1) / 2
+		if !e.before(all[above]) {
+			break
+		}
+		all[i], i = all[above], above
+	}
+	all[i] = e
+	*h = all
 }
-func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-// Push is container/heap's.
-func (h *events) Push(x any) { *h = append(*h, x.(event)) }
-
-// Pop is container/heap's.
-func (h *events) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return e
+// pop removes the next event of some and returns it.
+func (h *events) pop() event {
+	all := *h
+	first, last := all[0], all[len(all)-1]
+	all = all[:len(all)-1]
+	*h = all
+	if len(all) == 0 {
+		return first
+	}
+	i := 0
+	for {
+		below := 2*i + 1
+		if below >= len(all) {
+			break
+		}
+		if below+1 < len(all) && all[below+1].before(all[below]) {
+			below++
+		}
+		if !all[below].before(last) {
+			break
+		}
+		all[i], i = all[below], below
+	}
+	all[i] = last
+	return first
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 
@@ -15,8 +14,6 @@ type Setup struct {
 	Nodes []int
 	// ElemSize is the size of an element in bytes.
 	ElemSize int
-	// Windows are the engine's; zero: schedule.DefaultWindows.
-	Windows schedule.Windows
 	// Unregistered says that In and Out are memory that was not registered.
 	Unregistered bool
 	// Part is which part of a longer collective the schedules stand for, in (0, 1]:
@@ -39,10 +36,56 @@ type Result struct {
 	Max   float64   // the last of them
 }
 
-// Simulate runs the schedules of all ranks, which start together. Schedules
-// that do not match or that get stuck are an error.
+// Plans are the schedules of all ranks, matched with each other: what any number of
+// simulations of them have in common. They are not changed.
+type Plans struct {
+	all    []*schedule.Schedule
+	graphs []*schedule.Graph
+	peers  [][]int32
+	writes []bool // the schedule writes Out
+}
+
+// Prepare matches the schedules of all ranks. Those that do not match are an error. windows are the
+// engine's; zero: schedule.DefaultWindows.
+func Prepare(all []*schedule.Schedule, windows schedule.Windows) (*Plans, error) {
+	if windows == (schedule.Windows{}) {
+		windows = schedule.DefaultWindows
+	}
+	p := &Plans{all: all, graphs: make([]*schedule.Graph, len(all)), writes: make([]bool, len(all))}
+	for r, sch := range all {
+		for i := range sch.Ops {
+			o := &sch.Ops[i]
+			if !o.Local() && (o.Peer < 0 || o.Peer >= len(all)) {
+				return nil, fmt.Errorf("sim: op %d of rank %d has the peer %d of %d ranks", i, r, o.Peer, len(all))
+			}
+			p.writes[r] = p.writes[r] || o.Kind != schedule.Send && o.Dst.Buf == schedule.Out
+		}
+	}
+	var err error
+	if p.peers, err = schedule.Match(all); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
+	for r, sch := range all {
+		if p.graphs[r], err = schedule.Compile(sch, windows); err != nil {
+			return nil, fmt.Errorf("sim: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// Simulate is Prepare and the simulation of what it returns, with the engine's windows.
 func Simulate(all []*schedule.Schedule, s Setup) (Result, error) {
-	w, err := newWorld(all, s)
+	p, err := Prepare(all, schedule.Windows{})
+	if err != nil {
+		return Result{}, err
+	}
+	return p.Simulate(s)
+}
+
+// Simulate runs the schedules of all ranks, which start together. Schedules that get stuck
+// are an error.
+func (p *Plans) Simulate(s Setup) (Result, error) {
+	w, err := newWorld(p, s)
 	if err != nil {
 		return Result{}, err
 	}
@@ -54,11 +97,11 @@ func Simulate(all []*schedule.Schedule, s Setup) (Result, error) {
 		}
 	}
 	for len(w.events) > 0 {
-		e := heap.Pop(&w.events).(event)
+		e := w.events.pop()
 		w.now = e.at
 		w.step(e)
 	}
-	res := Result{Times: make([]float64, len(all))}
+	res := Result{Times: make([]float64, len(p.all))}
 	for r := range w.ranks {
 		k := &w.ranks[r]
 		if k.left > 0 {
@@ -66,7 +109,7 @@ func Simulate(all []*schedule.Schedule, s Setup) (Result, error) {
 		}
 		res.Times[r] = k.ended
 	}
-	if len(all) > 0 {
+	if len(p.all) > 0 {
 		res.Max = slices.Max(res.Times)
 	}
 	return res, nil

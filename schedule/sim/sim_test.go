@@ -196,7 +196,11 @@ func TestWindows(t *testing.T) {
 	schedules := all(3, 1<<20, 1<<14, chain.Bcast)
 	times := map[schedule.Windows]float64{}
 	for _, w := range []schedule.Windows{{}, schedule.DefaultWindows, {Send: 1, Recv: 1}} {
-		r, err := sim.Simulate(schedules, sim.Setup{Model: sim.Default(), Nodes: nodes(3), ElemSize: 4, Windows: w})
+		plans, err := sim.Prepare(schedules, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := plans.Simulate(sim.Setup{Model: sim.Default(), Nodes: nodes(3), ElemSize: 4})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -70,28 +70,14 @@ const (
 	answered          // of a receive: the sender was told to let the data go
 )
 
-// newWorld links the ops with each other.
-func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
-	if s.ElemSize < 1 || s.Nodes != nil && len(s.Nodes) != len(all) {
-		return nil, fmt.Errorf("sim: elements of %d bytes, nodes of %d ranks for %d schedules", s.ElemSize, len(s.Nodes), len(all))
+// newWorld is the world in which the plans begin.
+func newWorld(p *Plans, s Setup) (*world, error) {
+	if s.ElemSize < 1 || s.Nodes != nil && len(s.Nodes) != len(p.all) {
+		return nil, fmt.Errorf("sim: elements of %d bytes, nodes of %d ranks for %d schedules", s.ElemSize, len(s.Nodes), len(p.all))
 	}
-	if s.Windows == (schedule.Windows{}) {
-		s.Windows = schedule.DefaultWindows
-	}
-	for r, sch := range all {
-		for i := range sch.Ops {
-			if o := &sch.Ops[i]; !o.Local() && (o.Peer < 0 || o.Peer >= len(all)) {
-				return nil, fmt.Errorf("sim: op %d of rank %d has the peer %d of %d ranks", i, r, o.Peer, len(all))
-			}
-		}
-	}
-	peers, err := schedule.Match(all)
-	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
-	}
-	w := &world{Setup: s, ranks: make([]rank, len(all))}
+	w := &world{Setup: s, ranks: make([]rank, len(p.all))}
 	nodes := 1
-	for r, sch := range all {
+	for r, sch := range p.all {
 		k := &w.ranks[r]
 		if s.Nodes != nil {
 			if s.Nodes[r] < 0 {
@@ -101,15 +87,10 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 		}
 		k.host = k.node / int32(max(1, s.Model.Hosted))
 		nodes = max(nodes, int(k.node)+1)
-		k.ops, k.left = sch.Ops, len(sch.Ops)
-		for i := range sch.Ops {
-			k.writes = k.writes || sch.Ops[i].Kind != schedule.Send && sch.Ops[i].Dst.Buf == schedule.Out
-		}
+		k.ops, k.left, k.writes = sch.Ops, len(sch.Ops), p.writes[r]
 		k.cached = float64(sch.Scratch*s.ElemSize) <= s.Model.Cache
-		if k.graph, err = schedule.Compile(sch, s.Windows); err != nil {
-			return nil, fmt.Errorf("sim: %w", err)
-		}
-		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), peers[r], make([]uint8, len(sch.Ops))
+		k.graph = p.graphs[r]
+		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), p.peers[r], make([]uint8, len(sch.Ops))
 	}
 	w.nodes = make([]node, nodes)
 	w.hosts = make([]host, nodes)
@@ -118,7 +99,7 @@ func newWorld(all []*schedule.Schedule, s Setup) (*world, error) {
 		w.hosts[i].idle = slices.Repeat([]int32{-1}, int(s.Model.Cores))
 	}
 	part := cmp.Or(s.Part, 1)
-	for _, sch := range all {
+	for _, sch := range p.all {
 		w.streams = w.streams || float64(sch.Count*s.ElemSize)/part >= StreamFrom
 	}
 	if w.Unregistered && w.streams {
