@@ -90,7 +90,7 @@ var figures = []figure{
 	{
 		"poseidon-10", "Traffic of a node", at40("vgg19-titanx"),
 		[]int{8},
-		[]string{"caffe+wfbp", "poseidon", "auto"},
+		[]string{"caffe+wfbp", "poseidon", "adam", "auto"},
 		traffic,
 	},
 }
