@@ -315,7 +315,7 @@ func killed(t *testing.T, dir, mpirun string, m moment) bool {
 	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil && !m.both {
 		return false
 	}
-	got := r.end()
+	got := r.endAfterRanks()
 	for begun := time.Now(); len(processes(dir)) > 0; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > patience {
 			t.Errorf("mpirun has ended, but not %v\n%s", processes(dir), last(got.stderr))

@@ -94,6 +94,27 @@ func (r *running) end() result {
 	return result{stderr: r.text(), code: r.cmd.ProcessState.ExitCode()}
 }
 
+// launcherPatience is how long mpirun may be there after the last of its ranks.
+const launcherPatience = time.Minute
+
+// endAfterRanks waits for the command to end by itself or, where its ranks have, ends it. Open
+// MPI's mpirun (4.1.4) now and then waits for ever for a lock of its PMIx library, when it wants to
+// end after a rank was killed that set itself up.
+func (r *running) endAfterRanks() result {
+	r.t.Helper()
+	begun := time.Now()
+	for last := begun; !r.ended() && time.Since(begun) < patience; time.Sleep(50 * time.Millisecond) {
+		if len(processes(r.cmd.Dir)) > 0 {
+			last = time.Now()
+		} else if time.Since(last) > launcherPatience {
+			r.t.Logf("mpirun hangs, and is killed\n%s", r.text())
+			_ = r.cmd.Process.Kill()
+			break
+		}
+	}
+	return r.end()
+}
+
 // signal sends s to the command, or to those of its ranks that are named.
 func (r *running) signal(s syscall.Signal, whom ...string) {
 	r.t.Helper()
