@@ -158,7 +158,7 @@ func TestAnyCollective(t *testing.T) {
 				Root:     rapid.IntRange(0, n-1).Draw(t, "root"),
 				Count:    rapid.IntRange(0, 300).Draw(t, "count"),
 			}
-			if k.Collective == schedule.Allgather {
+			if k.Collective.Parts() {
 				k.Count = 0
 				for range n {
 					k.Counts = append(k.Counts, max(0, rapid.IntRange(-20, 100).Draw(t, "part")))
@@ -226,7 +226,7 @@ func drawFault(t *testing.T, seed uint64, set func(p *faulty.Plan, r *rand.Rand,
 			n: 2 + r.IntN(6), plan: faulty.Plan{Seed: seed, Delay: r.IntN(3), Reorder: r.IntN(2) == 0},
 		}
 		f.k.Root, f.victim = r.IntN(f.n), r.IntN(f.n)
-		if f.k.Collective == schedule.Allgather { // unequal parts
+		if f.k.Collective.Parts() { // unequal parts
 			f.k.Counts = make([]int, f.n)
 			for range f.k.Count {
 				f.k.Counts[r.IntN(f.n)]++
