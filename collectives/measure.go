@@ -164,6 +164,7 @@ func (m *measurement) copies() {
 	whole := time(registered, repetitions, cached)
 	m.costs.Op = m.ops(registered.Slice(0, shared))
 	engine := m.hop(registered.Slice(0, opChunk), repetitions)
+	// The engine's small message has cheaper ops than those; it is no faster than a caller's.
 	m.costs.Latency = max(m.costs.ShortLatency, engine-2*m.costs.Op)
 
 	// The rates with which the simulation takes as long, were the node's memory no limit.
@@ -190,8 +191,8 @@ func (m *measurement) copies() {
 }
 
 // ops returns what one of the engine's ops costs, by a sum of b's halves that rank 0 makes of many
-// messages and of few. Caches do not hold it, nor then what the engine knows of its ops,
-// which so takes two to three times as long as in small calls; only in large ones are ops many.
+// messages and of few. Caches hold neither b nor then what the engine knows of its ops, which
+// take longer for it than in small calls; but only in large ones are ops many.
 func (m *measurement) ops(b mem.Buffer) float64 {
 	half := b.Len() / 2
 	in, out := b.Slice(0, half), b.Slice(half, half)

@@ -31,7 +31,7 @@ const (
 func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
 // events is a binary heap, the next one first: container/heap's algorithm without
-// an allocation for every event, which took a fifth of a simulation.
+// its allocation for every event.
 type events []event
 
 // push adds an event.
