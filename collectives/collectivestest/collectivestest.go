@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -25,6 +26,8 @@ import (
 	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/faulty"
+	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -414,4 +417,24 @@ func World(n int, open func(rank int) func() (nbc.Transport, error), opts nbc.Op
 		}
 	}
 	return errs
+}
+
+// Late runs f on n ranks of this process, whose messages come late, by a seed, unless that
+// is 0.
+func Late(t testing.TB, n int, seed uint64, f func(c *collectives.Comm) error) {
+	t.Helper()
+	w := inproc.NewWorld(n, inproc.Options{Seed: seed})
+	open := func(r int) func() (nbc.Transport, error) {
+		return func() (nbc.Transport, error) {
+			at, err := w.Open(r)()
+			if err != nil || seed == 0 {
+				return at, err
+			}
+			return faulty.Wrap(at, faulty.Plan{Seed: seed + uint64(r), Delay: 3}), nil
+		}
+	}
+	errs := World(n, open, nbc.Options{}, func(c *collectives.Comm, _ *nbc.Engine) error { return f(c) })
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,16 +1,8 @@
 package campaign
 
 import (
-	"bytes"
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"strconv"
 
-	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/report"
 )
 
@@ -67,60 +59,16 @@ var figureColumns = []report.Column[FigureRow]{
 func shortest(x float64) report.Shown { return report.Shown{Value: x, Text: fmt.Sprint(x)} }
 
 // writeFigure writes rows to a file, which appears whole.
-func writeFigure(path string, rows []FigureRow) error {
-	t := report.Table[FigureRow]{Columns: figureColumns, Rows: rows}
-	return atomicfile.Stream(atomicfile.OS, path, func(w io.Writer) error { return t.Write(w, report.CSV) })
-}
+func writeFigure(path string, rows []FigureRow) error { return writeRows(path, figureColumns, rows) }
 
 // readFigure reads what writeFigure has written; a file that is not there has no rows.
-func readFigure(path string) (rows []FigureRow, err error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	lines, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	for i, cells := range lines {
-		if i == 0 {
-			if len(cells) != len(figureColumns) || cells[0] != figureColumns[0].Name {
-				return nil, fmt.Errorf("%s: not a file of this program: want the columns figure, profile, ... version; give another name", path)
-			}
-			continue
-		}
-		row, err := parseFigure(cells)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
+func readFigure(path string) ([]FigureRow, error) { return readRows(path, figureColumns, parseFigure) }
 
-// parseFigure reads the cells of a row.
-func parseFigure(cells []string) (r FigureRow, err error) {
-	next := func() string {
-		s := cells[0]
-		cells = cells[1:]
-		return s
-	}
-	number := func() float64 {
-		s := next()
-		if s == "" {
-			return 0
-		}
-		x, e := strconv.ParseFloat(s, 64)
-		err = errors.Join(err, e)
-		return x
-	}
-	whole := func() int { return int(number()) }
-	r.Figure, r.Profile, r.Gbit, r.Nodes, r.System, r.Schemes = next(), next(), number(), whole(), next(), next()
-	r.SizeScale, r.Rate, r.Iterations, r.Iteration, r.Low, r.High = number(), whole(), whole(), number(), number(), number()
-	r.Compute, r.Products, r.Stall, r.Speedup, r.Images = number(), number(), number(), number(), number()
-	r.GbitLeast, r.GbitMost, r.Late, r.MPI, r.Version = number(), number(), number(), next(), next()
-	return r, err
+// parseFigure reads a row.
+func parseFigure(c *cells) (r FigureRow) {
+	r.Figure, r.Profile, r.Gbit, r.Nodes, r.System, r.Schemes = c.text(), c.text(), c.number(), c.whole(), c.text(), c.text()
+	r.SizeScale, r.Rate, r.Iterations, r.Iteration, r.Low, r.High = c.number(), c.whole(), c.whole(), c.number(), c.number(), c.number()
+	r.Compute, r.Products, r.Stall, r.Speedup, r.Images = c.number(), c.number(), c.number(), c.number(), c.number()
+	r.GbitLeast, r.GbitMost, r.Late, r.MPI, r.Version = c.number(), c.number(), c.number(), c.text(), c.text()
+	return r
 }

@@ -53,13 +53,19 @@ var columns = []report.Column[Row]{
 }
 
 // write writes rows to a file, which appears whole.
-func write(path string, rows []Row) error {
-	t := report.Table[Row]{Columns: columns, Rows: rows}
+func write(path string, rows []Row) error { return writeRows(path, columns, rows) }
+
+func writeRows[R any](path string, columns []report.Column[R], rows []R) error {
+	t := report.Table[R]{Columns: columns, Rows: rows}
 	return atomicfile.Stream(atomicfile.OS, path, func(w io.Writer) error { return t.Write(w, report.CSV) })
 }
 
 // read reads what write has written; a file that is not there has no rows.
-func read(path string) ([]Row, error) {
+func read(path string) ([]Row, error) { return readRows(path, columns, parse) }
+
+// readRows reads the rows of a file in CSV that have such columns; a file that is not there has
+// none.
+func readRows[R any](path string, columns []report.Column[R], parse func(*cells) R) ([]R, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -71,38 +77,55 @@ func read(path string) ([]Row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	var rows []Row
-	for i, cells := range lines {
+	var rows []R
+	for i, line := range lines {
 		if i == 0 {
-			if len(cells) != len(columns) || cells[0] != columns[0].Name {
-				return nil, fmt.Errorf("%s: not a file of this program: want the columns job, collective, ... version; give another name", path)
+			if len(line) != len(columns) || line[0] != columns[0].Name {
+				return nil, fmt.Errorf("%s: not a file of this program: want the columns %s, %s, ... %s; give another name",
+					path, columns[0].Name, columns[1].Name, columns[len(columns)-1].Name)
 			}
 			continue
 		}
-		row, err := parse(cells)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+		c := cells{left: line}
+		row := parse(&c)
+		if c.err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, i+1, c.err)
 		}
 		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-// parse reads the cells of a row.
-func parse(cells []string) (row Row, err error) {
-	number := func(s string) float64 {
-		if s == "" {
-			return 0
-		}
-		x, e := strconv.ParseFloat(s, 64)
-		err = errors.Join(err, e)
-		return x
+// cells are those of a row that have not been read.
+type cells struct {
+	left []string
+	err  error
+}
+
+// text reads the next cell.
+func (c *cells) text() string {
+	s := c.left[0]
+	c.left = c.left[1:]
+	return s
+}
+
+// number reads the next cell as a number, 0 if it is empty.
+func (c *cells) number() float64 {
+	s := c.text()
+	if s == "" {
+		return 0
 	}
-	whole := func(s string) int { return int(number(s)) }
-	row = Row{
-		Job: cells[0], Collective: cells[1], Nodes: whole(cells[2]), Ranks: whole(cells[3]), Size: whole(cells[4]), Buffers: cells[5],
-		Asked: cells[6], Algorithm: cells[7], Time: number(cells[8]), Low: number(cells[9]), High: number(cells[10]), Predicted: number(cells[11]),
-		Iterations: whole(cells[12]), Machine: cells[13], MPI: cells[14], Version: cells[15],
-	}
-	return row, err
+	x, err := strconv.ParseFloat(s, 64)
+	c.err = errors.Join(c.err, err)
+	return x
+}
+
+func (c *cells) whole() int { return int(c.number()) }
+
+// parse reads a row.
+func parse(c *cells) (r Row) {
+	r.Job, r.Collective, r.Nodes, r.Ranks, r.Size, r.Buffers = c.text(), c.text(), c.whole(), c.whole(), c.whole(), c.text()
+	r.Asked, r.Algorithm, r.Time, r.Low, r.High, r.Predicted = c.text(), c.text(), c.number(), c.number(), c.number(), c.number()
+	r.Iterations, r.Machine, r.MPI, r.Version = c.whole(), c.text(), c.text(), c.text()
+	return r
 }

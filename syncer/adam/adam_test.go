@@ -14,34 +14,12 @@ import (
 	"github.com/scaffe/scaffe/kernels/factors"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/nbc/faulty"
-	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/adam"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/syncer/sfb"
 )
-
-// world runs f on n ranks of this process, whose messages come late, by a seed, unless
-// that is 0.
-func world(t *testing.T, n int, seed uint64, f func(c *collectives.Comm) error) {
-	t.Helper()
-	w := inproc.NewWorld(n, inproc.Options{Seed: seed})
-	open := func(r int) func() (nbc.Transport, error) {
-		return func() (nbc.Transport, error) {
-			at, err := w.Open(r)()
-			if err != nil || seed == 0 {
-				return at, err
-			}
-			return faulty.Wrap(at, faulty.Plan{Seed: seed + uint64(r), Delay: 3}), nil
-		}
-	}
-	errs := collectivestest.World(n, open, nbc.Options{}, func(c *collectives.Comm, _ *nbc.Engine) error { return f(c) })
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
 
 const passes = 2
 
@@ -93,7 +71,7 @@ func matrices(c *collectives.Comm, iter *int) (all []sfb.Matrix, elements int) {
 func trained(t *testing.T, ranks int, seed uint64, servers []int) [][]float32 {
 	t.Helper()
 	got := make([][]float32, ranks)
-	world(t, ranks, seed, func(c *collectives.Comm) error {
+	collectivestest.Late(t, ranks, seed, func(c *collectives.Comm) error {
 		iter := 0
 		ms, n := matrices(c, &iter)
 		var served []adam.Matrix
@@ -145,7 +123,7 @@ func trained(t *testing.T, ranks int, seed uint64, servers []int) [][]float32 {
 func stackedSum(t *testing.T, ranks int) []float32 {
 	t.Helper()
 	var data []float32
-	world(t, 1, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 1, 0, func(c *collectives.Comm) error {
 		iter := 0
 		ms, n := matrices(c, &iter)
 		data = make([]float32, n)
@@ -207,7 +185,7 @@ func TestPoseidon_ValuesOfAdamsServer(t *testing.T) {
 	if scale*cost.Both != 119_275_520 || scale*cost.Worker != 17_039_360 {
 		t.Errorf("the paper's example: %v", cost)
 	}
-	world(t, nodes, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, nodes, 0, func(c *collectives.Comm) error {
 		m := adam.Matrix{Matrix: sfb.Matrix{
 			Shape: factors.Shape{Out: side, In: side}, Rows: slices.Repeat([]int{k}, nodes), Passes: 1, Weights: schedule.Range{Len: side * side},
 		}, Server: server}
@@ -243,7 +221,7 @@ func TestPoseidon_ValuesOfAdamsServer(t *testing.T) {
 
 // What does not fit is refused, with the layer's name.
 func TestMistakes(t *testing.T) {
-	world(t, 2, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 2, 0, func(c *collectives.Comm) error {
 		iter := 0
 		ms, n := matrices(c, &iter)
 		b := syncer.Bucket{Name: "fcs", Data: mem.Of(make([]float32, n)), Diff: mem.Of(make([]float32, n))}

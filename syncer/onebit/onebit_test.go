@@ -15,33 +15,11 @@ import (
 	"github.com/scaffe/scaffe/kernels/factors"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/nbc/faulty"
-	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/syncer/sfb"
 )
-
-// world runs f on n ranks of this process, whose messages come late, by a seed, unless
-// that is 0.
-func world(t *testing.T, n int, seed uint64, f func(c *collectives.Comm) error) {
-	t.Helper()
-	w := inproc.NewWorld(n, inproc.Options{Seed: seed})
-	open := func(r int) func() (nbc.Transport, error) {
-		return func() (nbc.Transport, error) {
-			at, err := w.Open(r)()
-			if err != nil || seed == 0 {
-				return at, err
-			}
-			return faulty.Wrap(at, faulty.Plan{Seed: seed + uint64(r), Delay: 3}), nil
-		}
-	}
-	errs := collectivestest.World(n, open, nbc.Options{}, func(c *collectives.Comm, _ *nbc.Engine) error { return f(c) })
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // layers of a bucket: one with fewer stripes than ranks, one that is stored the other way.
 func layers() (all []sfb.Matrix, elements int) {
@@ -72,7 +50,7 @@ func iterations(t *testing.T, ranks int, seed uint64, iters int) (sums [][][]flo
 	t.Helper()
 	sums = make([][][]float32, ranks)
 	lefts := make([][]float64, ranks)
-	world(t, ranks, seed, func(c *collectives.Comm) error {
+	collectivestest.Late(t, ranks, seed, func(c *collectives.Comm) error {
 		ms, n := layers()
 		b := syncer.Bucket{Name: "fcs", Data: mem.Of(make([]float32, n)), Diff: mem.Of(make([]float32, n))}
 		s, err := New(c, b, ms)
@@ -193,7 +171,7 @@ func TestPoseidon_BytesOfQuantisedGradients(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, _ := book.Values(&l, coordinator.OneBit)
-	world(t, ranks, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, ranks, 0, func(c *collectives.Comm) error {
 		b := syncer.Bucket{Diff: mem.Of(make([]float32, side*side))}
 		s, err := New(c, b, []sfb.Matrix{{Shape: factors.Shape{Out: side, In: side}, Weights: schedule.Range{Len: side * side}}})
 		if err != nil {
@@ -234,7 +212,7 @@ func TestStripes(t *testing.T) {
 
 // What does not fit is refused, with the layer's name.
 func TestMistakes(t *testing.T) {
-	world(t, 2, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 2, 0, func(c *collectives.Comm) error {
 		ms, n := layers()
 		for want, change := range map[string]func(m *sfb.Matrix){
 			`layer "fc0": weights at`: func(m *sfb.Matrix) { m.Weights.Off = -1 },

@@ -15,33 +15,10 @@ import (
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/kernels/factors"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/nbc/faulty"
-	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/sfb"
 )
-
-// world runs f on n ranks of this process, whose messages come late, by a seed, unless
-// that is 0.
-func world(t *testing.T, n int, seed uint64, f func(c *collectives.Comm) error) {
-	t.Helper()
-	w := inproc.NewWorld(n, inproc.Options{Seed: seed})
-	open := func(r int) func() (nbc.Transport, error) {
-		return func() (nbc.Transport, error) {
-			at, err := w.Open(r)()
-			if err != nil || seed == 0 {
-				return at, err
-			}
-			return faulty.Wrap(at, faulty.Plan{Seed: seed + uint64(r), Delay: 3}), nil
-		}
-	}
-	errs := collectivestest.World(n, open, nbc.Options{}, func(c *collectives.Comm, _ *nbc.Engine) error { return f(c) })
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // kind is a matrix of the bucket that is tested, and how many rows a rank has.
 type kind struct {
@@ -138,7 +115,7 @@ func rebuilt(t *testing.T, ranks int, seed uint64, text string, iters int) (got 
 	}
 	got = make([][]float32, ranks)
 	all := make([][]sfb.Matrix, ranks)
-	world(t, ranks, seed, func(c *collectives.Comm) error {
+	collectivestest.Late(t, ranks, seed, func(c *collectives.Comm) error {
 		iter := 0
 		b, ms, err := bucket(c, &iter)
 		if err != nil {
@@ -210,7 +187,7 @@ func TestPoseidon_EveryWorkerRebuildsTheSameGradient(t *testing.T) {
 
 // Whoever only wants to know how long it takes may do something else than multiply.
 func TestRebuildInPlaceOfTheProduct(t *testing.T) {
-	world(t, 2, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 2, 0, func(c *collectives.Comm) error {
 		iter := 1
 		b, matrices, err := bucket(c, &iter)
 		if err != nil {
@@ -258,7 +235,7 @@ func TestRebuildInPlaceOfTheProduct(t *testing.T) {
 
 // The parts are the matrices, and together all of the bucket.
 func TestParts(t *testing.T) {
-	world(t, 2, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 2, 0, func(c *collectives.Comm) error {
 		iter := 0
 		b, ms, err := bucket(c, &iter)
 		if err != nil {
@@ -298,7 +275,7 @@ func TestParts(t *testing.T) {
 
 // Ranks whose products differ are named, for the layers of that shape alone.
 func TestCompare(t *testing.T) {
-	world(t, 4, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 4, 0, func(c *collectives.Comm) error {
 		iter := 0
 		_, ms, err := bucket(c, &iter)
 		if err != nil {
@@ -335,7 +312,7 @@ func TestCompare(t *testing.T) {
 
 // An iteration allocates nothing.
 func TestNothingIsAllocated(t *testing.T) {
-	world(t, 1, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 1, 0, func(c *collectives.Comm) error {
 		u, v := make([]float32, 40), make([]float32, 60)
 		m := sfb.Matrix{
 			Shape: factors.Shape{Out: 10, In: 15}, Rows: []int{4}, Passes: 1, Weights: schedule.Range{Len: 150},
