@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer/onebit"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -58,6 +59,22 @@ func (x *Exchange) Accounts() []Account {
 	var all []Account
 	for _, b := range x.moved {
 		all = append(all, Account{b.Bucket, b.account.rounds, b.account.flight, b.sync.Payload()})
+	}
+	return all
+}
+
+// Residuals are what the scheme OneBit has left out so far on this rank, ascending, with places
+// in the packed buffers: the memory itself, which may be read and written where nothing is
+// under way (Updated, Current). A run that goes on with them loses nothing.
+func (x *Exchange) Residuals() []onebit.Residual {
+	var all []onebit.Residual
+	for _, b := range x.moved {
+		if s, ok := b.sync.(*onebit.Syncer); ok {
+			for _, r := range s.Residuals() {
+				r.Off += b.Off
+				all = append(all, r)
+			}
+		}
 	}
 	return all
 }

@@ -1,19 +1,13 @@
 package train
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"slices"
 	"sync/atomic"
 
-	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/kernels/vec"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train/checkpoint"
 )
@@ -43,9 +37,8 @@ const kept = 2
 type checkpoints struct {
 	Checkpoint
 	files    atomicfile.FS
-	ranges   []exchange.Range    // what this rank writes
-	values   []float32           // a copy of it: the parameters, then each history
-	manifest checkpoint.Manifest // at the root that of the set that is written, or the last
+	values   []float32           // a copy of what this rank writes, as its shard has it
+	manifest checkpoint.Manifest // what every rank writes; at the root that of the set that is written, or the last
 
 	// Alike on all ranks:
 	phase phase
@@ -65,145 +58,6 @@ const (
 	writing       // the ranks write their shards
 	sealing       // the root writes the manifest
 )
-
-// initCheckpoints prepares to write what the exchange has this rank update. It is a
-// collective.
-func (w *Worker) initCheckpoints(ctx context.Context, c Config) error {
-	if c.Checkpoint.Dir == "" {
-		return nil
-	}
-	k := &checkpoints{Checkpoint: c.Checkpoint, files: w.files, iter: w.solver.Iter(), done: make(chan error, 1)}
-	if err := w.openCheckpoints(ctx, k); err != nil {
-		return fmt.Errorf("--checkpoint: %w", err)
-	}
-	k.ranges = w.writes()
-	own := checkpoint.Shard{Ranges: k.ranges}
-	k.manifest.Layout = w.layout()
-	k.values = make([]float32, own.Len(k.manifest.Histories))
-	clear(k.values) // so that its pages are there when an iteration waits for the copy
-	w.checkpoints = k
-	return w.gatherRanges(ctx)
-}
-
-// openCheckpoints makes sure that all ranks can write to one directory, and that there is no
-// set in it that this run's would not take the place of.
-func (w *Worker) openCheckpoints(ctx context.Context, k *checkpoints) error {
-	var err error
-	token := []int64{rand.Int64()}
-	if err := w.comm.Bcast(ctx, mem.Of(token), mem.Int64, root); err != nil {
-		return err
-	}
-	probe := checkpoint.ProbePath(k.Dir, k.iter, uint64(token[0]))
-	if w.comm.Rank() == root {
-		if err = os.MkdirAll(k.Dir, 0o777); err == nil {
-			err = later(k.Dir, k.iter)
-		}
-		if err == nil {
-			err = atomicfile.Write(k.files, probe, nil)
-		}
-	}
-	if err = w.comm.Agree(ctx, err); err != nil {
-		return err
-	}
-	if _, err = os.Stat(probe); errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%s is not the directory that rank %d writes to: all nodes must share it", k.Dir, root)
-	} else if err == nil {
-		err = atomicfile.Check(k.files, checkpoint.ShardPath(k.Dir, k.iter, w.comm.Rank()))
-	}
-	if err = w.comm.Agree(ctx, err); err != nil {
-		return err
-	}
-	if w.comm.Rank() == root {
-		err = atomicfile.Remove(k.files, probe)
-	}
-	return w.comm.Agree(ctx, err)
-}
-
-// later returns an error where a directory has a set of a later iteration than iter: of
-// another run, which would be taken for the newest.
-func later(dir string, iter int) error {
-	iters, err := checkpoint.Sets(dir)
-	if err == nil && len(iters) > 0 && iters[len(iters)-1] > iter {
-		newest := iters[len(iters)-1]
-		err = fmt.Errorf("%s has a checkpoint of iteration %d, and this run begins at %d: go on from it (--snapshot %s), remove it (%s.*), or name another directory",
-			dir, newest, iter, dir, checkpoint.Stem(dir, newest))
-	}
-	return err
-}
-
-// layout describes the net and the update rule.
-func (w *Worker) layout() checkpoint.Layout {
-	n, r := w.solver.Net(), w.solver.Rule()
-	l := checkpoint.Layout{Rule: r.Name(), Histories: r.Histories(), Elements: n.PackedCount()}
-	for _, p := range n.Learnable() {
-		l.Params = append(l.Params, checkpoint.Param{Layer: n.LayerName(p.Layer), Shape: p.Blob.Shape(), Off: p.Offset})
-	}
-	return l
-}
-
-// writes returns the elements that this rank writes: what it updates alone, and its share
-// of what every worker updates. There the lowest one writes what no solver learns, as everywhere
-// its statistics count.
-func (w *Worker) writes() []exchange.Range {
-	number, workers := slices.Index(w.roles.workers, w.comm.Rank()), len(w.roles.workers)
-	var own []exchange.Range
-	for _, s := range w.exchange.Own() {
-		if !s.Bucket.Scheme.Replicated() {
-			own = append(own, s.Range)
-			continue
-		}
-		from, to := s.Off+s.Len*number/workers, s.Off+s.Len*(number+1)/workers
-		for _, p := range w.solver.Net().Learnable() {
-			fixed := exchange.Range{Off: max(p.Offset, s.Off), Len: min(p.Offset+p.Blob.Count(), s.End()) - max(p.Offset, s.Off)}
-			if p.LRMult != 0 || fixed.Len <= 0 {
-				continue
-			}
-			if w.isLowest() {
-				own = append(own, fixed)
-			}
-			if end := min(fixed.Off, to); end > from {
-				own = append(own, exchange.Range{Off: from, Len: end - from})
-			}
-			from = max(from, fixed.End())
-		}
-		if to > from {
-			own = append(own, exchange.Range{Off: from, Len: to - from})
-		}
-	}
-	return schedule.Join(own)
-}
-
-// gatherRanges has the root know what each rank writes.
-func (w *Worker) gatherRanges(ctx context.Context) error {
-	k := w.checkpoints
-	size := w.comm.Size()
-	counts := make([]int64, size)
-	counts[w.comm.Rank()] = int64(2 * len(k.ranges))
-	if err := w.comm.Allreduce(ctx, mem.Of(counts), mem.Of(counts), mem.Int64, mem.Sum); err != nil {
-		return err
-	}
-	var mine []int64
-	for _, r := range k.ranges {
-		mine = append(mine, int64(r.Off), int64(r.Len))
-	}
-	total, each := 0, make([]int, size)
-	for r, n := range counts {
-		each[r], total = int(n), total+int(n)
-	}
-	all := make([]int64, total)
-	if err := w.comm.Allgather(ctx, mem.Of(mine), mem.Of(all), each, mem.Int64); err != nil {
-		return err
-	}
-	for _, n := range each {
-		var s checkpoint.Shard
-		for i := 0; i < n; i += 2 {
-			s.Ranges = append(s.Ranges, exchange.Range{Off: int(all[i]), Len: int(all[i+1])})
-		}
-		all = all[n:]
-		k.manifest.Shards = append(k.manifest.Shards, s)
-	}
-	return nil
-}
 
 // busyWriting is what this rank adds to the sum of those that write.
 func (w *Worker) busyWriting() float64 {
@@ -242,19 +96,26 @@ func (w *Worker) take(iter int) error {
 	w.time.pauses()
 	defer w.time.resumes(trace.Snapshot, "checkpoint")
 	data, _ := w.solver.Net().Packed()
+	shard := &k.manifest.Shards[w.comm.Rank()]
 	values := k.values
-	if len(k.ranges) > 0 { // others may have no history
-		for _, r := range k.ranges {
+	if len(shard.Ranges) > 0 { // others may have no history
+		for _, r := range shard.Ranges {
 			values = values[copy(values, mem.Float32s(data)[r.Off:r.End()]):]
 		}
 		for h := range k.manifest.Histories {
-			for _, r := range k.ranges {
+			for _, r := range shard.Ranges {
 				values = values[copy(values, w.solver.Remembered(h, r.Off, r.End())):]
 			}
 		}
 	}
+	residuals := w.exchange.Residuals()
+	for _, r := range residuals {
+		values = values[copy(values, r.Gradient):]
+	}
+	for _, r := range residuals {
+		values = values[copy(values, r.Sum):]
+	}
 	k.phase, k.iter = writing, iter
-	shard := &k.manifest.Shards[w.comm.Rank()]
 	path := checkpoint.ShardPath(k.Dir, iter, w.comm.Rank())
 	k.start(func() (err error) {
 		if err = w.finiteCopy(iter); err == nil {
@@ -280,18 +141,22 @@ func (k *checkpoints) start(do func() error) {
 }
 
 // finiteCopy returns an error where the copy has numbers that are not finite: of them no
-// checkpoint is written.
+// checkpoint is written. Residuals always are.
 func (w *Worker) finiteCopy(iter int) error {
 	k := w.checkpoints
 	i := vec.FirstNotFinite(k.values)
 	if i < 0 {
 		return nil
 	}
-	value := k.values[i]
-	at := i % (len(k.values) / (1 + k.manifest.Histories)) // of the ranges
-	for _, r := range k.ranges {
+	value, ranges := k.values[i], k.manifest.Shards[w.comm.Rank()].Ranges
+	params := 0
+	for _, r := range ranges {
+		params += r.Len
+	}
+	at := i % max(1, params)
+	for _, r := range ranges {
 		if at < r.Len {
-			return w.solver.NotFiniteAt(iter-1, r.Off+at, value, i >= len(k.values)/(1+k.manifest.Histories))
+			return w.solver.NotFiniteAt(iter-1, r.Off+at, value, i >= params)
 		}
 		at -= r.Len
 	}
@@ -388,22 +253,4 @@ func (k *checkpoints) close() {
 		k.running = false
 		<-k.done
 	}
-}
-
-// findCheckpoint has the root's c name the manifest of the checkpoint to go on from.
-func (w *Worker) findCheckpoint(c *Config) (err error) {
-	if w.comm.Rank() == root && checkpoint.Is(c.Snapshot) {
-		c.Snapshot, err = checkpoint.Find(c.Snapshot)
-	}
-	return err
-}
-
-// restoreCheckpoint has the root's solver go on from a checkpoint.
-func (w *Worker) restoreCheckpoint(path string) error {
-	data, _ := w.solver.Net().Packed()
-	m, err := checkpoint.Load(path, w.layout(), append([][]float32{mem.Float32s(data)}, w.solver.History()...))
-	if err != nil {
-		return err
-	}
-	return w.solver.SetIter(m.Iter)
 }

@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,11 +11,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/atomicfile/errorfs"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/syncer/onebit"
 	"github.com/scaffe/scaffe/train"
 	"github.com/scaffe/scaffe/train/checkpoint"
 )
@@ -76,6 +81,7 @@ func TestPoseidon_GoesOnFromACheckpoint(t *testing.T) {
 		{"allreduce", `type: "Adam" momentum2: 0.999`, nil},
 		{"ps", "clip_gradients: 0.5", func(c *train.Config) { c.Servers.Ranks, c.Pair = []int{2}, 0 }},
 		{"sfb", "iter_size: 2", nil},
+		{"onebit", "clip_gradients: 5", nil},
 		{"allreduce,ip0=sfb,conv1=reduce", "", nil},
 		{"linear reduce, then ps", "", func(c *train.Config) { c.Asked = ask(t, "ps") }},
 	} {
@@ -111,6 +117,131 @@ func TestPoseidon_GoesOnFromACheckpoint(t *testing.T) {
 				t.Errorf("gone on from iteration %d, it has another history than the whole run", got[0])
 			}
 		})
+	}
+}
+
+// residualsOf returns what each rank has left out at the end of a run, or where it goes on from a
+// checkpoint.
+func residualsOf(t *testing.T, ranks int, path string, run bool, change func(rank int, c *train.Config)) (all [][]onebit.Residual, notes []string) {
+	t.Helper()
+	all = make([][]onebit.Residual, ranks)
+	err := launch.Run(context.Background(), launch.Options{Local: ranks}, func(ctx context.Context, comm *collectives.Comm) error {
+		f, err := proto.ReadSolver(path)
+		if err != nil {
+			return err
+		}
+		c := train.Config{Solver: f, Bucket: 1}
+		change(comm.Rank(), &c)
+		w, err := train.New(ctx, comm, c)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if run {
+			_, err = w.Run(ctx)
+		}
+		for _, r := range w.Exchange().Residuals() {
+			r.Gradient, r.Sum = slices.Clone(r.Gradient), slices.Clone(r.Sum)
+			all[comm.Rank()] = append(all[comm.Rank()], r)
+		}
+		if comm.Rank() == 0 {
+			notes = w.Notes()
+		}
+		return errors.Join(err, comm.Barrier(ctx))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, notes
+}
+
+// Seide et al.: what quantising left out is added later, after a restart too. Workers go on with
+// their own; what workers have left out who are gone is added to others'; columns of sums
+// are those of whoever adds them then. Where a layer does not go by onebit any more, or the run goes on
+// from a snapshot, which has no residuals, a note says so.
+func TestResidualsOnOtherRanks(t *testing.T) {
+	path, dir := files(t, 30)
+	withStatistics(t, path, dir, "")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.Replace(string(text), "max_iter: 40", "max_iter: 8 test_initialization: false", 1))
+	into := filepath.Join(dir, "sets")
+	had, notes := residualsOf(t, 3, path, true, func(_ int, c *train.Config) {
+		c.Asked, c.Checkpoint.Dir = ask(t, "onebit"), into
+	})
+	if len(had[0]) != 2 || notes != nil {
+		t.Fatalf("%d layers have residuals; notes %v", len(had[0]), notes)
+	}
+	for _, k := range []struct{ workers, servers []int }{
+		{[]int{0, 1, 2}, []int{0}}, {[]int{0, 1}, []int{0}}, {[]int{1, 2, 3, 4}, []int{0}}, {[]int{1, 3}, []int{0, 2}},
+	} {
+		ranks := 1 + max(slices.Max(k.workers), slices.Max(k.servers))
+		got, notes := residualsOf(t, ranks, path, false, func(_ int, c *train.Config) {
+			c.Asked, c.Snapshot, c.Workers.Ranks, c.Servers.Ranks = ask(t, "onebit"), into, k.workers, k.servers
+		})
+		if notes != nil {
+			t.Errorf("workers %v: notes %v", k.workers, notes)
+		}
+		for layer, of := range had[0] {
+			gradients := make([][]float32, len(k.workers))
+			for number := range had {
+				if i := number % len(k.workers); number < len(k.workers) {
+					gradients[i] = had[number][layer].Gradient
+				} else {
+					gradients[i] = slices.Clone(gradients[i])
+					for j, x := range had[number][layer].Gradient {
+						gradients[i][j] += x
+					}
+				}
+			}
+			whole, columns := make([]float32, of.Len), 0
+			eachSum(had, layer, func(at int, x *float32) { whole[at] = *x })
+			for number, rank := range k.workers {
+				own := got[rank][layer]
+				if want := gradients[number]; own.Range != of.Range || !slices.Equal(own.Gradient, want) && (want != nil || slices.Max(own.Gradient) != 0 || slices.Min(own.Gradient) != 0) {
+					t.Errorf("workers %v: rank %d goes on with another residual of layer %d", k.workers, rank, layer)
+				}
+				columns += own.Columns.Len
+			}
+			eachSum(got, layer, func(at int, x *float32) {
+				if *x != whole[at] {
+					t.Fatalf("workers %v, layer %d: element %d of the sums has the residual %v, not %v", k.workers, layer, at, *x, whole[at])
+				}
+			})
+			if columns != of.Cols {
+				t.Errorf("workers %v: the sums of %d columns of %d have residuals", k.workers, columns, of.Cols)
+			}
+		}
+	}
+	for _, k := range []struct {
+		ranks              int
+		scheme, from, want string
+	}{
+		{2, "onebit,ip0=sfb", into, "iter_8.manifest has residuals of ip0, which do not go by onebit here"},
+		{2, "ps", into, "iter_8.manifest has residuals of ip0, ip1, which"},
+		{1, "onebit", into, "iter_8.manifest has residuals of ip0, ip1, which"},
+		{3, "onebit", filepath.Join(dir, "s_iter_8.solverstate"), "onebit: a snapshot has no residuals"},
+	} {
+		_, notes := residualsOf(t, k.ranks, path, false, func(_ int, c *train.Config) { c.Asked, c.Snapshot = ask(t, k.scheme), k.from })
+		if len(notes) != 1 || !strings.Contains(notes[0], k.want) {
+			t.Errorf("%s on %d ranks: notes %q, want %q", k.scheme, k.ranks, notes, k.want)
+		}
+	}
+}
+
+// eachSum calls f with the residuals of sums that all ranks have of a layer, and where each is in
+// its matrix.
+func eachSum(all [][]onebit.Residual, layer int, f func(at int, x *float32)) {
+	for _, own := range all {
+		if own == nil {
+			continue // it only serves
+		}
+		r := own[layer]
+		for i := range r.Sum {
+			f(i/r.Columns.Len*r.Cols+r.Columns.Off+i%r.Columns.Len, &r.Sum[i])
+		}
 	}
 }
 

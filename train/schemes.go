@@ -73,9 +73,6 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 	if err := w.keepChoice(ctx, c, w.schemes.audit); err != nil {
 		return err
 	}
-	if c.Snapshot != "" && slices.ContainsFunc(w.schemes.audit.Rows, func(r coordinator.Row) bool { return r.Choice == exchange.OneBit }) {
-		w.schemes.audit.Notes = append(w.schemes.audit.Notes, "# onebit: a snapshot has no residuals: what had not been sent when it was taken is lost")
-	}
 	w.schemes.of = exchange.Executed(w.schemes.audit, w.exchangeLayers())
 	for i, l := range n.Layers() {
 		if len(l.Params) == 0 {

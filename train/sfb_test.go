@@ -305,8 +305,7 @@ func TestPoseidon_BucketsCostWhatTable1Says(t *testing.T) {
 
 // Section 5.4's baseline: fully connected layers whose gradients are quantised to a bit, the
 // rest of a gradient added later. A net learns that way nearly as it does exactly, under every design with the same bits,
-// run after run, from unequal parts of a batch, with clipped gradients; replicas stay equal. A
-// run that goes on from a snapshot says what it has lost.
+// run after run, from unequal parts of a batch, with clipped gradients; replicas stay equal.
 func TestPoseidon_QuantisedGradientsLearn(t *testing.T) {
 	for _, more := range []string{"", "iter_size: 2 clip_gradients: 5"} {
 		path, dir := files(t, 30)
@@ -336,10 +335,6 @@ func TestPoseidon_QuantisedGradientsLearn(t *testing.T) {
 			if math.Abs(loss-exact.loss[i]) > 0.01*exact.loss[i] {
 				t.Errorf("%q: iteration %d: a loss of %v, exactly %v", more, i, loss, exact.loss[i])
 			}
-		}
-		_, audit, err := chosen(t, 4, path, train.Config{Asked: ask(t, "onebit"), Snapshot: filepath.Join(dir, "s_iter_20.solverstate")})
-		if err != nil || !strings.Contains(strings.Join(audit.Notes, "\n"), "onebit: a snapshot has no residuals") {
-			t.Errorf("%v %v", audit.Notes, err)
 		}
 	}
 }

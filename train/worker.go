@@ -131,6 +131,8 @@ type Worker struct {
 	skipLoss      bool  // the loss is not finite
 	skip          error // a gradient is not
 
+	restored    restored     // at the root, if it goes on from a checkpoint
+	notes       []string     // see Notes
 	checkpoints *checkpoints // nil without
 	othersWrite bool         // some rank is writing its part of one
 
@@ -230,6 +232,14 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		if err := w.spreadHistory(ctx); err != nil {
 			return err
 		}
+	}
+	if iter[0] > 0 {
+		if err := w.restoreResiduals(ctx); err != nil {
+			return err
+		}
+	}
+	if note := w.noteResiduals(c); note != "" {
+		w.notes = append(w.notes, note)
 	}
 	if err := w.initCheckpoints(ctx, c); err != nil {
 		return err
@@ -345,6 +355,9 @@ func (w *Worker) Solver() *solver.Solver { return w.solver }
 
 // Exchange returns what moves parameters and gradients.
 func (w *Worker) Exchange() *exchange.Exchange { return w.exchange }
+
+// Notes are lines that whoever started the run should read; the root's alone.
+func (w *Worker) Notes() []string { return w.notes }
 
 // Totals says where this rank's time has gone so far.
 func (w *Worker) Totals() trace.Totals { return w.meter.Totals() }

@@ -35,6 +35,7 @@ var killedSchemes = map[string][]string{
 	"ps":     {"--scheme", "ps"},
 	"apart":  {"--scheme", "ps", "--servers", "0", "--workers"},
 	"sfb":    {"--scheme", "sfb"},
+	"onebit": {"--scheme", "onebit"}, // goes on from checkpoints, which have residuals, alone
 }
 
 // moment is when a rank is killed, or two.
@@ -88,12 +89,12 @@ func moments(n int) []moment {
 	ms := make([]moment, n)
 	for i := range ms {
 		m := &ms[i]
-		m.ranks, m.scheme, m.both = 2, []string{"reduce", "ps", "apart", "sfb"}[(i+i/4)%4], i%7 == 6
+		m.ranks, m.scheme, m.both = 2, []string{"reduce", "ps", "apart", "onebit", "sfb"}[(i+i/5)%5], i%7 == 6
 		if i%6 == 5 {
 			m.ranks = 3
 		}
 		m.victim = rnd.IntN(m.ranks)
-		m.checkpoints = i%2 == 1
+		m.checkpoints = i%2 == 1 || m.scheme == "onebit"
 		if i%5 == 4 { // while it sets itself up, which takes most of a second
 			m.delay = time.Duration(rnd.IntN(500)) * time.Millisecond
 			continue

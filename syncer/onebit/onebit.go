@@ -15,7 +15,8 @@
 //	s, err := onebit.New(comm, bucket, []sfb.Matrix{m})
 //
 // An iteration whose update is left out takes with it what it sent, of residuals too; a
-// gradient that is not finite spoils no residual.
+// gradient that is not finite spoils no residual. Whoever keeps the state of a run keeps
+// Residuals with it.
 //
 // It knows no layers and no solvers.
 package onebit
@@ -47,6 +48,7 @@ type Syncer struct {
 // matrix is a layer's weights on their way.
 type matrix struct {
 	name     string
+	weights  schedule.Range // of the bucket's elements
 	codec    *onebit.Matrix
 	stripes  []schedule.Range // by rank: the columns that it adds
 	gradient []float32
@@ -75,7 +77,7 @@ func New(comm *collectives.Comm, b syncer.Bucket, matrices []sfb.Matrix, opts ..
 	s := &Syncer{comm: comm}
 	s.parts = sfb.Parts(matrices, b.Diff.Len()/mem.Float32.Size(), func(int) bool { return true })
 	for _, m := range matrices {
-		x := matrix{name: m.Name}
+		x := matrix{name: m.Name, weights: m.Weights}
 		err := m.Within(b)
 		if err == nil {
 			err = x.prepare(comm, b, m, opts)
@@ -236,6 +238,29 @@ func (x *matrix) addStripe(codes []int32) {
 		x.adder.Add(x.sum, 0, cols, x.from[at:at+len(codes)])
 	}
 	x.adder.Quantise(codes, 0, cols, x.sum, x.left)
+}
+
+// Residual is what quantising has left out of one matrix so far, on this rank.
+type Residual struct {
+	schedule.Range                // of the matrix, which lies row by row, in the bucket's elements
+	Rows, Cols     int            // its extents
+	Gradient       []float32      // of what this rank sends: of all of the matrix
+	Columns        schedule.Range // those whose sums this rank quantises
+	Sum            []float32      // of these: Rows × Columns.Len, row by row
+}
+
+// Residuals are those of the matrices, ascending: the memory itself, which may be read and
+// written where no push is under way.
+func (s *Syncer) Residuals() []Residual {
+	all := make([]Residual, len(s.matrices))
+	for i := range s.matrices {
+		x := &s.matrices[i]
+		all[i] = Residual{
+			Range: x.weights, Rows: x.codec.Rows, Cols: x.codec.Cols,
+			Gradient: x.residual, Columns: x.stripes[s.comm.Rank()], Sum: x.left,
+		}
+	}
+	return all
 }
 
 // Pull does nothing: every rank has updated.

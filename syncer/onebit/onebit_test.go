@@ -79,14 +79,15 @@ func iterations(t *testing.T, ranks int, seed uint64, iters int) (sums [][][]flo
 			sums[c.Rank()] = append(sums[c.Rank()], slices.Clone(diff))
 		}
 		own := make([]float64, n)
-		for k := range s.matrices {
-			x := &s.matrices[k]
-			for i, d := range x.residual {
-				own[ms[k].Weights.Off+i] += float64(d)
+		for k, x := range s.Residuals() {
+			if x.Range != ms[k].Weights || x.Rows*x.Cols != x.Len {
+				return fmt.Errorf("layer %d: the residual is of %v, %d×%d", k, x.Range, x.Rows, x.Cols)
 			}
-			stripe := x.stripes[c.Rank()]
-			for i, d := range x.left {
-				own[ms[k].Weights.Off+i/stripe.Len*x.codec.Cols+stripe.Off+i%stripe.Len] += float64(d)
+			for i, d := range x.Gradient {
+				own[x.Off+i] += float64(d)
+			}
+			for i, d := range x.Sum {
+				own[x.Off+i/x.Columns.Len*x.Cols+x.Columns.Off+i%x.Columns.Len] += float64(d)
 			}
 		}
 		lefts[c.Rank()] = own

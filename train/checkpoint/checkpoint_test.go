@@ -1,6 +1,7 @@
 package checkpoint_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,10 +22,22 @@ var layout = checkpoint.Layout{Rule: "SGD", Histories: 1, Elements: 50, Params: 
 	{Layer: "conv 1", Shape: []int{2, 4, 2, 2}}, {Layer: "ip1", Shape: []int{16}, Off: 32}, {Layer: "ip1", Off: 48},
 }}
 
-// shards are who holds what; one rank has nothing.
+// shards are who holds what; one rank has nothing, and two have residuals of the first parameter as a
+// matrix of 8×4.
 var shards = []checkpoint.Shard{
-	{Ranges: []checkpoint.Range{{Off: 10, Len: 20}, {Off: 49, Len: 1}}}, {}, {Ranges: []checkpoint.Range{{Off: 0, Len: 10}, {Off: 30, Len: 19}}},
+	{
+		Ranges:    []checkpoint.Range{{Off: 10, Len: 20}, {Off: 49, Len: 1}},
+		Residuals: []checkpoint.Range{{Len: 32}}, Sums: []checkpoint.Stripe{{Rows: 8, Cols: 4, Columns: checkpoint.Range{Len: 3}}},
+	},
+	{},
+	{
+		Ranges:    []checkpoint.Range{{Off: 0, Len: 10}, {Off: 30, Len: 19}},
+		Residuals: []checkpoint.Range{{Len: 32}}, Sums: []checkpoint.Stripe{{Rows: 8, Cols: 4, Columns: checkpoint.Range{Off: 3, Len: 1}}},
+	},
 }
+
+// residual is a value of what a rank of the set has left out.
+func residual(iter, rank, i int) float32 { return float32(iter*100+rank*1000+i) + 0.5 }
 
 // stateOf returns what the net has after so many iterations.
 func stateOf(iter int) [][]float32 {
@@ -47,6 +60,9 @@ func writeSet(files atomicfile.FS, dir string, iter int) error {
 			for _, r := range m.Shards[rank].Ranges {
 				values = append(values, state[k][r.Off:r.End()]...)
 			}
+		}
+		for i := range m.Shards[rank].Len(layout.Histories) - len(values) {
+			values = append(values, residual(iter, rank, i))
 		}
 		var err error
 		if m.Shards[rank].Digest, err = checkpoint.WriteShard(files, checkpoint.ShardPath(dir, iter, rank), values); err != nil {
@@ -74,6 +90,19 @@ func loaded(t *testing.T, dir string) int {
 	for k, want := range stateOf(m.Iter) {
 		if !slices.Equal(state[k], want) {
 			t.Errorf("iteration %d has %v, want %v", m.Iter, state[k], want)
+		}
+	}
+	for rank, n := range map[int]int{0: 32 + 24, 2: 32 + 8} {
+		for from := range n {
+			values := make([]float32, n-from)
+			if err := m.ReadResiduals(dir, rank, from, values); err != nil {
+				t.Fatal(err)
+			}
+			for i, x := range values {
+				if x != residual(m.Iter, rank, from+i) {
+					t.Fatalf("iteration %d: residual %d of rank %d is %v", m.Iter, from+i, rank, x)
+				}
+			}
 		}
 	}
 	return m.Iter
@@ -206,8 +235,9 @@ func TestWhatIsWrongWithASet(t *testing.T) {
 		`iter_300.manifest: its parameters lie otherwise: one of layer "ip1" at 48, here at 49`:                                        other(func(l *checkpoint.Layout) { l.Params[2].Off = 49 }),
 		"iter_300.manifest: it is damaged: its last line is not the digest of the others":                                              file("iter_300.manifest", func(b []byte) []byte { b[len(b)/2]++; return b }),
 		"iter_300.manifest: it is damaged: its last line":                                                                              file("iter_300.manifest", func(b []byte) []byte { return nil }),
-		"iter_300.rank_0.shard has 167 bytes, where its manifest says 168: it is not whole":                                            file("iter_300.rank_0.shard", func(b []byte) []byte { return b[:len(b)-1] }),
+		"iter_300.rank_0.shard has 391 bytes, where its manifest says 392: it is not whole":                                            file("iter_300.rank_0.shard", func(b []byte) []byte { return b[:len(b)-1] }),
 		"iter_300.rank_2.shard has been changed: its digest is not that of its manifest":                                               file("iter_300.rank_2.shard", func(b []byte) []byte { b[100] ^= 1; return b }),
+		"iter_300.rank_0.shard has been changed: its digest is not that of its manifest":                                               file("iter_300.rank_0.shard", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }), // a residual
 		"iter_300.rank_2.shard: no such file or directory": func(t *testing.T, dir string) checkpoint.Layout {
 			if err := os.Remove(filepath.Join(dir, "iter_300.rank_2.shard")); err != nil {
 				t.Fatal(err)
@@ -262,5 +292,49 @@ func TestShardsThatAreNotTheWholeNet(t *testing.T) {
 	}
 	if _, err := checkpoint.Parse([]byte(fmt.Sprintf("%s\n", "digest"))); err == nil {
 		t.Error("a text that is none is accepted")
+	}
+}
+
+// Residuals that do not fit together are refused.
+func TestResidualsThatDoNotFit(t *testing.T) {
+	stripe := func(rows, cols, from, n int) checkpoint.Stripe {
+		return checkpoint.Stripe{Rows: rows, Cols: cols, Columns: checkpoint.Range{Off: from, Len: n}}
+	}
+	for want, change := range map[string]func(a, b *checkpoint.Shard){
+		"the residuals of rank 0 are not those of the other ranks": func(a, _ *checkpoint.Shard) { a.Residuals = []checkpoint.Range{{Len: 16}} },
+		"where 3 comes next":   func(_, b *checkpoint.Shard) { b.Sums[0].Columns.Off = 2 },
+		"end at column 3 of 4": func(_, b *checkpoint.Shard) { b.Sums = nil },
+		"8×3, which are not of the matrices of its residuals": func(a, _ *checkpoint.Shard) { a.Sums[0] = stripe(8, 3, 0, 3) },
+		"columns [3:5]": func(_, b *checkpoint.Shard) { b.Sums[0] = stripe(8, 4, 3, 2) },
+		"there are residuals of elements": func(a, b *checkpoint.Shard) {
+			a.Residuals = []checkpoint.Range{{Off: 40, Len: 32}}
+			b.Residuals = a.Residuals
+			a.Sums[0].Off, b.Sums[0].Off = 40, 40
+		},
+	} {
+		m := checkpoint.Manifest{Iter: 1, Layout: layout, Shards: slices.Clone(shards)}
+		for i := range m.Shards {
+			m.Shards[i].Sums = slices.Clone(m.Shards[i].Sums)
+		}
+		if _, err := checkpoint.Parse(m.Text()); err != nil {
+			t.Fatal(err)
+		}
+		change(&m.Shards[0], &m.Shards[2])
+		if _, err := checkpoint.Parse(m.Text()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// A manifest of the first version, which had no residuals, is read, and known as such.
+func TestManifestsOfTheFirstVersion(t *testing.T) {
+	m := checkpoint.Manifest{Iter: 1, Layout: layout, Shards: []checkpoint.Shard{{Ranges: []checkpoint.Range{{Len: 50}}}}}
+	now := string(m.Text())
+	before := strings.Replace(now[:strings.LastIndex(now, "digest ")], "# scaffe checkpoint 2:", "# scaffe checkpoint 1:", 1)
+	for text, first := range map[string]bool{now: false, fmt.Sprintf("%sdigest %x\n", before, sha256.Sum256([]byte(before))): true} {
+		got, err := checkpoint.Parse([]byte(text))
+		if err != nil || got.NoResiduals != first || got.Iter != 1 || len(got.Shards) != 1 {
+			t.Errorf("%v, %+v of\n%s", err, got, text)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 // the update rule remembers of them, in shards that several ranks write at once, and a
 // manifest that makes them a set (Poseidon, section 4.1: servers checkpoint what they hold).
 //
-//	dir/iter_400.rank_0.shard   float32, little-endian: parameters, then each history
+//	dir/iter_400.rank_0.shard   float32, little-endian: parameters, then each history, then residuals
 //	dir/iter_400.rank_1.shard
 //	dir/iter_400.manifest       text: the iteration, the net, who holds what, the shards' digests
 //
@@ -18,6 +18,10 @@
 //
 //	path, err := checkpoint.Find(dir) // the newest whole set
 //	m, err := checkpoint.Load(path, layout, [][]float32{data, history})
+//	err = m.ReadResiduals(filepath.Dir(path), rank, from, values) // a piece of what a rank of the run had left out
+//
+// Residuals, what quantised gradients have left out so far (scheme onebit), are of each worker
+// and each owner of a stripe: no two hold the same, and they stay apart in the set.
 //
 // The package knows neither ranks' communication nor solvers.
 package checkpoint

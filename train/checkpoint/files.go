@@ -151,7 +151,7 @@ func Find(path string) (string, error) {
 
 // Load reads the set of a manifest into state: the packed parameters, then each history.
 // The set must be of such a layout. What it fails with says what is wrong with which file; the
-// state may have changed by then.
+// state may have changed by then. Of residuals it checks the digest: ReadResiduals reads them.
 func Load(path string, l Layout, state [][]float32) (*Manifest, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -165,7 +165,7 @@ func Load(path string, l Layout, state [][]float32) (*Manifest, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for rank := range m.Shards {
-		if len(m.Shards[rank].Ranges) == 0 {
+		if m.Shards[rank].Len(m.Histories) == 0 {
 			continue
 		}
 		if err := m.load(ShardPath(filepath.Dir(path), m.Iter, rank), &m.Shards[rank], state); err != nil {
@@ -200,8 +200,26 @@ func (m *Manifest) load(path string, s *Shard, state [][]float32) error {
 			}
 		}
 	}
+	if _, err := io.Copy(h, f); err != nil { // residuals
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	if Digest(h.Sum(nil)) != s.Digest {
 		return fmt.Errorf("%s has been changed: its digest is not that of its manifest", path)
+	}
+	return nil
+}
+
+// ReadResiduals reads residuals that a rank of a set in dir has written, from the given value on:
+// those of its gradients, matrix by matrix, then those of sums, stripe by stripe.
+func (m *Manifest) ReadResiduals(dir string, rank, from int, into []float32) error {
+	path := ShardPath(dir, m.Iter, rank)
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.ReadAt(mem.Bytes(mem.Of(into)), int64(m.Shards[rank].state(m.Histories)+from)*valueSize); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

@@ -37,12 +37,28 @@ type Param struct {
 // Shard is what one rank writes.
 type Shard struct {
 	Ranges []Range // ascending
+	// Residuals are matrices of whose gradients this rank, a worker, has left something out
+	// so far (scheme onebit); alike on all workers, whose numbers are in the order of ranks.
+	Residuals []Range
+	// Sums are where it has left something out of the sums over all workers.
+	Sums   []Stripe
 	Digest Digest
 }
 
-// Len is the number of values in the shard's file: the elements' parameters, then their
-// first history, then their second.
-func (s *Shard) Len(histories int) int {
+// Stripe is columns of a matrix that lies row by row in the packed parameters.
+type Stripe struct {
+	Off, Rows, Cols int // of the matrix
+	Columns         Range
+}
+
+// Len is how many elements a stripe has.
+func (s *Stripe) Len() int { return s.Rows * s.Columns.Len }
+
+// matrix is all of the stripe's matrix.
+func (s *Stripe) matrix() Range { return Range{Off: s.Off, Len: s.Rows * s.Cols} }
+
+// state is the number of values in the shard's file that are of parameters and histories.
+func (s *Shard) state(histories int) int {
 	n := 0
 	for _, r := range s.Ranges {
 		n += r.Len
@@ -50,9 +66,24 @@ func (s *Shard) Len(histories int) int {
 	return n * (1 + histories)
 }
 
+// Len is the number of values in the shard's file: the elements' parameters, then their
+// first history, then their second; then the residuals of gradients, and those of sums.
+func (s *Shard) Len(histories int) int {
+	n := s.state(histories)
+	for _, r := range s.Residuals {
+		n += r.Len
+	}
+	for i := range s.Sums {
+		n += s.Sums[i].Len()
+	}
+	return n
+}
+
 // Manifest makes shards a set.
 type Manifest struct {
 	Iter int // iterations done
+	// NoResiduals is set where it was written before residuals were kept.
+	NoResiduals bool
 	Layout
 	Shards []Shard // by rank
 }
@@ -66,8 +97,11 @@ func (m *Manifest) Bytes() int64 {
 	return int64(n) * valueSize
 }
 
-// head is the first line of a manifest.
-const head = "# scaffe checkpoint 1: with the shards beside it, what training goes on from"
+// head is the first line of a manifest, head1 that of one without residuals.
+const (
+	head  = "# scaffe checkpoint 2: with the shards beside it, what training goes on from"
+	head1 = "# scaffe checkpoint 1: with the shards beside it, what training goes on from"
+)
 
 // Text returns the manifest as a file: a line for every fact, and a digest of these lines.
 func (m *Manifest) Text() []byte {
@@ -78,12 +112,53 @@ func (m *Manifest) Text() []byte {
 	}
 	for i := range m.Shards {
 		fmt.Fprintf(&b, "shard %d %x\n", i, m.Shards[i].Digest)
-		for _, r := range m.Shards[i].Ranges {
-			fmt.Fprintf(&b, "range %d %d\n", r.Off, r.Len)
-		}
+		b.Write(m.Shards[i].Text())
 	}
 	fmt.Fprintf(&b, "digest %x\n", sha256.Sum256(b.Bytes()))
 	return b.Bytes()
+}
+
+// Text returns what the shard holds as lines.
+func (s *Shard) Text() []byte {
+	var b bytes.Buffer
+	for _, r := range s.Ranges {
+		fmt.Fprintf(&b, "range %d %d\n", r.Off, r.Len)
+	}
+	for _, r := range s.Residuals {
+		fmt.Fprintf(&b, "residual %d %d\n", r.Off, r.Len)
+	}
+	for _, x := range s.Sums {
+		fmt.Fprintf(&b, "sum %d %d %d %d %d\n", x.Off, x.Rows, x.Cols, x.Columns.Off, x.Columns.Len)
+	}
+	return b.Bytes()
+}
+
+// ParseShard reads what Text returns.
+func ParseShard(text []byte) (Shard, error) {
+	var s Shard
+	for line := range strings.Lines(string(text)) {
+		if !s.parseLine(strings.TrimSuffix(line, "\n")) {
+			return s, fmt.Errorf("%q is not a line of a shard", line)
+		}
+	}
+	return s, nil
+}
+
+// parseLine reads a line of what a shard holds.
+func (s *Shard) parseLine(line string) bool {
+	var r Range
+	var x Stripe
+	switch {
+	case scans(line, "range %d %d", &r.Off, &r.Len):
+		s.Ranges = append(s.Ranges, r)
+	case scans(line, "residual %d %d", &r.Off, &r.Len):
+		s.Residuals = append(s.Residuals, r)
+	case scans(line, "sum %d %d %d %d %d", &x.Off, &x.Rows, &x.Cols, &x.Columns.Off, &x.Columns.Len):
+		s.Sums = append(s.Sums, x)
+	default:
+		return false
+	}
+	return true
 }
 
 // dims writes extents as 6x3x5x5; those of a scalar as 1.
@@ -114,9 +189,9 @@ func Parse(text []byte) (*Manifest, error) {
 	if end == 0 || string(text[end:]) != fmt.Sprintf("digest %x\n", sha256.Sum256(text[:end])) {
 		return nil, errDamaged
 	}
-	m := &Manifest{}
 	lines := strings.Split(strings.TrimSuffix(string(text[:end]), "\n"), "\n")
-	if len(lines) < 4 || lines[0] != head || !scans(lines[1], "iter %d", &m.Iter) ||
+	m := &Manifest{NoResiduals: lines[0] == head1}
+	if len(lines) < 4 || lines[0] != head && lines[0] != head1 || !scans(lines[1], "iter %d", &m.Iter) ||
 		!scans(lines[2], "rule %q %d", &m.Rule, &m.Histories) || !scans(lines[3], "elements %d", &m.Elements) {
 		return nil, fmt.Errorf("it does not begin as a manifest of this version does")
 	}
@@ -125,13 +200,15 @@ func Parse(text []byte) (*Manifest, error) {
 			return nil, err
 		}
 	}
-	return m, m.covers()
+	if err := m.covers(); err != nil {
+		return nil, err
+	}
+	return m, m.fits()
 }
 
-// parseLine reads a line of a parameter, a shard or a range.
+// parseLine reads a line of a parameter, a shard or what that holds.
 func (m *Manifest) parseLine(line string) error {
 	var p Param
-	var r Range
 	var text string
 	n := 0
 	switch {
@@ -148,11 +225,8 @@ func (m *Manifest) parseLine(line string) error {
 			m.Shards = append(m.Shards, Shard{Digest: Digest(digest)})
 			return nil
 		}
-	case scans(line, "range %d %d", &r.Off, &r.Len):
-		if last := len(m.Shards) - 1; last >= 0 {
-			m.Shards[last].Ranges = append(m.Shards[last].Ranges, r)
-			return nil
-		}
+	case len(m.Shards) > 0 && m.Shards[len(m.Shards)-1].parseLine(line):
+		return nil
 	}
 	return fmt.Errorf("%q is not a line of it", line)
 }
@@ -179,6 +253,54 @@ func (m *Manifest) covers() error {
 	}
 	if end != m.Elements || m.Histories < 0 {
 		return fmt.Errorf("its shards hold %d elements of %d", end, m.Elements)
+	}
+	return nil
+}
+
+// Residual returns the matrices of which there are residuals, and the ranks of the workers
+// that have left something out of their gradients.
+func (m *Manifest) Residual() (matrices []Range, workers []int) {
+	for rank := range m.Shards {
+		if s := &m.Shards[rank]; len(s.Residuals) > 0 {
+			matrices, workers = s.Residuals, append(workers, rank)
+		}
+	}
+	return matrices, workers
+}
+
+// fits makes sure that the residuals are of the same matrices everywhere, and that there is one
+// of the sum of every column.
+func (m *Manifest) fits() error {
+	matrices, _ := m.Residual()
+	sums, cols := map[Range][]Range{}, map[Range]int{}
+	for rank := range m.Shards {
+		s := &m.Shards[rank]
+		if len(s.Residuals) > 0 && !slices.Equal(s.Residuals, matrices) {
+			return fmt.Errorf("the residuals of rank %d are not those of the other ranks", rank)
+		}
+		for i := range s.Sums {
+			x := &s.Sums[i]
+			if of := x.matrix(); x.Rows < 1 || x.Columns.Len < 1 || x.Columns.End() > x.Cols || !slices.Contains(matrices, of) {
+				return fmt.Errorf("rank %d has a residual of columns %v of sums %v, %d×%d, which are not of the matrices of its residuals", rank, x.Columns, of, x.Rows, x.Cols)
+			}
+			sums[x.matrix()], cols[x.matrix()] = append(sums[x.matrix()], x.Columns), x.Cols
+		}
+	}
+	for _, r := range matrices {
+		if r.Off < 0 || r.Len < 1 || r.End() > m.Elements {
+			return fmt.Errorf("there are residuals of elements %v, of %d", r, m.Elements)
+		}
+		end := 0
+		slices.SortFunc(sums[r], func(a, b Range) int { return a.Off - b.Off })
+		for _, c := range sums[r] {
+			if c.Off != end {
+				return fmt.Errorf("the residuals of sums of elements %v are of columns %v, where %d comes next", r, c, end)
+			}
+			end = c.End()
+		}
+		if end != cols[r] || end == 0 {
+			return fmt.Errorf("the residuals of sums of elements %v end at column %d of %d", r, end, cols[r])
+		}
 	}
 	return nil
 }

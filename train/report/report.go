@@ -166,6 +166,9 @@ func (r *Reporter) Started(w *train.Worker) error {
 		buckets = "one bucket"
 	}
 	r.log("design %v, aggregate %v, %s", r.cfg.Design, r.cfg.SchemeText(), buckets)
+	for _, note := range w.Notes() {
+		r.log("# %s", note)
+	}
 	if a := w.Audit(); a != nil {
 		for _, line := range a.Text() {
 			r.log("%s", line)
