@@ -6,22 +6,33 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // Choose is a collective that gives every layer its scheme as asked, by the predictions of
-// the communicator's cost model and what product says that SFB computes more. The ranks'
-// books must be equal (SameBook); their layers are those of layers that have parameters.
-// Schemes are by layer of layers; those of a lone rank, which has nobody to be kept in step
-// with, are Reduce, whatever the audit says.
-func Choose(ctx context.Context, comm *collectives.Comm, book *coordinator.Book, layers []Layer, asked coordinator.Asked, product func(l *coordinator.Layer) time.Duration) ([]Scheme, *coordinator.Audit, error) {
-	network := coordinator.Network{Book: book, Selector: comm.Selector(), Product: product}
-	audit, err := book.Choose(asked, network.Predict)
+// n. The ranks' books must be equal (SameBook); their layers are those of layers that have
+// parameters. Schemes are by layer of layers; those of a lone rank, which has nobody to be kept
+// in step with, are Reduce, whatever the audit says.
+func Choose(ctx context.Context, comm *collectives.Comm, layers []Layer, asked coordinator.Asked, n *coordinator.Network) ([]Scheme, *coordinator.Audit, error) {
+	audit, err := n.Book.Choose(asked, n.Predict)
 	if err = comm.Agree(ctx, err); err != nil {
 		return nil, nil, err
 	}
 	return Executed(audit, layers), audit, nil
+}
+
+// Network predicts for the workers of a team by the communicator's cost model, where collectives
+// are asked to be done by how.
+func Network(team *syncer.Team, book *coordinator.Book, how spec.Spec, product func(l *coordinator.Layer) time.Duration) *coordinator.Network {
+	return &coordinator.Network{Book: book, Selector: team.All().Selector(), Spec: how, Library: team.HasLibrary(), Product: product}
+}
+
+// Network predicts as Network does for what x moves.
+func (x *Exchange) Network(book *coordinator.Book, product func(l *coordinator.Layer) time.Duration) *coordinator.Network {
+	return Network(x.team, book, x.c.Spec, product)
 }
 
 // Executed returns the schemes that an audit has come to by layer of layers; those of a lone

@@ -118,7 +118,7 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 			return nil, err
 		}
 		if !alone {
-			if p.schemes, p.audit, err = exchange.Choose(ctx, r.comm, b, r.layers, asked, products(r.c.Profile, b)); err != nil {
+			if p.schemes, p.audit, err = exchange.Choose(ctx, r.comm, r.layers, asked, exchange.Network(r.team, b, r.c.Spec, products(r.c.Profile, b))); err != nil {
 				return nil, err
 			}
 		}

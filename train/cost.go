@@ -71,7 +71,7 @@ func (w *Worker) predict() ([]coordinator.Outlook, error) {
 			return nil, err
 		}
 	}
-	network := coordinator.Network{Book: book, Selector: w.comm.Selector(), Product: w.product}
+	network := w.exchange.Network(book, w.product)
 	inBook := exchange.InBook(w.exchangeLayers())
 	var all []coordinator.Outlook
 	for _, b := range w.exchange.Moved() {

@@ -67,7 +67,7 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if _, w.schemes.audit, err = exchange.Choose(ctx, w.comm, book, w.exchangeLayers(), asked, w.product); err != nil {
+	if _, w.schemes.audit, err = exchange.Choose(ctx, w.comm, w.exchangeLayers(), asked, exchange.Network(w.team, book, c.Spec, w.product)); err != nil {
 		return err
 	}
 	if err := w.keepChoice(ctx, c, w.schemes.audit); err != nil {

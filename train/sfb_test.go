@@ -13,6 +13,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
@@ -161,6 +162,28 @@ layer { name: "accuracy"`, `bottom: "ip1" bottom: "label" top: "loss"`, `bottom:
 	want := `layer "a" (InnerProduct) cannot: parameter "w" is shared with layer "b"`
 	if _, _, err := chosen(t, 2, path, train.Config{Asked: ask(t, "a=sfb")}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// The schemes that auto chooses from have the algorithm that is asked for, and those that it
+// cannot serve are not chosen.
+func TestAutoChoosesAmongWhatIsAskedFor(t *testing.T) {
+	path, dir := files(t, 30)
+	fullyConnected(t, path, dir, "")
+	for algorithm, want := range map[string]string{"linear": "linear linear", "ring": " ring"} { // of reduce and of allreduce
+		asked, err := spec.Parse(algorithm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, audit, err := chosen(t, 3, path, train.Config{Asked: ask(t, "auto"), Spec: asked, Bucket: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range audit.Rows {
+			if got := r.Of(exchange.Reduce).Spec + " " + r.Of(exchange.Allreduce).Spec; got != want {
+				t.Errorf("%s: layer %s: %q, want %q", algorithm, r.Layer.Name, got, want)
+			}
+		}
 	}
 }
 

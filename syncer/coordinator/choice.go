@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -148,8 +149,9 @@ func (a *Audit) outdates(c *Choice) string {
 		return fmt.Sprintf("is of --scheme %s, here is %s", had, now)
 	}
 	for i, l := range c.Layers {
-		if r := &a.Rows[i]; !r.Of(l.Scheme).Serves {
-			return fmt.Sprintf("has %v for layer %q, which cannot be here: %s", l.Scheme, l.Name, r.Layer.noFactors())
+		r := &a.Rows[i]
+		if o := r.Of(l.Scheme); !o.Serves {
+			return fmt.Sprintf("has %v for layer %q, which cannot be here: %s", l.Scheme, l.Name, cmp.Or(o.Refused, r.Layer.noFactors()))
 		}
 	}
 	return ""

@@ -10,6 +10,9 @@ type Prediction struct {
 	Time time.Duration
 	// Spec is the algorithm that would serve it.
 	Spec string
+	// Refused, unless it is empty, says why the scheme cannot serve the layer as collectives are
+	// asked to be done.
+	Refused string
 }
 
 // Predictor says how long the communication of a layer takes alone, what it makes
@@ -108,8 +111,21 @@ func (b *Book) Choose(asked Asked, predict Predictor) (*Audit, error) {
 		}
 		a.Rows = append(a.Rows, r)
 	}
+	a.noteRefused()
 	a.deal()
 	return a, nil
+}
+
+// noteRefused notes the exact schemes that no layer can go by as collectives are asked to be done.
+func (a *Audit) noteRefused() {
+	for _, s := range candidates {
+		for i := range a.Rows {
+			if o := a.Rows[i].Of(s); o.Refused != "" {
+				a.Notes = append(a.Notes, fmt.Sprintf("# %v cannot be had: %s", s, o.Refused))
+				break
+			}
+		}
+	}
 }
 
 // deal gives pairs to the layers that servers update.
@@ -140,6 +156,7 @@ func (b *Book) row(l *Layer, asked Asked, predict Predictor) (r Row, err error) 
 				if o.Prediction, err = predict(l, s); err != nil {
 					return r, err
 				}
+				o.Serves = o.Refused == ""
 			}
 		}
 		r.Outlooks = append(r.Outlooks, o)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestParseAsked(t *testing.T) {
 // predicted is a predictor of a table.
 func predicted(ms map[Scheme]int) Predictor {
 	return func(_ *Layer, s Scheme) (Prediction, error) {
-		return Prediction{time.Duration(ms[s]) * time.Millisecond, "spec"}, nil
+		return Prediction{Time: time.Duration(ms[s]) * time.Millisecond, Spec: "spec"}, nil
 	}
 }
 
@@ -356,6 +357,54 @@ func TestNetwork(t *testing.T) {
 	}
 	if p := predict(8, 1, 32, 0, Adam); p.Time.Seconds() < 7*4*4096*4096/s.Model.Inter.Bandwidth {
 		t.Errorf("adam: %v", p)
+	}
+}
+
+// Collectives are predicted, and chosen from, as they are asked to be done; the servers keep
+// their own way.
+func TestNetworkAsAsked(t *testing.T) {
+	for _, c := range []struct {
+		asked, reduce, allreduce, sfb string // "" where the scheme cannot be had so
+		library                       bool
+	}{
+		{asked: "chain:4/binomial", reduce: "chain:4/binomial", allreduce: "chain:4/binomial", sfb: "chain:4/binomial"},
+		{asked: "ring", allreduce: "ring", sfb: "ring"},
+		{asked: "mpi"},
+		{asked: "mpi", reduce: "mpi", allreduce: "mpi", sfb: "mpi", library: true},
+	} {
+		b := book(t, 8, 32, fc("fc", 512, 512))
+		asked, err := spec.Parse(c.asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := Network{Book: b, Selector: selection.Default(), Spec: asked, Library: c.library}
+		audit, err := b.Choose(Asked{}, n.Predict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := &audit.Rows[0]
+		for s, want := range map[Scheme]string{Reduce: c.reduce, Allreduce: c.allreduce, SFB: c.sfb, PS: "linear"} {
+			o := row.Of(s)
+			if o.Serves != (want != "") || o.Spec != want || o.Serves != (o.Time > 0) {
+				t.Errorf("%s: %v: %+v, want %q", c.asked, s, o, want)
+			}
+			noted := slices.ContainsFunc(audit.Notes, func(line string) bool {
+				return strings.HasPrefix(line, "# "+s.String()+" cannot be had: ") && strings.Contains(line, "spec "+c.asked)
+			})
+			if noted != (want == "") {
+				t.Errorf("%s: %v: notes %q", c.asked, s, audit.Notes)
+			}
+		}
+		if o := row.Of(row.Choice); !o.Serves {
+			t.Errorf("%s: %v was chosen", c.asked, row.Choice)
+		}
+	}
+	b := book(t, 8, 32, fc("fc", 512, 512))
+	n := Network{Book: b, Selector: selection.Default(), Spec: spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}}
+	p, err := n.Predict(&b.Layers[0], Reduce)
+	if want := selection.Predict(schedule.Reduce, 4*512*512, n.Spec, n.layout(), n.Selector.Model, selection.Registered) +
+		selection.Predict(schedule.Bcast, 4*512*512, n.Spec, n.layout(), n.Selector.Model, selection.Registered); err != nil || math.Abs(p.Time.Seconds()-want) > 1e-8 {
+		t.Errorf("reduce by linear: %v, want %v s: %v", p, want, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -11,12 +12,16 @@ import (
 )
 
 // Network predicts by the cost model of the collectives, whose parameters are
-// measured and rounded. Reductions, broadcasts and allreduces are those that the
-// selection would take. Of servers and factors it counts what passes the busiest
+// measured and rounded. Reductions, broadcasts and allreduces are those that are asked for, or
+// that the selection would take. Of servers and factors it counts what passes the busiest
 // node's port one way, the additions at the servers, and latencies.
 type Network struct {
 	Book     *Book
 	Selector *selection.Selector
+	// Spec, unless it has no levels, is how collectives are asked to be done, those of servers
+	// apart. Library says that the MPI library's own may serve them.
+	Spec    spec.Spec
+	Library bool
 	// Product says how long the computation goes on that sfb and adam add to a
 	// layer's: rebuilding its gradient from the factors of all workers, less what its
 	// own backward pass leaves out. Where it is nil, no time.
@@ -30,17 +35,14 @@ func (n *Network) Predict(l *Layer, s Scheme) (Prediction, error) {
 	}
 	switch s {
 	case Reduce:
-		down, err := n.collective(schedule.Reduce, l)
-		if err != nil {
-			return Prediction{}, err
-		}
-		up, err := n.collective(schedule.Bcast, l)
+		down := n.collective(schedule.Reduce, l)
+		up := n.collective(schedule.Bcast, l)
 		if up.Spec != down.Spec {
 			down.Spec += ", " + up.Spec
 		}
-		return Prediction{down.Time + up.Time, down.Spec}, err
+		return Prediction{Time: down.Time + up.Time, Spec: down.Spec, Refused: cmp.Or(down.Refused, up.Refused)}, nil
 	case Allreduce:
-		return n.collective(schedule.Allreduce, l)
+		return n.collective(schedule.Allreduce, l), nil
 	case PS:
 		return n.servers(l), nil
 	case SFB:
@@ -105,14 +107,15 @@ func (n *Network) layout() spec.Layout {
 	return spec.LayoutOf(nodes)
 }
 
-func (n *Network) collective(v schedule.Collective, l *Layer) (Prediction, error) {
-	q := selection.Query{Collective: v, Bytes: 4 * l.Elements(), Type: mem.Float32, Buffers: selection.Registered}
-	c, err := n.Selector.Select(n.layout(), q, spec.Spec{})
-	if err != nil {
-		return Prediction{}, err
+// collective predicts one of a layer's parameters, as it is asked for or selected.
+func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
+	q := selection.Query{Collective: v, Bytes: 4 * l.Elements(), Type: mem.Float32, Buffers: selection.Registered, Library: n.Library}
+	c, err := n.Selector.Select(n.layout(), q, n.Spec)
+	if err != nil { // what is asked for cannot be had
+		return Prediction{Refused: err.Error()}
 	}
 	t := selection.Predict(v, q.Bytes, c.Spec, n.layout(), n.Selector.Model, q.Buffers)
-	return Prediction{seconds(t), c.Spec.String()}, nil
+	return Prediction{Time: seconds(t), Spec: c.Spec.String()}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -183,12 +186,18 @@ func (n *Network) servers(l *Layer) Prediction {
 		m := &n.Selector.Model
 		t += 2*(m.Intra.Latency+m.Op) + float64(layout.PPN)*bytes/m.Memory.At(bytes, m.Cache)
 	}
-	return Prediction{seconds(t), specText}
+	return Prediction{Time: seconds(t), Spec: specText}
 }
 
 // factors predicts sfb: an allgather of the factors, and the product.
 func (n *Network) factors(l *Layer) Prediction {
 	b := n.Book
+	if asked := n.Spec; len(asked.Levels) > 0 {
+		rows := b.factorRows(l) * len(b.Workers)
+		p := n.collective(schedule.Allgather, &Layer{Params: []Range{{Len: rows * (l.Rows + l.Cols)}}})
+		p.Time += n.product(l)
+		return p
+	}
 	part := 4 * float64(b.factorRows(l)) * float64(l.Rows+l.Cols)
 	p, ppn := float64(len(b.Workers)), float64(n.layout().PPN)
 	if n.layout().Nodes == 1 {
@@ -201,9 +210,9 @@ func (n *Network) factors(l *Layer) Prediction {
 	}
 	product := n.product(l)
 	if ring < linear {
-		return Prediction{seconds(ring) + product, "ring"}
+		return Prediction{Time: seconds(ring) + product, Spec: "ring"}
 	}
-	return Prediction{seconds(linear) + product, "linear"}
+	return Prediction{Time: seconds(linear) + product, Spec: "linear"}
 }
 
 func (n *Network) product(l *Layer) time.Duration {
@@ -219,11 +228,11 @@ func (n *Network) adam(l *Layer) Prediction {
 	part := 4 * float64(b.factorRows(l)) * float64(l.Rows+l.Cols)
 	others := float64(len(b.Workers) - 1)
 	t := 2*n.hop() + n.wire(others*part) + n.wire(others*4*float64(l.Elements()))
-	return Prediction{seconds(t) + n.product(l), "linear"}
+	return Prediction{Time: seconds(t) + n.product(l), Spec: "linear"}
 }
 
 // onebit predicts onebit: stripes of quantised values in, and out again.
 func (n *Network) onebit(l *Layer) Prediction {
 	values, _ := n.Book.Values(l, OneBit) // in and out
-	return Prediction{seconds(2*n.hop() + n.wire(2*values)), "direct"}
+	return Prediction{Time: seconds(2*n.hop() + n.wire(2*values)), Spec: "direct"}
 }
