@@ -26,6 +26,10 @@ type Network struct {
 	// layer's: rebuilding its gradient from the factors of all workers, less what its
 	// own backward pass leaves out. Where it is nil, no time.
 	Product func(l *Layer) time.Duration
+
+	// What has been found already: nets have many layers of few sizes.
+	choices     map[selection.Query]selection.Choice
+	predictions map[selection.Query]Prediction
 }
 
 // Predict is a Predictor.
@@ -110,12 +114,35 @@ func (n *Network) layout() spec.Layout {
 // collective predicts one of a layer's parameters, as it is asked for or selected.
 func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
 	q := selection.Query{Collective: v, Bytes: 4 * l.Elements(), Type: mem.Float32, Buffers: selection.Registered, Library: n.Library}
-	c, err := n.Selector.Select(n.layout(), q, n.Spec)
-	if err != nil { // what is asked for cannot be had
-		return Prediction{Refused: err.Error()}
+	p, found := n.predictions[q]
+	if found {
+		return p
 	}
-	t := selection.Predict(v, q.Bytes, c.Spec, n.layout(), n.Selector.Model, q.Buffers)
-	return Prediction{Time: seconds(t), Spec: c.Spec.String()}
+	if c, err := n.choose(q); err != nil { // what is asked for cannot be had
+		p.Refused = err.Error()
+	} else {
+		t := selection.Predict(v, q.Bytes, c.Spec, n.layout(), n.Selector.Model, q.Buffers)
+		p.Time, p.Spec = seconds(t), c.Spec.String()
+	}
+	n.predictions[q] = p
+	return p
+}
+
+// choose returns what serves a collective.
+func (n *Network) choose(q selection.Query) (selection.Choice, error) {
+	if n.choices == nil {
+		n.choices, n.predictions = map[selection.Query]selection.Choice{}, map[selection.Query]Prediction{}
+	}
+	class := n.Selector.Class(q)
+	c, found := n.choices[class]
+	if !found {
+		var err error
+		if c, err = n.Selector.Select(n.layout(), q, n.Spec); err != nil {
+			return c, err
+		}
+		n.choices[class] = c
+	}
+	return c, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
