@@ -36,7 +36,7 @@ type Config struct {
 	// the same layers (MinBuckets).
 	Buckets map[Scheme]int
 	// Team says who works; nil means all ranks. Ranks that only serve take part in what
-	// moves by PS alone, and call the same methods as the others, without computing.
+	// moves by PS and Adam alone, and call the same methods as the others, without computing.
 	Team *syncer.Team
 	// Root updates with the scheme Reduce: the number of a worker.
 	Root int
@@ -122,11 +122,6 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	for i := range c.Layers {
 		if l, s := &c.Layers[i], c.schemeOf(i); s.FactorsOnly() && len(l.Params) > 0 && l.Factors == nil {
 			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: it has no sufficient factors", l.Name, s)
-		}
-	}
-	for i := range c.Layers {
-		if c.schemeOf(i) == Adam && len(c.Layers[i].Params) > 0 && len(x.team.Members()) < comm.Size() {
-			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: its server would have to work, and there are ranks that only serve", c.Layers[i].Name, Adam)
 		}
 	}
 	if x.buckets, err = divide(c.Layers, c.schemeOf, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {

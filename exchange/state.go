@@ -166,13 +166,15 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	switch {
 	case b.Scheme == PS:
 		return ps.New(x.team, s, x.pairsOf(b.Range), how...)
+	case b.Scheme == Adam:
+		return x.factored(b, s, how...)
 	case workers == nil:
 		return syncer.Absent(), nil
 	case b.Scheme == Reduce:
 		return syncer.Reduce(workers, s, x.c.Root, how...)
 	case b.Scheme == Allreduce:
 		return syncer.Allreduce(workers, s, how...)
-	case b.Scheme == SFB || b.Scheme == Adam:
+	case b.Scheme == SFB:
 		return x.factored(b, s, how...)
 	case b.Scheme == OneBit:
 		return onebit.New(workers, s, x.matrices(b), how...)
@@ -193,7 +195,7 @@ func (x *Exchange) factored(b moved, s syncer.Bucket, how ...collectives.Option)
 		for i, p := range x.pairsOf(b.Range) { // one of each layer
 			served = append(served, adam.Matrix{Matrix: matrices[i], Server: p.Server})
 		}
-		y, err = adam.New(x.team.Workers(), s, served, how...)
+		y, err = adam.New(x.team, s, served, how...)
 	} else {
 		y, err = sfb.New(x.team.Workers(), s, matrices, how...)
 	}

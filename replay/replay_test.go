@@ -113,7 +113,7 @@ func TestReplayWithServersApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"ps", "allreduce", "ps,c=sfb,a=reduce"} {
+	for _, text := range []string{"ps", "allreduce", "ps,c=sfb,a=reduce", "adam"} {
 		asked, err := coordinator.ParseAsked(text)
 		if err != nil {
 			t.Fatal(err)

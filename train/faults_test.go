@@ -32,7 +32,7 @@ func runPoisoned(t *testing.T, path string, change func(rank int, c *train.Confi
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	path, _ := files(t, 30)
 	for _, d := range []exchange.Design{exchange.SCB, exchange.SCOBR} {
-		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.OneBit} {
+		for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.Adam, exchange.OneBit} {
 			for _, skip := range []bool{false, true} {
 				skipped := 0
 				c, err := runPoisoned(t, path, func(_ int, c *train.Config) {

@@ -112,9 +112,10 @@ func TestPoseidon_ServersApartTrainAsIfTheyWorked(t *testing.T) {
 	for i, k := range []struct{ more, scheme string }{
 		{"", "ps"},
 		{"clip_gradients: 0.5 iter_size: 2", "ps"},
-		{`type: "Adam" momentum2: 0.999 display: 10`, "ps,ip*=sfb,bn1=allreduce"},
+		{`type: "Adam" momentum2: 0.999 display: 10`, "ps,ip0=adam,ip1=sfb,bn1=allreduce"},
 		{"clip_gradients: 0.5", "reduce,ip0=ps"},
 		{"", "allreduce"},
+		{"iter_size: 2", "adam"},
 		{"", "sfb"},
 	} {
 		if testing.Short() && (i == 0 || i > 3) { // with the race detector, too

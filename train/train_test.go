@@ -134,6 +134,7 @@ func runWith(t *testing.T, n int, path string, change func(rank int, c *train.Co
 				if n := w.Solver().Net(); w.Solver().Iter() == 7 && n.LayerName(layer) == "ip1" {
 					p := n.Learnable()[n.Layers()[layer].Params[0]]
 					p.Blob.Diff()[3] = float32(math.NaN())
+					n.Blob("ip1").Diff()[3] = float32(math.NaN()) // of which factors are made
 				}
 				return after(layer)
 			}

@@ -10,17 +10,19 @@
 // layer's pass its server's port: for P1 workers that is the largest cost of a node in
 // Table 1, P1·MN + P1·K(M+N).
 //
-//	s, err := adam.New(comm, bucket, []adam.Matrix{{Matrix: m, Server: 3}})
+//	s, err := adam.New(team, bucket, []adam.Matrix{{Matrix: m, Server: 3}})
 //	…                             // an iteration, as with package syncer/sfb
 //
 // The server multiplies once, its own factors in their place among the others' in the order
 // of ranks: the sum does not depend on who was late, and has the bits that sfb has on that
-// rank. Which server a layer has is package coordinator's to say.
+// rank. A server that does not work has no factors of its own, and its gradients are those of one that
+// does. Which server a layer has is package coordinator's to say.
 package adam
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -31,16 +33,16 @@ import (
 	"github.com/scaffe/scaffe/syncer/sfb"
 )
 
-// Matrix is a layer, and the rank that serves it.
+// Matrix is a layer, and the rank of all that serves it. Its factors are those of the workers.
 type Matrix struct {
 	sfb.Matrix
 	Server int
 }
 
-// Syncer is that of a bucket whose layers go by adam. Its parts are the matrices. Put, Push
-// and Pushed are for one goroutine at a time.
+// Syncer is that of a bucket whose layers go by adam. Its parts are the matrices, on a rank that
+// only serves those that it serves. Put, Push and Pushed are for one goroutine at a time.
 type Syncer struct {
-	comm     *collectives.Comm
+	works    bool
 	matrices []matrix
 	parts    []syncer.Part
 	push     *nbc.Set // the last matrix first
@@ -50,26 +52,35 @@ type Syncer struct {
 
 // matrix is a Matrix with the requests that move it.
 type matrix struct {
-	sfb.Stacked     // of all ranks at the server, of this rank elsewhere
-	own         int // this rank's part of them
+	sfb.Stacked                   // of all workers at the server, of this one elsewhere
+	comm        *collectives.Comm // of the workers and the server
+	own         int               // this rank's part of them
 	serves      bool
 	push, pull  *nbc.Request
 }
 
 // New returns the syncer of a bucket that holds matrices, ascending, and nothing else. Every
-// rank of comm must make the same syncers in the same order, and their parameters must be
+// rank of the team must make the same syncers in the same order, and their parameters must be
 // equal at the start.
-func New(comm *collectives.Comm, b syncer.Bucket, matrices []Matrix, opts ...collectives.Option) (*Syncer, error) {
-	s := &Syncer{comm: comm, matrices: make([]matrix, 0, len(matrices))}
+func New(team *syncer.Team, b syncer.Bucket, matrices []Matrix, opts ...collectives.Option) (*Syncer, error) {
+	rank := team.All().Rank()
+	s := &Syncer{works: team.Works(rank)}
 	var all []sfb.Matrix
 	for _, m := range matrices {
 		all = append(all, m.Matrix)
 	}
-	s.parts = sfb.Parts(all, b.Diff.Len()/mem.Float32.Size(), func(i int) bool { return matrices[i].Server == comm.Rank() })
+	parts := sfb.Parts(all, b.Diff.Len()/mem.Float32.Size(), func(i int) bool { return matrices[i].Server == rank })
 	var pushes []*nbc.Request
 	for i, m := range matrices {
-		x, err := s.prepare(b, m, s.parts[i], opts)
-		s.matrices = append(s.matrices, x)
+		comm, server, err := team.Between(m.Server)
+		if err == nil && comm == nil { // between others
+			continue
+		}
+		var x matrix
+		if err == nil {
+			x, err = prepare(comm, server, b, m.Matrix, parts[i], opts)
+			s.matrices, s.parts = append(s.matrices, x), append(s.parts, parts[i])
+		}
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("bucket %q: layer %q at rank %d: %w", b.Name, m.Name, m.Server, err)
@@ -81,17 +92,22 @@ func New(comm *collectives.Comm, b syncer.Bucket, matrices []Matrix, opts ...col
 	return s, nil
 }
 
-// prepare makes what moves one matrix. What it has made is in the result even where it fails.
-func (s *Syncer) prepare(b syncer.Bucket, m Matrix, part syncer.Part, opts []collectives.Option) (x matrix, err error) {
-	rank := s.comm.Rank()
+// prepare makes what moves one matrix between the workers and the server, a rank of comm. What it has
+// made is in the result even where it fails.
+func prepare(comm *collectives.Comm, server int, b syncer.Bucket, m sfb.Matrix, part syncer.Part, opts []collectives.Option) (x matrix, err error) {
+	x.comm = comm
+	rank := comm.Rank()
+	if len(m.Rows) == comm.Size()-1 && server == len(m.Rows) { // it has none itself
+		m.Rows = append(slices.Clone(m.Rows), 0)
+	}
 	rows := m.Rows
 	if x.own, x.serves = rank, part.Updates; !x.serves && rank < len(rows) { // it needs nobody else's
 		rows, x.own = rows[rank:rank+1], 0
 	}
-	if x.Stacked, err = sfb.NewStacked(s.comm, b, m.Matrix, rows); err != nil {
+	if x.Stacked, err = sfb.NewStacked(comm, b, m, rows); err != nil {
 		return x, err
 	}
-	counts := make([]int, s.comm.Size())
+	counts := make([]int, comm.Size())
 	for r := range counts {
 		counts[r] = m.Rows[r] * m.Passes * m.Shape.Row()
 	}
@@ -100,19 +116,22 @@ func (s *Syncer) prepare(b syncer.Bucket, m Matrix, part syncer.Part, opts []col
 	if !x.serves {
 		all = mem.Buffer{}
 	}
-	if x.push, err = s.comm.GatherInit(x.Part(x.own), all, counts, mem.Float32, m.Server, append(opts, collectives.With(spec.Spec{}))...); err != nil {
+	if x.push, err = comm.GatherInit(x.Part(x.own), all, counts, mem.Float32, server, append(opts, collectives.With(spec.Spec{}))...); err != nil {
 		return x, err
 	}
 	data := b.Data.Slice(mem.Float32.Bytes(part.Off), mem.Float32.Bytes(part.Len))
-	x.pull, err = s.comm.BcastInit(data, mem.Float32, m.Server, append(opts, collectives.With(ps.Spec(s.comm.Layout())))...)
+	x.pull, err = comm.BcastInit(data, mem.Float32, server, append(opts, collectives.With(ps.Spec(comm.Layout())))...)
 	return x, err
 }
 
 // Put writes this rank's factors of a pass, which ended with the backward of matrix i, to where
-// they are sent from. Those of the iteration before have been used by then.
+// they are sent from. Those of the iteration before have been used by then. A rank that only
+// serves has none.
 func (s *Syncer) Put(i, pass int) {
-	m := &s.matrices[i]
-	m.Put(m.own, pass)
+	if s.works {
+		m := &s.matrices[i]
+		m.Put(m.own, pass)
+	}
 }
 
 // Parts are the matrices.
@@ -166,7 +185,7 @@ func (s *Syncer) Close() {
 			}
 		}
 		if s.left == 0 {
-			m.Free(s.comm)
+			m.Free(m.comm)
 		}
 	}
 	s.matrices = nil

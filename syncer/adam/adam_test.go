@@ -49,10 +49,10 @@ func fill(s *factors.Stack, stacked []float32, part, layer, rank, pass, iter, ro
 }
 
 // matrices describes the kinds, which lie one after the other with gaps between.
-func matrices(c *collectives.Comm, iter *int) (all []sfb.Matrix, elements int) {
+func matrices(worker, workers int, iter *int) (all []sfb.Matrix, elements int) {
 	at := 3
 	for k, x := range kinds {
-		m := sfb.Matrix{Name: fmt.Sprintf("fc%d", k), Shape: x.Shape, Passes: passes, Rows: rowsOf(c.Size())}
+		m := sfb.Matrix{Name: fmt.Sprintf("fc%d", k), Shape: x.Shape, Passes: passes, Rows: rowsOf(workers)}
 		m.Weights = schedule.Range{Off: at, Len: x.Out * x.In}
 		at = m.Weights.End() + 5
 		if x.bias {
@@ -60,26 +60,39 @@ func matrices(c *collectives.Comm, iter *int) (all []sfb.Matrix, elements int) {
 			at = m.Bias.End() + 2
 		}
 		m.Put = func(s *factors.Stack, stacked []float32, part, pass int) {
-			fill(s, stacked, part, k, c.Rank(), pass, *iter, m.Rows[c.Rank()])
+			fill(s, stacked, part, k, worker, pass, *iter, m.Rows[worker])
 		}
 		all = append(all, m)
 	}
 	return all, at
 }
 
-// trained is what every rank's parameters are after some iterations of plain descent.
-func trained(t *testing.T, ranks int, seed uint64, servers []int) [][]float32 {
+// trained is what every rank's parameters are after some iterations of plain descent, where the
+// first ranks only serve, so many of them.
+func trained(t *testing.T, apart, workers int, seed uint64, servers []int) [][]float32 {
 	t.Helper()
-	got := make([][]float32, ranks)
-	collectivestest.Late(t, ranks, seed, func(c *collectives.Comm) error {
+	got := make([][]float32, apart+workers)
+	collectivestest.Late(t, apart+workers, seed, func(c *collectives.Comm) error {
 		iter := 0
-		ms, n := matrices(c, &iter)
+		ms, n := matrices(c.Rank()-apart, workers, &iter)
 		var served []adam.Matrix
 		for i, m := range ms {
-			served = append(served, adam.Matrix{Matrix: m, Server: servers[i] % ranks})
+			served = append(served, adam.Matrix{Matrix: m, Server: servers[i] % len(got)})
 		}
+		var work, serve []int
+		for r := range got {
+			if r >= apart {
+				work = append(work, r)
+			}
+			serve = append(serve, r)
+		}
+		team, err := syncer.NewTeam(context.Background(), c, work, serve)
+		if err != nil {
+			return err
+		}
+		defer team.Close()
 		data, diff := make([]float32, n), make([]float32, n)
-		s, err := adam.New(c, syncer.Bucket{Name: "fc0…fc2", Data: mem.Of(data), Diff: mem.Of(diff)}, served)
+		s, err := adam.New(team, syncer.Bucket{Name: "fc0…fc2", Data: mem.Of(data), Diff: mem.Of(diff)}, served)
 		if err != nil {
 			return err
 		}
@@ -99,7 +112,8 @@ func trained(t *testing.T, ranks int, seed uint64, servers []int) [][]float32 {
 					return err
 				}
 				p := s.Parts()[part]
-				if p.Updates != (c.Rank() == served[part].Server) {
+				of := slices.IndexFunc(served, func(m adam.Matrix) bool { return p.Off <= m.Weights.Off && m.Weights.Off < p.End() })
+				if p.Updates != (c.Rank() == served[of].Server) || !p.Updates && c.Rank() < apart {
 					return fmt.Errorf("part %d is updated here: %v", part, p.Updates)
 				}
 				for i := p.Off; i < p.End() && p.Updates; i++ {
@@ -123,9 +137,9 @@ func trained(t *testing.T, ranks int, seed uint64, servers []int) [][]float32 {
 func stackedSum(t *testing.T, ranks int) []float32 {
 	t.Helper()
 	var data []float32
-	collectivestest.Late(t, 1, 0, func(c *collectives.Comm) error {
+	collectivestest.Late(t, 1, 0, func(*collectives.Comm) error {
 		iter := 0
-		ms, n := matrices(c, &iter)
+		ms, n := matrices(0, ranks, &iter)
 		data = make([]float32, n)
 		for k, m := range ms {
 			s, err := factors.NewStack(m.Shape, rowsOf(ranks), passes)
@@ -166,9 +180,25 @@ func TestPoseidon_AdamsServerRebuildsTheSum(t *testing.T) {
 	for _, ranks := range []int{1, 2, 5} {
 		want := stackedSum(t, ranks)
 		for seed, servers := range [][]int{{0, 0, 0}, {1, 2, 3}, {4, 3, 4}} {
-			for rank, got := range trained(t, ranks, uint64(7*seed), servers) {
+			for rank, got := range trained(t, 0, ranks, uint64(7*seed), servers) {
 				if !slices.Equal(got, want) {
 					t.Errorf("%d ranks, servers %v: rank %d has other bits", ranks, servers, rank)
+				}
+			}
+		}
+		// Of ranks that only serve the workers see nothing; they themselves have what they serve, and one
+		// that serves nothing nothing.
+		ms, _ := matrices(0, ranks, nil)
+		for seed, servers := range [][]int{{0, 0, 0}, {1, 0, 1}, {0, 2, 1}} {
+			for rank, got := range trained(t, 2, ranks, uint64(7*seed), servers) {
+				for i, m := range ms {
+					want := want[m.Weights.Off:m.Weights.End()]
+					if rank < 2 && servers[i] != rank {
+						want = make([]float32, len(want))
+					}
+					if !slices.Equal(got[m.Weights.Off:m.Weights.End()], want) {
+						t.Errorf("%d workers behind 2 that only serve, servers %v: rank %d has other bits of layer %d", ranks, servers, rank, i)
+					}
 				}
 			}
 		}
@@ -190,7 +220,7 @@ func TestPoseidon_ValuesOfAdamsServer(t *testing.T) {
 			Shape: factors.Shape{Out: side, In: side}, Rows: slices.Repeat([]int{k}, nodes), Passes: 1, Weights: schedule.Range{Len: side * side},
 		}, Server: server}
 		b := syncer.Bucket{Data: mem.Of(make([]float32, side*side)), Diff: mem.Of(make([]float32, side*side))}
-		s, err := adam.New(c, b, []adam.Matrix{m})
+		s, err := adam.New(syncer.Everyone(c), b, []adam.Matrix{m})
 		if err != nil {
 			return err
 		}
@@ -223,7 +253,7 @@ func TestPoseidon_ValuesOfAdamsServer(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	collectivestest.Late(t, 2, 0, func(c *collectives.Comm) error {
 		iter := 0
-		ms, n := matrices(c, &iter)
+		ms, n := matrices(c.Rank(), c.Size(), &iter)
 		b := syncer.Bucket{Name: "fcs", Data: mem.Of(make([]float32, n)), Diff: mem.Of(make([]float32, n))}
 		for want, change := range map[string]func(m *adam.Matrix){
 			`layer "fc0" at rank 2: `:        func(m *adam.Matrix) { m.Server = 2 },
@@ -233,7 +263,7 @@ func TestMistakes(t *testing.T) {
 		} {
 			m := adam.Matrix{Matrix: ms[0]}
 			change(&m)
-			if _, err := adam.New(c, b, []adam.Matrix{m}); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := adam.New(syncer.Everyone(c), b, []adam.Matrix{m}); err == nil || !strings.Contains(err.Error(), want) {
 				return fmt.Errorf("%v, want %q", err, want)
 			}
 		}

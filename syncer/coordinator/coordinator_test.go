@@ -358,6 +358,15 @@ func TestNetwork(t *testing.T) {
 	if p := predict(8, 1, 32, 0, Adam); p.Time.Seconds() < 7*4*4096*4096/s.Model.Inter.Bandwidth {
 		t.Errorf("adam: %v", p)
 	}
+	layers := []Layer{fc("fc", 4096, 4096)} // of 7 workers, whose server only serves
+	b, err := New(Config{Nodes: spec.NodesOf(8, 1), Workers: Places{Ranks: []int{1, 2, 3, 4, 5, 6, 7}}, Servers: Places{Ranks: []int{0}}, Batch: slices.Repeat([]int{32}, 8), Layers: layers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := Network{Book: b, Selector: s}
+	if p, err := n.Predict(&b.Layers[0], Adam); err != nil || p.Time != predict(8, 1, 32, 0, Adam).Time {
+		t.Errorf("adam with a server apart: %v, %v", p, err)
+	}
 }
 
 // Collectives are predicted, and chosen from, as they are asked to be done; the servers keep

@@ -254,6 +254,9 @@ func (n *Network) adam(l *Layer) Prediction {
 	b := n.Book
 	part := 4 * float64(b.factorRows(l)) * float64(l.Rows+l.Cols)
 	others := float64(len(b.Workers) - 1)
+	if _, _, both := b.roles(); !both { // the server has none of the factors itself
+		others++
+	}
 	t := 2*n.hop() + n.wire(others*part) + n.wire(others*4*float64(l.Elements()))
 	return Prediction{Time: seconds(t) + n.product(l), Spec: "linear"}
 }
