@@ -31,9 +31,9 @@ func TestChoiceOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// The choice of auto lies beside every snapshot. A run that goes on from one on as many ranks
-// keeps it, whatever it would take now, and has the bits of one that was not interrupted; on
-// another number of ranks, or without the file, it chooses anew and says so. A file that is
+// The choice of auto lies beside every snapshot. A run that goes on from one with as many workers
+// keeps it, whatever it would take now and whoever serves, and has the bits of one that was not interrupted; with
+// another number of workers, or without the file, it chooses anew and says so. A file that is
 // damaged, or of another net, ends all ranks with what to do.
 func TestChoiceLiesBesideSnapshots(t *testing.T) {
 	path, dir := files(t, 30)
@@ -54,7 +54,7 @@ func TestChoiceLiesBesideSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	choice, err := coordinator.ParseChoice(text)
-	if err != nil || choice.Ranks != 3 || choice.Asked.String() != "auto" || len(choice.Layers) != 5 || choice.Layers[3].Name != "ip0" {
+	if err != nil || choice.Workers != 3 || choice.Asked.String() != "auto" || len(choice.Layers) != 5 || choice.Layers[3].Name != "ip0" {
 		t.Fatalf("%v: %+v", err, choice)
 	}
 	last, err := os.ReadFile(filepath.Join(dir, "s_iter_30.schemes"))
@@ -84,12 +84,19 @@ func TestChoiceLiesBesideSnapshots(t *testing.T) {
 		t.Errorf("beside the snapshot of the resumed run: %v\n%s", err, after)
 	}
 
-	if audit, err = resumed(2); err != nil || len(audit.Notes) != 1 || audit.Notes[0] != "# schemes chosen anew: "+file+" is of 3 ranks, here are 2" {
+	_, audit, err = chosen(t, 4, path, train.Config{
+		Asked: auto, Bucket: 1, Snapshot: snapshot,
+		Workers: coordinator.Places{Ranks: []int{0, 1, 3}}, Servers: coordinator.Places{Ranks: []int{2}},
+	})
+	if err != nil || !slices.Equal(audit.Notes, []string{"# schemes kept from " + file}) || audit.Rows[0].Choice != exchange.PS {
+		t.Errorf("with a server apart: %v, %v", err, audit)
+	}
+	if audit, err = resumed(2); err != nil || len(audit.Notes) != 1 || audit.Notes[0] != "# schemes chosen anew: "+file+" is of 3 workers, here are 2" {
 		t.Errorf("on two ranks: %v, %v", err, audit)
 	}
 	for want, text := range map[string]string{
 		"it is damaged: its last line is not the digest of the others":         string(text[:len(text)-3]),
-		`it is of another net: layer "ip0" with 1 parameters, where`:           string((&coordinator.Choice{Asked: *auto, Ranks: 3, Layers: append(slices.Clone(choice.Layers[:3]), coordinator.Chosen{Name: "ip0", Elements: 1}, choice.Layers[4])}).Text()),
+		`it is of another net: layer "ip0" with 1 parameters, where`:           string((&coordinator.Choice{Asked: *auto, Workers: 3, Layers: append(slices.Clone(choice.Layers[:3]), coordinator.Chosen{Name: "ip0", Elements: 1}, choice.Layers[4])}).Text()),
 		"it is damaged: its last line is not the digest of the others: remove": "",
 	} {
 		write(t, file, text)

@@ -13,8 +13,9 @@ import (
 // snapshots: a run that goes on from one keeps to it, though the network may seem another
 // by then.
 type Choice struct {
-	Asked Asked // what left the choice
-	Ranks int
+	Asked   Asked // what left the choice
+	Workers int   // how many; 0 in files of before, which have Ranks
+	Ranks   int
 	// Layers are those with parameters, in their order.
 	Layers []Chosen
 }
@@ -33,7 +34,7 @@ func (a Asked) Chooses() bool {
 
 // Choice returns what the audit has come to.
 func (a *Audit) Choice() *Choice {
-	c := &Choice{Asked: a.Asked, Ranks: len(a.Book.Nodes)}
+	c := &Choice{Asked: a.Asked, Workers: len(a.Book.Workers)}
 	for i := range a.Rows {
 		r := &a.Rows[i]
 		c.Layers = append(c.Layers, Chosen{r.Layer.Name, r.Layer.Elements(), r.Choice})
@@ -41,14 +42,17 @@ func (a *Audit) Choice() *Choice {
 	return c
 }
 
-// choiceHead is the first line of a choice as a file.
-const choiceHead = "# scaffe: the scheme of each layer; a run that resumes from this snapshot on as many ranks keeps them"
+// choiceHead is the first line of a choice as a file, ranksHead that of one of before.
+const (
+	choiceHead = "# scaffe: the scheme of each layer; a run that resumes from this snapshot with as many workers keeps them"
+	ranksHead  = "# scaffe: the scheme of each layer; a run that resumes from this snapshot on as many ranks keeps them"
+)
 
-// Text returns the choice as a file: a line for what was asked, for the ranks and for each
+// Text returns the choice as a file: a line for what was asked, for the workers and for each
 // layer, with the elements of its parameters and its scheme; and a digest of these lines.
 func (c *Choice) Text() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s\nasked %q\nranks %d\n", choiceHead, c.Asked, c.Ranks)
+	fmt.Fprintf(&b, "%s\nasked %q\nworkers %d\n", choiceHead, c.Asked, c.Workers)
 	for _, l := range c.Layers {
 		fmt.Fprintf(&b, "layer %q %d %v\n", l.Name, l.Elements, l.Scheme)
 	}
@@ -71,7 +75,8 @@ func ParseChoice(text []byte) (*Choice, error) {
 	lines := strings.Split(strings.TrimSuffix(string(text[:end]), "\n"), "\n")
 	c := &Choice{}
 	var asked string
-	if len(lines) < 3 || lines[0] != choiceHead || !scans(lines[1], "asked %q", &asked) || !scans(lines[2], "ranks %d", &c.Ranks) {
+	if len(lines) < 3 || !scans(lines[1], "asked %q", &asked) ||
+		!(lines[0] == choiceHead && scans(lines[2], "workers %d", &c.Workers)) && !(lines[0] == ranksHead && scans(lines[2], "ranks %d", &c.Ranks)) {
 		return nil, fmt.Errorf("it does not begin as a choice of schemes does")
 	}
 	var err error
@@ -99,7 +104,7 @@ func scans(line, form string, into ...any) bool {
 }
 
 // Keep gives every layer the scheme that c says, in place of what Choose has taken; from says
-// where c comes from. Where c is of another number of ranks, asks for something else, or
+// where c comes from. Servers may be others. Where c is of another number of workers, asks for something else, or
 // needs factors that a layer does not have here, the audit stays as it is, and a line of
 // its Notes says why. A choice of another net is an error.
 func (a *Audit) Keep(c *Choice, from string) error {
@@ -142,8 +147,11 @@ func (c *Choice) of(b *Book) error {
 
 // outdates says why c cannot be kept here, "" where it can.
 func (a *Audit) outdates(c *Choice) string {
-	if here := len(a.Book.Nodes); c.Ranks != here {
+	if here := len(a.Book.Nodes); c.Ranks > 0 && c.Ranks != here {
 		return fmt.Sprintf("is of %s, here are %d", ranks(c.Ranks), here)
+	}
+	if here := len(a.Book.Workers); c.Ranks == 0 && c.Workers != here {
+		return fmt.Sprintf("is of %s, here are %d", workers(c.Workers), here)
 	}
 	if had, now := c.Asked.String(), a.Asked.String(); had != now {
 		return fmt.Sprintf("is of --scheme %s, here is %s", had, now)
@@ -155,4 +163,11 @@ func (a *Audit) outdates(c *Choice) string {
 		}
 	}
 	return ""
+}
+
+func workers(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", n)
 }

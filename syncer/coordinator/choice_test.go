@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,13 +16,13 @@ func TestChoiceIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Choice{Asked: asked, Ranks: 12, Layers: []Chosen{{"a layer", 100, PS}, {"say \"a\"\n", 7, SFB}, {"conv1/3x3", 1 << 40, Allreduce}}}
+	c := &Choice{Asked: asked, Workers: 12, Layers: []Chosen{{"a layer", 100, PS}, {"say \"a\"\n", 7, SFB}, {"conv1/3x3", 1 << 40, Allreduce}}}
 	text := c.Text()
 	got, err := ParseChoice(text)
 	if err != nil || !reflect.DeepEqual(got, c) {
 		t.Fatalf("%+v, %v, from\n%s", got, err, text)
 	}
-	if want := "asked \"auto,a layer=ps,conv*=allreduce\"\nranks 12\nlayer \"a layer\" 100 ps\n"; !strings.Contains(string(text), want) {
+	if want := "asked \"auto,a layer=ps,conv*=allreduce\"\nworkers 12\nlayer \"a layer\" 100 ps\n"; !strings.Contains(string(text), want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 	for i := range text {
@@ -40,19 +41,24 @@ func TestChoiceIsRead(t *testing.T) {
 		"\n":                   "does not begin",
 		"# other\n":            "does not begin",
 		choiceHead + "\nx y\n": "does not begin",
-		choiceHead + "\nasked \"tree\"\nranks 2\n":                          `unknown scheme "tree"`,
-		choiceHead + "\nasked \"auto\"\nranks 2\nlayer fc6 sfb\n":           `"layer fc6 sfb" is not a line`,
-		choiceHead + "\nasked \"auto\"\nranks 2\nlayer \"fc6\" 10 tree\n":   `layer "fc6": unknown scheme "tree"`,
-		choiceHead + "\nasked \"auto\"\nranks two\nlayer \"fc6\" 10 tree\n": "does not begin",
+		choiceHead + "\nasked \"tree\"\nworkers 2\n":                          `unknown scheme "tree"`,
+		choiceHead + "\nasked \"auto\"\nworkers 2\nlayer fc6 sfb\n":           `"layer fc6 sfb" is not a line`,
+		choiceHead + "\nasked \"auto\"\nworkers 2\nlayer \"fc6\" 10 tree\n":   `layer "fc6": unknown scheme "tree"`,
+		choiceHead + "\nasked \"auto\"\nworkers two\nlayer \"fc6\" 10 tree\n": "does not begin",
+		choiceHead + "\nasked \"auto\"\nranks 2\n":                            "does not begin",
 	} {
 		if _, err := ParseChoice(signed(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
+	old, err := ParseChoice(signed(ranksHead + "\nasked \"auto\"\nranks 5\nlayer \"fc6\" 10 sfb\n"))
+	if want := (&Choice{Asked: Asked{Default: Auto}, Ranks: 5, Layers: []Chosen{{"fc6", 10, SFB}}}); err != nil || !reflect.DeepEqual(old, want) {
+		t.Errorf("a file of before: %+v, %v", old, err)
+	}
 }
 
-// A choice is kept though another would be taken now, with the pairs that it needs; on other
-// ranks, for another --scheme, and where factors are missing, it is not, and a line says so.
+// A choice is kept though another would be taken now, with the pairs that it needs; with other
+// workers, for another --scheme, and where factors are missing, it is not, and a line says so.
 func TestChoiceIsKept(t *testing.T) {
 	auto := Asked{Default: Auto}
 	choose := func(ranks int, asked Asked, ms map[Scheme]int, layers ...Layer) *Audit {
@@ -93,7 +99,7 @@ func TestChoiceIsKept(t *testing.T) {
 	refused := vgg()
 	refused[1].Refuses = "the ranks compute products of 512×1024 with other bits"
 	for want, a := range map[string]*Audit{
-		"s.schemes is of 4 ranks, here are 3":                                                      choose(3, auto, other, vgg()...),
+		"s.schemes is of 4 workers, here are 3":                                                    choose(3, auto, other, vgg()...),
 		"s.schemes is of --scheme auto, here is poseidon":                                          choose(4, Asked{Default: Poseidon}, other, vgg()...),
 		`s.schemes has sfb for layer "fc6", which cannot be here: the ranks compute products of 5`: choose(4, auto, other, refused...),
 	} {
@@ -103,6 +109,34 @@ func TestChoiceIsKept(t *testing.T) {
 		}
 		if got := strings.Join(a.Notes, "\n"); !strings.HasPrefix(got, "# schemes chosen anew: "+want) || len(a.Notes) != 1 {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+
+	// Servers may be others; a file of before was of ranks, whatever these did.
+	apart := func() *Audit {
+		c := Config{Nodes: make([]int, 6), Workers: Places{Ranks: []int{0, 2, 3, 5}}, Servers: Places{Ranks: []int{1, 4}}, Batch: slices.Repeat([]int{8}, 6), Layers: vgg()}
+		b, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := b.Choose(auto, predicted(other))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	of := func(ranks int) *Choice {
+		old := *before
+		old.Workers, old.Ranks = 0, ranks
+		return &old
+	}
+	for i, k := range []struct {
+		c    *Choice
+		kept bool
+	}{{before, true}, {of(6), true}, {of(4), false}} {
+		a := apart()
+		if err := a.Keep(k.c, "s.schemes"); err != nil || (schemes(a) == "ps sfb ps ps") != k.kept || len(a.Notes) != 1 {
+			t.Errorf("%d: %v, kept as %s: %q", i, err, schemes(a), a.Notes)
 		}
 	}
 
