@@ -79,6 +79,9 @@ func start() (*World, error) {
 	}
 	empi.LogErrors = false
 	C.scaffe_before_init()
+	if err := setDefaults(); err != nil {
+		return nil, err
+	}
 	empi.Init()
 	if !empi.IsOn() {
 		return nil, fmt.Errorf("mpi: MPI_Init of %s failed: see what it printed above", w.Library())

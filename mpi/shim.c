@@ -67,13 +67,7 @@ static void restore_signals(void) {
   }
 }
 
-// empi calls MPI_Init, which has no argument for the thread level: both
-// libraries read it from the environment.
-void scaffe_before_init(void) {
-  keep_signals();
-  setenv("OMPI_MPI_THREAD_LEVEL", "2", 0);
-  setenv("MPIR_CVAR_DEFAULT_THREAD_LEVEL", "MPI_THREAD_SERIALIZED", 0);
-}
+void scaffe_before_init(void) { keep_signals(); }
 
 static int adopt(MPI_Comm comm, scaffe_comm **out) {
   scaffe_comm *c = malloc(sizeof *c);
