@@ -42,9 +42,9 @@
 //
 // A RecvReduce is a borrowed receive: the transport shows where the message
 // lies (staging memory, or the sender's own memory within a process), the
-// device adds it from there, and Release gives it back. Messages of a node's ranks
-// that are added to one range, one after the other, are received together, and added in
-// one pass where the device can (Folder), in the schedule's order.
+// device adds it from there, and Release gives it back. Messages that are added to one
+// range, one after the other, are received together, and added in one pass where the
+// device can (Folder), in the schedule's order.
 //
 // # Identity
 //

@@ -18,7 +18,7 @@ var steps = map[step]string{stepBegin: "begin", stepCombine: "combine", stepDivi
 // TestExecutor drives executors by hand, as testdata/executor writes it down:
 //
 //	request NAME [divide]   the input is its schedule
-//	request NAME near       … of ranks of one node, with a device that folds
+//	request NAME folds      … of ranks of a node each, with a device that folds
 //	request NAME inplace    … whose In is its Out
 //	admit NAME...           start executions
 //	begun NAME done=(OP...) lent=(OP...)   … one that its caller has begun alone
@@ -42,8 +42,11 @@ func TestExecutor(t *testing.T) {
 				return err.Error()
 			}
 			var nodes []int
-			if d.HasArg("near") {
-				nodes, x.folds = make([]int, s.Size), true
+			if d.HasArg("folds") {
+				x.folds = true
+				for r := range s.Size {
+					nodes = append(nodes, r)
+				}
 			}
 			plan, err := CompileOn(s, nodes)
 			if err != nil {

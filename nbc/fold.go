@@ -5,7 +5,9 @@ import "github.com/scaffe/scaffe/schedule"
 // Messages that a rank adds to one range, one after the other, are read in one pass where
 // the device can (Folder): then the sum so far need not be written and read again between
 // them, and memory is read at several places at once, which moves more than at one. The
-// receives begin together, for all that wait for nothing but the one before. Of those
+// receives begin together, for all that wait for nothing but the one before: a rank of another node
+// that is to be added last can send as soon as the first, so that servers that all begin with
+// the same rank do not leave the links of the others idle. Of those
 // that have arrived none waits for ever: when there is nothing else to do they are added
 // without the others. The order of additions, and so the bits, are the schedule's in
 // any case. An Add is a RecvReduce whose message is the rank's own, and there already; a Recv
@@ -15,18 +17,18 @@ import "github.com/scaffe/scaffe/schedule"
 const foldMost = 7
 
 // chains returns for each op the one that adds to its sum next, and the one before; -1
-// for none. Messages of other nodes are added as they come: they share a link.
-func chains(s *schedule.Schedule, g *schedule.Graph, near func(rank int) bool) (next, prev []int32) {
+// for none.
+func chains(s *schedule.Schedule, g *schedule.Graph) (next, prev []int32) {
 	next, prev = make([]int32, len(s.Ops)), make([]int32, len(s.Ops))
 	for i := range s.Ops {
 		next[i], prev[i] = -1, -1
 		op := &s.Ops[i]
-		if !op.Adds() || !op.Local() && !near(op.Peer) {
+		if !op.Adds() {
 			continue
 		}
 		for _, d := range op.Deps {
 			b := &s.Ops[d]
-			if (b.Adds() || b.Kind == schedule.Recv) && b.Dst == op.Src && (b.Local() || near(b.Peer)) &&
+			if (b.Adds() || b.Kind == schedule.Recv) && b.Dst == op.Src &&
 				(op.Src == op.Dst || apart(op) && readBy(s, g, int32(d), int32(i))) {
 				next[d], prev[i] = int32(i), int32(d)
 			}

@@ -61,7 +61,7 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{schedule: s, graph: g}
-	p.next, p.prev = chains(s, g, sameNode)
+	p.next, p.prev = chains(s, g)
 	if len(s.Ops) <= loneOps {
 		p.sequence = sequence(s, g)
 	}
