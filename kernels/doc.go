@@ -49,8 +49,8 @@
 // # The packages below
 //
 // All assembly of the project is here and in the packages below: vec (loops
-// over float32 vectors, sums, solver updates), nn (the loops of layers) and
-// pixels (bytes of images to float32). What their generators have in common is
+// over float32 vectors, sums, solver updates), nn (the loops of layers), onebit
+// (quantised matrices) and pixels (bytes of images to float32). What their generators have in common is
 // internal/asm. blas and dnn bind libraries.
 //
 // # Next to the CPU

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/scaffe/scaffe/kernels/onebit"
+	"github.com/scaffe/scaffe/kernels/vec"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // random fills x with numbers of both signs, seldom 0.
@@ -135,25 +137,41 @@ func TestErrorFeedback(t *testing.T) {
 	}
 }
 
-func BenchmarkQuantise(b *testing.B) { benchmark(b, true) }
+// Of a matrix whose columns are one owner's, or those of eight.
+func BenchmarkQuantise(b *testing.B)      { benchmark(b, true, 1) }
+func BenchmarkQuantise8Ways(b *testing.B) { benchmark(b, true, 8) }
+func BenchmarkAdd(b *testing.B)           { benchmark(b, false, 1) }
+func BenchmarkAdd8Ways(b *testing.B)      { benchmark(b, false, 8) }
 
-func BenchmarkAdd(b *testing.B) { benchmark(b, false) }
+// BenchmarkMemory is what moving as much memory as Add takes: values that are read and written.
+func BenchmarkMemory(b *testing.B) {
+	values := mem.Float32s(mem.Alloc(mem.Float32.Bytes(side * side)))
+	random(values, 1)
+	b.SetBytes(4 * side * side)
+	for b.Loop() {
+		vec.Affine(values, 1, values, 0)
+	}
+}
 
-func benchmark(b *testing.B, quantise bool) {
-	const side = 4096
+const side = 4096
+
+func benchmark(b *testing.B, quantise bool, owners int) {
 	m, err := onebit.New(side, side)
 	if err != nil {
 		b.Fatal(err)
 	}
-	values, residual, codes := make([]float32, side*side), make([]float32, side*side), make([]int32, m.Words(0, side))
+	buffer := func() []float32 { return mem.Float32s(mem.Alloc(mem.Float32.Bytes(side * side))) } // large pages
+	values, residual, codes := buffer(), buffer(), make([]int32, m.Words(0, side))
 	random(values, 1)
 	m.Quantise(codes, 0, side, values, residual)
 	b.SetBytes(4 * side * side)
 	for b.Loop() {
-		if quantise {
-			m.Quantise(codes, 0, side, values, residual)
-		} else {
-			m.Add(values, 0, side, codes)
+		for from := 0; from < side; from += side / owners {
+			if quantise {
+				m.Quantise(codes, from, from+side/owners, values, residual)
+			} else {
+				m.Add(values, from, from+side/owners, codes)
+			}
 		}
 	}
 }

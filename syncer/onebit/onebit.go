@@ -68,6 +68,7 @@ type matrix struct {
 	bias    *nbc.Request   // nil without one
 
 	memory [3]mem.Buffer // of codes, from and summed, from the communicator's Alloc
+	kept   []mem.Buffer  // of residual, sum and left
 }
 
 // New returns the syncer of a bucket that holds matrices, ascending, and nothing else; their
@@ -116,7 +117,9 @@ func (x *matrix) prepare(comm *collectives.Comm, b syncer.Bucket, m sfb.Matrix, 
 	}
 	rank, size := comm.Rank(), comm.Size()
 	x.gradient = mem.Float32s(b.Diff)[m.Weights.Off:m.Weights.End()]
-	x.residual = make([]float32, len(x.gradient))
+	if x.residual, err = x.keep(len(x.gradient)); err != nil {
+		return err
+	}
 	x.stripes = Stripes(cols, size)
 	x.at = make([]int, size+1)
 	counts := make([]int, size)
@@ -134,7 +137,12 @@ func (x *matrix) prepare(comm *collectives.Comm, b syncer.Bucket, m sfb.Matrix, 
 		if x.adder, err = onebit.New(rows, own.Len); err != nil {
 			return err
 		}
-		x.sum, x.left = make([]float32, rows*own.Len), make([]float32, rows*own.Len)
+		if x.sum, err = x.keep(rows * own.Len); err != nil {
+			return err
+		}
+		if x.left, err = x.keep(rows * own.Len); err != nil {
+			return err
+		}
 	}
 	linear := append(opts[:len(opts):len(opts)], collectives.With(spec.Spec{})) // nothing is chosen for a gather
 	for r := range size {
@@ -159,6 +167,13 @@ func (x *matrix) prepare(comm *collectives.Comm, b syncer.Bucket, m sfb.Matrix, 
 	bias := b.Diff.Slice(mem.Float32.Bytes(m.Bias.Off), mem.Float32.Bytes(m.Bias.Len))
 	x.bias, err = comm.AllreduceInit(bias, bias, mem.Float32, mem.Sum, linear...)
 	return err
+}
+
+// keep returns memory of this rank's own, in large pages: all of it is gone through in every iteration.
+func (x *matrix) keep(n int) ([]float32, error) {
+	b, err := mem.TryAlloc(mem.Float32.Bytes(n))
+	x.kept = append(x.kept, b)
+	return mem.Float32s(b), err
 }
 
 // part is the memory of a rank's stripe among codes (0) or summed (2).
@@ -290,6 +305,9 @@ func (s *Syncer) Close() {
 			if s.next == 0 && b.Len() > 0 {
 				s.comm.Free(b)
 			}
+		}
+		for _, b := range s.matrices[i].kept {
+			b.Free()
 		}
 	}
 	s.matrices = nil
