@@ -22,9 +22,8 @@ const (
 // attach joins the worker to its solver's hooks and callbacks.
 func (w *Worker) attach() {
 	w.solver.Hooks = solver.Hooks{BeforeForward: w.beforeForward, BeforeBackward: w.beforeBackward, AfterBackward: w.afterBackward}
-	if !w.Works() { // there are no passes to tell of
-		current := func(layer int) error { return w.exchange.BeforeForward(layer) }
-		w.solver.Hooks = solver.Hooks{BeforeForward: current, AfterBackward: w.afterNothing}
+	if !w.Works() || w.stragglers != nil { // there are no passes here to tell of
+		w.solver.Hooks = solver.Hooks{BeforeForward: w.current, AfterBackward: w.afterNothing}
 	}
 	w.solver.Callbacks = solver.Callbacks{
 		OnStart:          w.start,
@@ -37,6 +36,9 @@ func (w *Worker) attach() {
 		Sum:              w.sum,
 		Requested:        w.requested,
 		Interrupted:      w.interrupts.stop,
+	}
+	if w.stragglers != nil && w.Works() {
+		w.solver.Callbacks.Share = w.share
 	}
 	told := w.events.Solver
 	w.solver.Events = solver.Events{
@@ -72,7 +74,22 @@ func (w *Worker) start(iter int) error {
 		w.rec.SetWarmUp(iter + 1)
 	}
 	w.time.start(iter)
-	return w.exchange.Start(iter)
+	if err := w.exchange.Start(iter); err != nil || w.stragglers == nil {
+		return err
+	}
+	w.stragglers.begin(iter)
+	return nil
+}
+
+// current makes the parameters of a layer current where no pass waits for them, and hands them to
+// passes that run elsewhere.
+func (w *Worker) current(layer int) error {
+	if err := w.exchange.BeforeForward(layer); err != nil || w.stragglers == nil || w.solver.Pass() > 0 {
+		return err
+	}
+	data, _ := w.solver.Net().Packed()
+	w.stragglers.offer(layer, data)
+	return nil
 }
 
 // beforeForward waits for the parameters of the layer that comes next.
@@ -93,7 +110,13 @@ func (w *Worker) beforeBackward() error {
 }
 
 // lossKnown starts to sum the loss, and with it what outsiders ask for.
-func (w *Worker) lossKnown(_ int, part float64) error {
+func (w *Worker) lossKnown(iter int, part float64) error {
+	if w.stragglers != nil {
+		var err error
+		if part, err = w.decide(iter); err != nil {
+			return err
+		}
+	}
 	v := w.loss.buf
 	v[sumLoss] = part
 	snapshot, stop := w.interrupts.take()
@@ -125,12 +148,13 @@ func (w *Worker) afterBackward(layer int) error {
 	return nil
 }
 
-// afterNothing says that a layer's gradients would be complete here, on a rank that only
-// serves.
+// afterNothing says that a layer's gradients are complete where no pass has just computed them: on
+// a rank that only serves, or with passes that run elsewhere.
 func (w *Worker) afterNothing(layer int) error {
 	if !w.solver.LastPass() {
 		return nil
 	}
+	w.offerStatistics(layer)
 	return w.exchange.AfterBackward(layer)
 }
 
@@ -256,9 +280,17 @@ func (w *Worker) requested(iter int) (solver.Action, error) {
 	return w.asked, w.checkpoint(iter)
 }
 
+// share is what this worker's outputs count for in the iteration that was decided last.
+func (w *Worker) share() float64 {
+	return float64(w.stragglers.scale) * float64(w.solver.Computes().BatchShare)
+}
+
 // paramsNeeded makes all parameters current on this rank, for a test.
 func (w *Worker) paramsNeeded(int) error {
 	err := w.exchange.Current()
+	if err == nil && w.stragglers != nil && w.Works() {
+		w.stragglers.passes.rest()
+	}
 	if err == nil && w.schemes.any(exchange.Scheme.Replicated) {
 		if err = w.statistics(); err == nil {
 			err = w.sameReplicas()

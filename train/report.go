@@ -18,6 +18,8 @@ type Events struct {
 	// OnCheckpoint runs when a checkpoint has been written, some iterations after that of
 	// which it is.
 	OnCheckpoint func(Checkpointed)
+	// OnDropped runs in every iteration that some workers were left out of.
+	OnDropped func(Dropped)
 	// OnProgress runs in every iteration, before the update.
 	OnProgress func(Progress)
 }
@@ -31,9 +33,11 @@ type Progress struct {
 // Summary says what a run has done so far, and where this rank's time went.
 type Summary struct {
 	Iterations int
-	Skipped    int // of them without an update, for numbers that are not finite
-	Images     int // over all ranks
-	Total      time.Duration
+	// LeftOut is how often each worker was, by rank, for being late (Consistency.Drop).
+	LeftOut []int
+	Skipped int // of them without an update, for numbers that are not finite
+	Images  int // over all ranks
+	Total   time.Duration
 	// Exposed is the time in which this rank did nothing but wait for the
 	// others, Input that for its data layers, TestsAndSnapshots that of those. The
 	// rest is computation.
@@ -63,6 +67,14 @@ type RankTimes struct {
 // snapshots.
 func (s Summary) Compute() time.Duration {
 	return s.Total - s.Exposed - s.Input - s.TestsAndSnapshots
+}
+
+// LeftOutOf is in how many iterations a rank was left out.
+func (s Summary) LeftOutOf(rank int) int {
+	if rank >= len(s.LeftOut) {
+		return 0
+	}
+	return s.LeftOut[rank]
 }
 
 // ImagesPerSecond is the rate over all ranks, tests included.
@@ -105,13 +117,19 @@ func (s Summary) Straggler() (r RankTimes, times float64, ok bool) {
 func (r RankTimes) work() time.Duration { return r.Compute + r.Input }
 
 func (w *Worker) summary() Summary {
-	perIteration := w.solver.Net().GlobalBatch() * int(w.solver.Param().GetIterSize())
+	perIteration := w.solver.Computes().GlobalBatch() * int(w.solver.Param().GetIterSize())
 	t := w.meter.Totals()
 	s := Summary{
-		Iterations: w.done, Skipped: w.skipped, Images: w.done * perIteration, Total: time.Since(w.time.began),
+		Iterations: w.done, Skipped: w.skipped, Images: w.done*perIteration - w.stragglers.samplesLost(), Total: time.Since(w.time.began),
 		Exposed: t.Exposed() + t.Sync, Input: t.Input, TestsAndSnapshots: t.TestsAndSnapshots, Collectives: t,
 	}
-	for _, l := range w.time.layers {
+	if w.stragglers != nil {
+		s.LeftOut = make([]int, w.comm.Size())
+		for i, n := range w.stragglers.left {
+			s.LeftOut[w.roles.workers[i]] = n
+		}
+	}
+	for _, l := range w.solver.Computes().Layers() {
 		if r, ok := l.Layer.(interface{ Stats() data.Stats }); ok {
 			s.Readers.Add(r.Stats())
 		}

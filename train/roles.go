@@ -29,10 +29,14 @@ func (w *Worker) divide(ctx context.Context, c Config) error {
 		fmt.Fprint(h, r.ranks)
 		digests = append(digests, h.Sum64())
 	}
-	who, err := w.comm.Compare(ctx, digests)
+	who, err := w.comm.Compare(ctx, append(digests, c.Consistency.digest()))
 	if err != nil {
 		return err
 	}
+	if text := who[len(roles)]; text != "" {
+		return w.comm.Agree(ctx, fmt.Errorf("the flags of the ranks differ in consistency: %s; here it is %v", text, c.Consistency))
+	}
+	who = who[:len(roles)]
 	for i, text := range who {
 		if text != "" {
 			return w.comm.Agree(ctx, fmt.Errorf("the flags of the ranks differ in %s: %s; here they are %v", roles[i].name, text, roles[i].ranks))
@@ -56,7 +60,7 @@ func (w *Worker) LocalBatch() int {
 	if !w.Works() {
 		return 0
 	}
-	return w.solver.Net().LocalBatch()
+	return w.solver.Computes().LocalBatch()
 }
 
 // apart reports whether some rank only serves.
@@ -77,7 +81,7 @@ func (w *Worker) build(ctx context.Context, c Config) (err error) {
 	var mine []byte
 	if w.isLowest() {
 		all := [][][]int{}
-		for _, n := range append([]*net.Net{w.solver.Net()}, w.solver.TestNets()...) {
+		for _, n := range append([]*net.Net{w.solver.Computes()}, w.solver.TestNets()...) {
 			all = append(all, n.DataShapes()...)
 		}
 		if mine, err = json.Marshal(all); err != nil {

@@ -79,6 +79,8 @@ type Config struct {
 	// coordinator.DefaultPair.
 	Workers, Servers coordinator.Places
 	Pair             int
+	// Consistency says for whom an iteration waits.
+	Consistency Consistency
 	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.
 	Asked *coordinator.Asked
 	// Spec, unless it has no levels, says which collectives move them.
@@ -136,6 +138,8 @@ type Worker struct {
 	checkpoints *checkpoints // nil without
 	othersWrite bool         // some rank is writing its part of one
 
+	stragglers *stragglers // nil unless workers may be left out of iterations
+
 	shards *shards // nil unless ranks update a part of the parameters each
 
 	ctx context.Context
@@ -175,6 +179,7 @@ func (w *Worker) load(c Config, o solver.Options) (err error) {
 	number := max(0, slices.Index(w.team.Members(), w.comm.Rank()))
 	o.Data.Part = data.Part{Index: number, Of: len(w.team.Members()), Weak: c.Scaling == Weak}
 	o.NoSnapshots = w.comm.Rank() != root
+	o.Apart = w.drops(c) && w.Works()
 	o.Alloc = w.comm.Alloc // for good: after a failure, peers may still write there
 	if w.solver, err = solver.New(c.Solver, o); err != nil {
 		return err
@@ -218,6 +223,9 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err := w.choose(ctx, c); err != nil {
 		return err
 	}
+	if err := w.checkConsistency(ctx, c); err != nil {
+		return err
+	}
 	w.initShards()
 	if w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
@@ -253,6 +261,9 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		if err := w.interrupts.init(ctx, w.comm); err != nil {
 			return err
 		}
+	}
+	if err := w.initStragglers(ctx, c); err != nil {
+		return err
 	}
 	w.attach()
 	return nil
@@ -367,6 +378,9 @@ func (w *Worker) Totals() trace.Totals { return w.meter.Totals() }
 // others (package launch does). It is a collective.
 func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	w.ctx, w.interrupts.ctx = ctx, ctx
+	if w.stragglers != nil {
+		defer context.AfterFunc(ctx, func() { w.stragglers.cancel(context.Cause(ctx)) })()
+	}
 	predicted, err := w.predict()
 	w.time.began = time.Now()
 	if err == nil {
@@ -374,6 +388,9 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	}
 	if err == nil {
 		err = w.exchange.Current() // nothing is left under way
+	}
+	if err == nil {
+		err = w.stragglers.finish()
 	}
 	if err == nil {
 		err = w.interrupts.settle()
@@ -412,6 +429,7 @@ func (w *Worker) Close() error {
 		w.loss.sum.Close()
 	}
 	w.interrupts.close()
+	w.stragglers.close()
 	w.checkpoints.close()
 	w.team.Close()
 	var err error

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // Events are what a solver has to say. Any may be nil.
@@ -129,13 +130,21 @@ func (s *Solver) sum(v []float64) ([]float64, error) {
 	return out, err
 }
 
+// share is what this worker's outputs count for.
+func (s *Solver) share() float64 {
+	if s.Callbacks.Share != nil {
+		return s.Callbacks.Share()
+	}
+	return float64(s.computes.BatchShare)
+}
+
 // display says how training goes. All workers take part in the sum of the
 // outputs, whether or not they listen.
 func (s *Solver) display() error {
 	out := scores(s.net)
 	sums := make([]float64, len(out))
-	if !s.opts.Idle {
-		addOutputs(sums, s.net, float64(s.net.BatchShare))
+	if share := s.share(); !s.opts.Idle && share > 0 {
+		addOutputs(sums, s.computes, share)
 	}
 	sums, err := s.sum(sums)
 	if err != nil {
@@ -154,12 +163,17 @@ func (s *Solver) display() error {
 // pass. The statistics that it gathers are returned and not kept: the last
 // snapshot comes before them, as in Caffe.
 func (s *Solver) lossAfter() (statistics [][]float32, err error) {
-	kept := s.net.Statistics()
+	if s.opts.Apart {
+		if err := s.computeHere(); err != nil {
+			return nil, err
+		}
+	}
+	kept := s.computes.Statistics()
 	for _, v := range kept {
 		statistics = append(statistics, slices.Clone(v))
 	}
 	if !s.opts.Idle {
-		if _, err := s.net.Forward(); err != nil {
+		if _, err := s.computes.Forward(); err != nil {
 			return nil, fmt.Errorf("after iteration %d: %w", s.iter, err)
 		}
 	}
@@ -168,7 +182,7 @@ func (s *Solver) lossAfter() (statistics [][]float32, err error) {
 			v[k], statistics[i][k] = statistics[i][k], v[k]
 		}
 	}
-	sums, err := s.sum([]float64{s.net.Loss().Of(s.net.BatchShare)})
+	sums, err := s.sum([]float64{s.computes.Loss().Of(s.computes.BatchShare)})
 	if err != nil {
 		return nil, err
 	}
@@ -179,4 +193,12 @@ func (s *Solver) lossAfter() (statistics [][]float32, err error) {
 		return nil, notFinite
 	}
 	return statistics, nil
+}
+
+// computeHere puts the net that computes apart to where the solver is.
+func (s *Solver) computeHere() error {
+	from, _ := s.net.Packed()
+	to, _ := s.computes.Packed()
+	copy(mem.Float32s(to), mem.Float32s(from))
+	return s.computes.SeekBatch(int64(s.iter) * int64(s.param.GetIterSize()))
 }

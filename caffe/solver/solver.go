@@ -51,6 +51,9 @@ type Callbacks struct {
 	// answer. True leaves the test or the iteration unfinished and ends training,
 	// with a snapshot of the last iteration that was finished.
 	Interrupted func() (bool, error)
+	// Share, with Options.Apart, is what this worker's outputs of the iteration count for among
+	// all workers', 0 where they are of another iteration; without it, its part of the batch.
+	Share func() float64
 }
 
 // ErrInterrupted says that a test was left unfinished, as Callbacks.Interrupted
@@ -113,6 +116,10 @@ type Options struct {
 	// parameters: it runs no pass, and no batch of a test. Hooks and callbacks are called as
 	// if it did, where the others call theirs. Data.Part is that of some other worker.
 	Idle bool
+	// Apart is set where the caller runs the training passes itself, on a net of their own
+	// (Solver.Computes), while this solver's iterations go on. Hooks and callbacks are called as
+	// with Idle; batches of tests are run. Whenever OnParams returns, no pass may be under way.
+	Apart bool
 }
 
 // Solver trains one worker's net. It is not safe for concurrent use.
@@ -128,9 +135,10 @@ type Solver struct {
 	rate  Rate
 	rule  *Rule
 
-	net     *net.Net
-	tests   []*testNet
-	history [][]float32 // Rule.Histories packed buffers, made at first use
+	net      *net.Net
+	computes *net.Net // that runs the training passes; net, unless they are run apart
+	tests    []*testNet
+	history  [][]float32 // Rule.Histories packed buffers, made at first use
 
 	historyOnce sync.Once
 	holds       bool   // the history is of parts
@@ -193,18 +201,7 @@ func (s *Solver) build() (err error) {
 	if s.opts.Memory > 0 {
 		memory = net.NewMemory(s.opts.Memory)
 	}
-	s.net, err = net.New(train, net.Options{
-		Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory,
-	})
-	if err != nil {
-		return err
-	}
-	if g := s.net.GlobalBatch(); s.opts.Idle {
-		s.net.BatchShare = 0
-	} else if g > 0 {
-		s.net.BatchShare = float32(s.net.LocalBatch()) / float32(g)
-	}
-	if _, _, err := s.net.Pack(s.opts.Alloc); err != nil {
+	if err := s.buildTraining(train, memory); err != nil {
 		return err
 	}
 	if err := s.checkSizes(); err != nil {
@@ -214,6 +211,32 @@ func (s *Solver) build() (err error) {
 		return err
 	}
 	return s.Weights(splitComma(s.param.GetWeights())...)
+}
+
+// buildTraining builds the training net, or both where passes are run apart: then the one that
+// has the solver's parameters reads no data.
+func (s *Solver) buildTraining(file *proto.NetFile, memory *net.Memory) (err error) {
+	o := net.Options{Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory}
+	if s.computes, err = net.New(file, o); err != nil {
+		return err
+	}
+	if g := s.computes.GlobalBatch(); s.opts.Idle {
+		s.computes.BatchShare = 0
+	} else if g > 0 {
+		s.computes.BatchShare = float32(s.computes.LocalBatch()) / float32(g)
+	}
+	if s.net = s.computes; s.opts.Apart {
+		if _, _, err := s.computes.Pack(nil); err != nil {
+			return err
+		}
+		o.MadeAs = net.WithoutData(s.computes.DataShapes())
+		if s.net, err = net.New(file, o); err != nil {
+			return err
+		}
+		s.net.BatchShare = 0
+	}
+	_, _, err = s.net.Pack(s.opts.Alloc)
+	return err
 }
 
 // splitComma takes lists of paths apart that are joined by commas.
@@ -257,6 +280,10 @@ func (s *Solver) Seed() uint64 {
 // Net returns the training net, packed.
 func (s *Solver) Net() *net.Net { return s.net }
 
+// Computes returns the net that runs the training passes: Net, or with Options.Apart another one,
+// packed too, with parameters of its own.
+func (s *Solver) Computes() *net.Net { return s.computes }
+
 // Param returns the solver's message. The caller must not change it.
 func (s *Solver) Param() *proto.SolverParameter { return s.param }
 
@@ -272,7 +299,7 @@ func (s *Solver) Iter() int { return s.iter }
 // SetIter makes iter the next iteration and puts the data to its first batch,
 // as Restore does; for workers that get parameters from elsewhere.
 func (s *Solver) SetIter(iter int) error {
-	if err := s.net.SeekBatch(int64(iter) * int64(s.param.GetIterSize())); err != nil {
+	if err := s.computes.SeekBatch(int64(iter) * int64(s.param.GetIterSize())); err != nil {
 		return err
 	}
 	s.iter = iter
@@ -285,6 +312,9 @@ func (s *Solver) Close() error {
 	var errs []error
 	if s.net != nil {
 		errs = append(errs, s.net.Close())
+	}
+	if s.computes != nil && s.computes != s.net {
+		errs = append(errs, s.computes.Close())
 	}
 	for _, t := range s.tests {
 		errs = append(errs, t.net.Close())
@@ -487,7 +517,7 @@ func (s *Solver) forwardBackward() (float64, error) {
 
 // forward is the forward pass of an iteration.
 func (s *Solver) forward() error {
-	if !s.opts.Idle {
+	if !s.opts.Idle && !s.opts.Apart {
 		_, err := s.net.Forward()
 		return err
 	}
@@ -501,7 +531,7 @@ func (s *Solver) forward() error {
 
 // backward is its backward pass.
 func (s *Solver) backward() error {
-	if !s.opts.Idle {
+	if !s.opts.Idle && !s.opts.Apart {
 		return s.net.Backward()
 	}
 	for layer := s.net.LayerCount() - 1; layer >= 0; layer-- {

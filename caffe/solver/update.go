@@ -320,8 +320,8 @@ func (s *Solver) checkLoss(loss float32) error {
 		return nil
 	}
 	e := &NotFiniteError{Iter: s.iter, Value: loss}
-	if !s.opts.Idle {
-		e.Layer, e.Top, _ = s.net.NotFinite()
+	if !s.opts.Idle && (!s.opts.Apart || s.share() > 0) {
+		e.Layer, e.Top, _ = s.computes.NotFinite()
 	}
 	if s.Callbacks.OnNotFinite != nil {
 		return s.Callbacks.OnNotFinite(e)

@@ -124,7 +124,18 @@ func TestLogJSON(t *testing.T) {
 	if n["iteration"] != 8 || n["skip"] == 0 || n["skip"] != n["skipped"] || float64(n["skip"]) != skips[len(skips)-1]["skipped"] {
 		t.Errorf("events with a rate that leads to nowhere: %v\n%s", n, r.stdout)
 	}
-	golden(t, slices.Concat(es, skips))
+	write(t, dir, "short.prototxt", `net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 30 snapshot_prefix: "s"`)
+	r = command(t, dir, scaffe, "train", "--local", "3", "--solver", "short.prototxt", "--log-json", "-", "--scheme", "ps", "--consistency", "drop:1ns")
+	late := events(t, r.stdout)
+	n = kinds(late)
+	left := 0.0
+	for _, rank := range late[len(late)-1]["ranks"].([]any) {
+		left += rank.(map[string]any)["left_out"].(float64)
+	}
+	if n["iteration"] != 30 || n["dropped"] == 0 || float64(n["dropped"]) != left || !strings.Contains(r.stderr, ": left out for being late: rank ") {
+		t.Errorf("where the third of three is late whenever it comes: %v, left out of %v\n%s", n, left, r.stderr)
+	}
+	golden(t, slices.Concat(es, skips, late))
 }
 
 // golden holds the fields of events against the list of them.

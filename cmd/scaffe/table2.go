@@ -49,7 +49,7 @@ func readTable2(c *cli.Context) (*comparison, error) {
 		}
 		return nil, nil
 	}
-	for _, f := range []string{"design", "algorithm", "trace", "trace-iterations", "log-json", "metrics", "snapshot-format", "checkpoint"} {
+	for _, f := range []string{"design", "algorithm", "trace", "trace-iterations", "log-json", "metrics", "snapshot-format", "checkpoint", "consistency"} {
 		if err := cmdline.Together(c, "report", f); err != nil {
 			return nil, err
 		}

@@ -54,6 +54,8 @@ func trainCommand() *cli.Command {
 			cmdline.Checked("snapshot-format", "", "snapshot format, in place of the solver file's", checkSnapshotFormat, "binaryproto"),
 			&cli.StringFlag{Name: "checkpoint", Usage: "keep the last two checkpoints in the folder `DIR`, which all nodes share; ranks write them at once, beside training"},
 			cmdline.Int("checkpoint-every", 0, 1, "write a checkpoint after every `N` iterations, and at the end (default: at the end alone)"),
+			cmdline.Checked("consistency", train.Consistency{}.String(), "with --scheme ps, `bsp|drop:TIME`: wait for all workers in every iteration, or leave out of it who is later than the median one by more than TIME",
+				cmdline.Parsed(train.ParseConsistency, ""), "bsp", "drop:"),
 			cmdline.Choice("on-nan", "stop", "when the loss or a gradient is NaN or infinite, stop or skip the update", "stop", "skip"),
 			&cli.StringFlag{Name: "trace", Usage: "write a timeline of all ranks to `FILE`.json, for scaffe trace, Perfetto or chrome://tracing"},
 			cmdline.Checked("trace-iterations", "", "iterations to trace, `FIRST:END`, such as 10:60 for 10 to 59 (default: the first 200)",
@@ -102,6 +104,9 @@ func newTraining(c *cli.Context) (*training, error) {
 	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
 	t.config.Asked, t.config.Workers, t.config.Servers, t.config.Pair = &m.asked, m.workers, m.servers, m.pair
 	t.launch = m.launch
+	if t.config.Consistency, err = train.ParseConsistency(c.String("consistency")); err != nil {
+		return nil, err
+	}
 	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))
 	}

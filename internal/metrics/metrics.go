@@ -38,6 +38,7 @@ type Training struct {
 	ReaderQueue     Gauge
 	ReaderStarved   *Total // seconds
 	SkippedUpdates  *Total
+	LeftOut         *Total
 	Snapshots       prometheus.Counter
 	Checkpoints     prometheus.Counter
 	TestScore       *prometheus.GaugeVec // label name
@@ -75,6 +76,7 @@ func NewTraining() *Training {
 		ReaderQueue:     newGauge(r, "scaffe_reader_queue", "Batches that are decoded and wait, on rank 0."),
 		ReaderStarved:   newTotal(r, "scaffe_reader_starved_seconds_total", "How long rank 0 waited for batches that were not decoded in time.", nil),
 		SkippedUpdates:  newTotal(r, "scaffe_skipped_updates_total", "Iterations without an update, for numbers that were not finite.", nil),
+		LeftOut:         newTotal(r, "scaffe_left_out_total", "How often workers were left out of iterations for being late, all together.", nil),
 		Snapshots:       make.NewCounter(prometheus.CounterOpts{Name: "scaffe_snapshots_total", Help: "Snapshots written."}),
 		Checkpoints:     make.NewCounter(prometheus.CounterOpts{Name: "scaffe_checkpoints_total", Help: "Checkpoints written."}),
 		TestScore: make.NewGaugeVec(prometheus.GaugeOpts{Name: "scaffe_test_score", Help: "The scores of the last test."},

@@ -45,6 +45,7 @@ type jsonStart struct {
 	MaxIter     int          `json:"max_iter"`
 	Design      string       `json:"design"`
 	Aggregate   string       `json:"aggregate"`
+	Consistency string       `json:"consistency"`
 	Spec        string       `json:"spec"`
 	LeastBucket int          `json:"least_bucket"`
 	Buckets     []jsonBucket `json:"buckets"`
@@ -81,6 +82,12 @@ type jsonSkip struct {
 	jsonHead
 	Iter  int    `json:"iter"`
 	Error string `json:"error"`
+}
+
+type jsonDropped struct {
+	jsonHead
+	Iter int   `json:"iter"`
+	Late []int `json:"late"` // ranks
 }
 
 type jsonTest struct {
@@ -146,6 +153,7 @@ type jsonRank struct {
 	Batches int64   `json:"batches"`
 	Waits   int64   `json:"waited_for"`
 	Starved float64 `json:"starved_ms"`
+	LeftOut int     `json:"left_out"`
 }
 
 type jsonStraggler struct {
@@ -203,9 +211,9 @@ func (l *jsonLog) start(comm *collectives.Comm, cfg train.Config, w *train.Worke
 	}
 	n := w.Solver().Net()
 	v := jsonStart{
-		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), Workers: w.Workers(), Servers: w.Servers(), GlobalBatch: n.GlobalBatch(),
+		jsonHead: newHead("start"), Version: version.String(), Net: n.Name(), Parameters: n.ParamCount(), Ranks: comm.Size(), Workers: w.Workers(), Servers: w.Servers(), GlobalBatch: w.Solver().Computes().GlobalBatch(),
 		Iter: w.Solver().Iter(), MaxIter: int(w.Solver().Param().GetMaxIter()),
-		Design: cfg.Design.String(), Aggregate: cfg.SchemeText(), Spec: cfg.Spec.Name(), LeastBucket: w.Exchange().MinBucket(),
+		Design: cfg.Design.String(), Aggregate: cfg.SchemeText(), Consistency: cfg.Consistency.String(), Spec: cfg.Spec.Name(), LeastBucket: w.Exchange().MinBucket(),
 		Buckets: []jsonBucket{},
 	}
 	for _, b := range w.Exchange().Buckets() {
@@ -244,6 +252,12 @@ func (l *jsonLog) iteration(p train.Progress, last train.Summary, skipped bool) 
 func (l *jsonLog) skip(s solver.Skip) {
 	if l != nil {
 		l.write(jsonSkip{newHead("skip"), s.Iter, s.Err.Error()})
+	}
+}
+
+func (l *jsonLog) dropped(d train.Dropped) {
+	if l != nil {
+		l.write(jsonDropped{newHead("dropped"), d.Iter, d.Late})
 	}
 }
 
@@ -290,7 +304,7 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 	for _, r := range s.Ranks {
 		v.Ranks = append(v.Ranks, jsonRank{
 			r.Rank, newTimes(r.Compute, r.Exposed, r.Input, r.TestsAndSnapshots, n), r.Readers.MeanQueued(), r.Readers.MeanDepth(),
-			r.Readers.Batches, r.Readers.Waits, ms(r.Readers.Starved, 1),
+			r.Readers.Batches, r.Readers.Waits, ms(r.Readers.Starved, 1), s.LeftOutOf(r.Rank),
 		})
 	}
 	if r, times, ok := s.Straggler(); ok {

@@ -53,6 +53,11 @@ func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {
 	to.LearningRate.Set(float64(p.Rate))
 	to.ImagesPerSecond.Set(imagesPerSecond)
 	to.SkippedUpdates.Set(float64(p.Skipped))
+	leftOut := 0
+	for _, n := range p.LeftOut {
+		leftOut += n
+	}
+	to.LeftOut.Set(float64(leftOut))
 	to.Seconds.Compute.Set(p.Compute().Seconds())
 	to.Seconds.ExposedCommunication.Set(p.Exposed.Seconds())
 	to.Seconds.Input.Set(p.Input.Seconds())

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,8 @@ type Reporter struct {
 	worker *train.Worker
 	bar    *progressbar.ProgressBar // nil: none
 	last   train.Progress
-	skip   int // the iteration whose update was last left out, -1: none
+	late   []int // the ranks that were last left out
+	skip   int   // the iteration whose update was last left out, -1: none
 	speed  speed
 }
 
@@ -111,6 +113,13 @@ func (r *Reporter) Events() train.Events {
 			r.json.checkpoint(c)
 			r.metrics.checkpoint()
 		},
+		OnDropped: func(d train.Dropped) {
+			if !slices.Equal(d.Late, r.late) { // who is always late is told of once
+				r.log("iteration %d: left out for being late: %s", d.Iter, rankList(d.Late))
+				r.late = d.Late
+			}
+			r.json.dropped(d)
+		},
 		Solver: solver.Events{
 			OnDisplay: func(d solver.Display) {
 				r.log("iteration %d: loss %.5g, lr %.4g, %s", d.Iter, d.Loss, d.Rate, rates(r.last.Summary))
@@ -160,10 +169,13 @@ func (r *Reporter) Started(w *train.Worker) error {
 		r.log("warning: %s", warning)
 	}
 	r.log("net %q: %s, %s, global batch %d (%d here), oneDNN %s, BLAS %s",
-		n.Name(), parameters(n), ranks(w, r.comm.Size()), n.GlobalBatch(), w.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
+		n.Name(), parameters(n), ranks(w, r.comm.Size()), w.Solver().Computes().GlobalBatch(), w.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
 	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), units.FormatBytes(x.MinBucket()))
 	if len(x.Buckets()) == 1 {
 		buckets = "one bucket"
+	}
+	if r.cfg.Consistency != (train.Consistency{}) {
+		buckets += fmt.Sprintf(", consistency %v", r.cfg.Consistency)
 	}
 	r.log("design %v, aggregate %v, %s", r.cfg.Design, r.cfg.SchemeText(), buckets)
 	for _, note := range w.Notes() {
@@ -257,6 +269,15 @@ func ranks(w *train.Worker, n int) string {
 	}
 	list := func(ranks []int) string { return strings.Trim(fmt.Sprint(ranks), "[]") }
 	return fmt.Sprintf("%d ranks (workers %s; servers %s)", n, list(w.Workers()), list(w.Servers()))
+}
+
+// rankList is "rank 3" or "ranks 3, 5".
+func rankList(ranks []int) string {
+	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(ranks), "[]"), " ", ", ")
+	if len(ranks) == 1 {
+		return "rank " + text
+	}
+	return "ranks " + text
 }
 
 // parameters counts what the solver learns, and what it does not: frozen

@@ -38,6 +38,11 @@ func writeSummary(out io.Writer, s train.Summary) error {
 	if s.Skipped > 0 {
 		t.Below = append(t.Below, fmt.Sprintf("skipped: %d updates, for numbers that were not finite", s.Skipped))
 	}
+	for rank, n := range s.LeftOut {
+		if n > 0 {
+			t.Below = append(t.Below, fmt.Sprintf("left out for being late: rank %d, of %d of %d iterations", rank, n, s.Iterations))
+		}
+	}
 	if err := t.Write(out, report.Text); err != nil || len(s.Buckets) == 0 {
 		return err
 	}

@@ -1,0 +1,181 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/scaffe/scaffe/caffe/net"
+	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/kernels/vec"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// passes runs a worker's training passes on a goroutine of their own, while the solver's loop stays
+// in step with the other ranks, which may go on without this one (Consistency.Drop). They have a net
+// with parameters and gradients of its own: what arrives meanwhile does not touch them. A layer's
+// forward pass waits until its parameters have been offered, as it would wait for them on the loop.
+type passes struct {
+	net    *net.Net
+	size   int // the solver's iter_size
+	next   int // the iteration whose batch the data layers give next
+	params [][]exchange.Range
+	time   timeline
+	ended  func(iter int) error // called when an iteration's passes have ended
+
+	ctx      context.Context
+	fail     context.CancelCauseFunc
+	begin    chan int     // iterations
+	offered  chan int     // layers, ascending, of the iteration that was begun
+	done     chan float64 // this worker's part of the loss, once for each
+	running  bool         // the loop's: done is still to be taken from
+	restedAt atomic.Int64 // when the passes ended, since the start of the run; 0: they have not
+	since    time.Time
+	wait     sync.WaitGroup
+}
+
+// newPasses starts the goroutine, which lives until close.
+func newPasses(ctx context.Context, s *solver.Solver, layers []exchange.Layer, t timeline, fail context.CancelCauseFunc) *passes {
+	p := &passes{
+		net: s.Computes(), size: int(s.Param().GetIterSize()), next: s.Iter(), time: t, ctx: ctx, fail: fail,
+		begin: make(chan int), offered: make(chan int, len(layers)), done: make(chan float64, 1), since: time.Now(),
+	}
+	for _, l := range layers {
+		p.params = append(p.params, l.Params)
+	}
+	p.wait.Go(func() {
+		for iter := range p.begin {
+			if err := p.run(iter); err != nil {
+				p.fail(err)
+				return
+			}
+		}
+	})
+	return p
+}
+
+// start has the passes of an iteration run, whose layers are offered one after the other. Those
+// before have ended; what they came to is thrown away if nobody has taken it.
+func (p *passes) start(iter int) {
+	p.rest()
+	p.running = true
+	p.restedAt.Store(0)
+	select {
+	case p.begin <- iter:
+	case <-p.ctx.Done(): // the goroutine has ended, or will
+	}
+}
+
+// offer gives the passes a layer's parameters.
+func (p *passes) offer(layer int, from mem.Buffer) {
+	data, _ := p.net.Packed()
+	for _, r := range p.params[layer] {
+		copy(mem.Float32s(data)[r.Off:r.End()], mem.Float32s(from)[r.Off:r.End()])
+	}
+	p.offered <- layer
+}
+
+// rest waits until no pass is under way, and throws away what was not taken.
+func (p *passes) rest() {
+	if !p.running {
+		return
+	}
+	select {
+	case <-p.done:
+		_, diff := p.net.Packed()
+		clear(mem.Float32s(diff))
+	case <-p.ctx.Done():
+	}
+	p.running = false
+}
+
+// take brings the gradients of the iteration that has ended into a buffer of zeros, times scale,
+// and returns this worker's part of the loss.
+func (p *passes) take(into mem.Buffer, scale float32) (float64, error) {
+	select {
+	case loss := <-p.done:
+		p.running = false
+		_, diff := p.net.Packed()
+		vec.Scale(mem.Float32s(into), scale, mem.Float32s(diff))
+		clear(mem.Float32s(diff))
+		return loss * float64(scale), nil
+	case <-p.ctx.Done():
+		return 0, context.Cause(p.ctx)
+	}
+}
+
+// restingSince says when the passes have ended, if they have.
+func (p *passes) restingSince() (time.Time, bool) {
+	at := p.restedAt.Load()
+	return p.since.Add(time.Duration(at)), at > 0
+}
+
+// run runs the passes of an iteration.
+func (p *passes) run(iter int) error {
+	if iter != p.next { // after iterations without this worker
+		if err := p.net.SeekBatch(int64(iter) * int64(p.size)); err != nil {
+			return fmt.Errorf("iteration %d: %w", iter, err)
+		}
+	}
+	p.next = iter + 1
+	loss, err := p.compute(iter)
+	if err != nil {
+		return fmt.Errorf("iteration %d: %w", iter, err)
+	}
+	p.restedAt.Store(max(1, int64(time.Since(p.since))))
+	p.done <- loss
+	return p.ended(iter)
+}
+
+// compute returns this worker's part of the loss; the gradients are in the net's buffer.
+func (p *passes) compute(iter int) (float64, error) {
+	p.time.start(iter)
+	ready := -1 // the last layer with parameters of this iteration
+	p.net.Hooks = net.Hooks{
+		BeforeForward: func(layer int) error {
+			p.time.forwardEnds()
+			for ready < layer {
+				select {
+				case ready = <-p.offered:
+				case <-p.ctx.Done():
+					return context.Cause(p.ctx)
+				}
+			}
+			p.time.forwardBegins(layer)
+			return nil
+		},
+		AfterBackward: func(layer int) error {
+			p.time.backwardEnds(layer)
+			p.time.backwardBegins()
+			return context.Cause(p.ctx)
+		},
+	}
+	defer func() { p.net.Hooks = net.Hooks{} }()
+	var sum net.Loss
+	for range p.size {
+		if _, err := p.net.Forward(); err != nil {
+			return 0, err
+		}
+		p.time.forwardEnds()
+		loss := p.net.Loss()
+		sum.Mean, sum.Sum = sum.Mean+loss.Mean, sum.Sum+loss.Sum
+		p.time.backwardBegins()
+		if err := p.net.Backward(); err != nil {
+			return 0, err
+		}
+	}
+	n := float32(p.size)
+	return net.Loss{Mean: sum.Mean / n, Sum: sum.Sum / n}.Of(p.net.BatchShare), nil
+}
+
+// close ends the goroutine; ctx has ended, or no pass is under way.
+func (p *passes) close() {
+	if p == nil {
+		return
+	}
+	close(p.begin)
+	p.wait.Wait()
+}
