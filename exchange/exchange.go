@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Design Design
 	// Scheme is that of all layers, unless Schemes has one for each of Layers. The
-	// zero value, Auto, is Reduce.
+	// zero value, Auto, is Reduce: an exchange executes what Choose has come to.
 	Scheme  Scheme
 	Schemes []Scheme
 	// Book is needed by PS and Adam: it has the servers, and New deals its pairs for the buckets
@@ -103,7 +103,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	if x.alone { // nothing to overlap: all work is the computing goroutine's
 		c.Design, c.UpdateAtOnce = SCB, true
 	}
-	if c.Scheme == coordinator.Auto {
+	if c.Scheme == Auto {
 		c.Scheme = Reduce
 	}
 	if c.Events == nil {

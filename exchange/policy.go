@@ -147,6 +147,9 @@ func Parse(s string) (Design, error) {
 // package coordinator's.
 type Scheme = coordinator.Scheme
 
+// Auto leaves the scheme to choice (Choose).
+const Auto = coordinator.Auto
+
 // The schemes that an exchange executes.
 const (
 	// Reduce sums at the root, which updates and broadcasts, as in S-Caffe.

@@ -23,7 +23,7 @@ type Config struct {
 	// Systems, in place of Designs, take turns: each is a design with schemes of its own, and Scheme
 	// and Asked are of no matter.
 	Systems []System
-	// Scheme is that of all layers; the zero value is Reduce.
+	// Scheme is that of all layers; the zero value, Auto, chooses for each.
 	Scheme exchange.Scheme
 	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.
 	Asked *coordinator.Asked

@@ -63,7 +63,7 @@ func TestChoiceLiesBesideSnapshots(t *testing.T) {
 	}
 
 	// What no network would choose: each layer another scheme.
-	for i, s := range []exchange.Scheme{exchange.PS, exchange.SFB, exchange.Reduce, exchange.SFB, exchange.Allreduce} {
+	for i, s := range []exchange.Scheme{exchange.PS, exchange.Reduce, exchange.SFB, exchange.SFB, exchange.Allreduce} {
 		choice.Layers[i].Scheme = s
 	}
 	write(t, file, string(choice.Text()))

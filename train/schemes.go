@@ -51,7 +51,7 @@ func (c *Config) SchemeText() string { return c.Asked.Or(c.Scheme).String() }
 // choose gives every layer its scheme, on all ranks the same.
 func (w *Worker) choose(ctx context.Context, c Config) error {
 	n := w.solver.Net()
-	asked := c.Asked.Or(c.Scheme)
+	asked := c.Asked.Or(c.Scheme).For(w.comm.Size())
 	w.schemes = schemes{
 		of:       slices.Repeat([]exchange.Scheme{asked.Default}, len(n.Layers())),
 		factored: make([]*factored, len(n.Layers())), refuses: make([]string, len(n.Layers())),
@@ -122,6 +122,7 @@ func (w *Worker) findFactors(ctx context.Context, asked coordinator.Asked) error
 		return err
 	}
 	var matrices []sfb.Matrix
+	var kept []int // of found
 	for k, i := range found {
 		f := w.schemes.factored[i]
 		for rank := range w.comm.Size() {
@@ -130,20 +131,33 @@ func (w *Worker) findFactors(ctx context.Context, asked coordinator.Asked) error
 		for _, rank := range w.roles.workers {
 			f.matrix.Rows = append(f.matrix.Rows, f.rows[rank])
 		}
-		matrices = append(matrices, f.matrix)
+		if s, _ := asked.Of(n.Layers()[i].Name); s == exchange.Auto && f.outweighs() { // nor are products of them tried
+			w.schemes.factored[i], w.schemes.refuses[i] = nil, "its factors have more values than its gradients, added and brought back"
+			continue
+		}
+		matrices, kept = append(matrices, f.matrix), append(kept, i)
 	}
 	if asked.Chooses() || slices.Contains(asked.Schemes(), exchange.SFB) {
 		refuses, err := w.compareProducts(ctx, matrices)
 		if err != nil {
 			return err
 		}
-		for k, i := range found {
+		for k, i := range kept {
 			if refuses[k] != "" {
 				w.schemes.factored[i], w.schemes.refuses[i] = nil, refuses[k]
 			}
 		}
 	}
 	return w.measureProducts(ctx, matrices)
+}
+
+// outweighs reports whether the factors that a worker sends and receives have more values than
+// what a reduction and a broadcast move (4MN, see coordinator.Book.Values): the
+// scheme sfb then has nothing to gain.
+func (f *factored) outweighs() bool {
+	m := &f.matrix
+	k := slices.Max(m.Rows) * m.Passes
+	return coordinator.SFBCost(m.Shape.Out, m.Shape.In, k, len(m.Rows)).Worker > 4*float64(m.Weights.Len)
 }
 
 // compareProducts says for each of matrices why the workers cannot rebuild equal bits, "" where

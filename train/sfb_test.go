@@ -187,6 +187,26 @@ func TestAutoChoosesAmongWhatIsAskedFor(t *testing.T) {
 	}
 }
 
+// Factors that have more values than gradients, here those of many passes, are not weighed, nor tried, by auto.
+func TestAutoLeavesFactorsThatOutweigh(t *testing.T) {
+	for passes, outweigh := range map[int]bool{1: false, 1_000_000_000: true} {
+		path, dir := files(t, 30)
+		fullyConnected(t, path, dir, fmt.Sprintf("\niter_size: %d", passes))
+		_, audit, err := chosen(t, 3, path, train.Config{Bucket: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range audit.Rows {
+			if r.Layer.Name != "turned" {
+				continue
+			}
+			if refused := strings.Contains(r.Layer.Refuses, "more values than its gradients"); refused != outweigh || r.Of(exchange.SFB).Serves == outweigh {
+				t.Errorf("%d passes: %+v", passes, r)
+			}
+		}
+	}
+}
+
 // Algorithm 1: of a net that trains, as of a profile. K is the largest part of the batch.
 func TestPoseidon_Algorithm1ChoosesForANet(t *testing.T) {
 	path, dir := files(t, 30)

@@ -105,7 +105,7 @@ func runWith(t *testing.T, n int, path string, change func(rank int, c *train.Co
 		if err = comm.Agree(ctx, err); err != nil {
 			return err
 		}
-		cfg := train.Config{Solver: f, Events: train.Events{Solver: solver.Events{
+		cfg := train.Config{Solver: f, Scheme: exchange.Reduce, Events: train.Events{Solver: solver.Events{
 			OnIteration: func(i solver.Iteration) { got.loss = append(got.loss, float64(i.Loss)) },
 			OnTest: func(r solver.Test) {
 				for _, s := range r.Scores {

@@ -68,7 +68,7 @@ type Config struct {
 	// Weights are .caffemodels to start from (fine-tuning).
 	Weights []string
 	// Design is when parameters and gradients move, Scheme how gradients become
-	// parameters everywhere (the zero value is Reduce), and Bucket the least size of what moves as one, in
+	// parameters everywhere (the zero value, Auto, chooses for each layer), and Bucket the least size of what moves as one, in
 	// bytes; 0 leaves that to package exchange.
 	Design exchange.Design
 	Scheme exchange.Scheme

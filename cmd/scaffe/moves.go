@@ -44,7 +44,7 @@ func moveFlags() []cli.Flag {
 
 // schemeFlag says how replicas are kept in step. Its alias is its name of before.
 func schemeFlag() cli.Flag {
-	f := cmdline.Checked("scheme", exchange.Reduce.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce: "+
+	f := cmdline.Checked("scheme", coordinator.Auto.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce: "+
 		"sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), at servers, KV pair by KV pair (ps), "+
 		"or send factors of inner products to all (sfb), or to each layer's one server (adam), or a bit for each of their values (onebit, lossy); auto takes the fastest for each layer, poseidon ps or sfb",
 		cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...)

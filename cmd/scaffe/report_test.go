@@ -69,7 +69,7 @@ func keys(v any, path string, into map[string]bool) {
 func TestLogJSON(t *testing.T) {
 	dir := workplace(t, 50)
 	run := func(more ...string) result {
-		return command(t, dir, scaffe, append([]string{"train", "--local", "2", "--solver", "solver.prototxt"}, more...)...)
+		return command(t, dir, scaffe, append([]string{"train", "--local", "2", "--solver", "solver.prototxt", "--scheme", "reduce"}, more...)...)
 	}
 	r := run("--log-json", "log.jsonl", "--checkpoint", "sets")
 	loss := losses(t, r)
@@ -110,7 +110,7 @@ func TestLogJSON(t *testing.T) {
 		t.Errorf("going on did not append:\n%s", both[len(text):])
 	}
 	write(t, dir, "huge.prototxt", `net: "net.prototxt" base_lr: 1e30 lr_policy: "fixed" max_iter: 8 snapshot_prefix: "s"`)
-	r = command(t, dir, scaffe, "train", "--local", "2", "--solver", "huge.prototxt", "--log-json", "-", "--on-nan", "skip")
+	r = command(t, dir, scaffe, "train", "--local", "2", "--solver", "huge.prototxt", "--scheme", "reduce", "--log-json", "-", "--on-nan", "skip")
 	if !strings.Contains(r.stderr, "\n8 iterations, ") {
 		t.Errorf("with --log-json - stderr has no summary:\n%s", r.stderr)
 	}
@@ -219,7 +219,7 @@ func TestMetrics(t *testing.T) {
 			}
 			for name, least := range map[string]float64{
 				"scaffe_iterations_total": 20, "scaffe_images_total": 600, "scaffe_snapshots_total": 3, "scaffe_checkpoints_total": 1, "scaffe_images_per_second": 1e-9,
-				`scaffe_info{aggregate="reduce",design="SC-OBR",net=""}`: 1, `scaffe_seconds_total{part="compute"}`: 1e-9,
+				`scaffe_info{aggregate="auto",design="SC-OBR",net=""}`: 1, `scaffe_seconds_total{part="compute"}`: 1e-9,
 				`scaffe_collective_seconds_total{direction="push"}`: 1e-9, `scaffe_test_score{name="loss"}`: 1e-9, "scaffe_ranks": 2,
 			} {
 				if values[name] < least {

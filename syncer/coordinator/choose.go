@@ -161,7 +161,7 @@ func (b *Book) row(l *Layer, asked Asked, predict Predictor) (r Row, err error) 
 		}
 		r.Outlooks = append(r.Outlooks, o)
 	}
-	s, named := asked.of(l.Name)
+	s, named := asked.Of(l.Name)
 	why := l.noFactors()
 	switch {
 	case s == Auto && predict == nil:

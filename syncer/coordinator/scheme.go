@@ -142,15 +142,21 @@ func (a Asked) String() string {
 	return strings.Join(words, ",")
 }
 
-// Or returns a, and where that is nil a request for s alone, whose zero value is Reduce.
+// Or returns a, and where that is nil a request for s alone.
 func (a *Asked) Or(s Scheme) Asked {
-	switch {
-	case a != nil:
+	if a != nil {
 		return *a
-	case s == Auto:
-		s = Reduce
 	}
 	return Asked{Default: s}
+}
+
+// For returns what a asks for among so many ranks: a lone one, which has nobody to be kept in
+// step with, has nothing to choose.
+func (a Asked) For(ranks int) Asked {
+	if ranks == 1 && a.Default == Auto && len(a.Rules) == 0 {
+		a.Default = Reduce
+	}
+	return a
 }
 
 // One returns the scheme that is asked for and serves all layers, whatever they are, and
@@ -159,8 +165,8 @@ func (a Asked) One() (Scheme, bool) {
 	return a.Default, len(a.Rules) == 0 && slices.Contains([]Scheme{Reduce, Allreduce, PS}, a.Default)
 }
 
-// of returns what is asked for a layer, and whether a rule names it.
-func (a Asked) of(layer string) (s Scheme, named bool) {
+// Of returns what is asked for a layer, and whether a rule names it.
+func (a Asked) Of(layer string) (s Scheme, named bool) {
 	for _, r := range slices.Backward(a.Rules) {
 		if match(r.Pattern, layer) {
 			return r.Scheme, true
@@ -184,7 +190,7 @@ func (a Asked) check(layers []Layer) error {
 	}
 	for i := range layers {
 		l := &layers[i]
-		s, named := a.of(l.Name)
+		s, named := a.Of(l.Name)
 		if why := l.noFactors(); named && s.FactorsOnly() && why != "" {
 			return fmt.Errorf("scheme %s=%v: layer %q (%s) cannot: %s", l.Name, s, l.Name, l.Type, why)
 		}

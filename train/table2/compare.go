@@ -81,7 +81,8 @@ type Report struct {
 
 // Run measures rows. It trains as c says, but without tests and snapshots and
 // at the learning rate base_lr throughout; c's Design, Spec and Requests do not
-// count. It is a collective: every rank gets the same report.
+// count. Where c leaves the scheme of the net to choice, that is Reduce, as in the paper: rows
+// differ by the algorithm of one scheme. It is a collective: every rank gets the same report.
 func Run(ctx context.Context, comm *collectives.Comm, c train.Config, rows []Row, o Options) (*Report, error) {
 	if comm.Size() < 2 {
 		return nil, errors.New("table2: want at least two ranks: one rank has nothing to exchange")
@@ -93,6 +94,11 @@ func Run(ctx context.Context, comm *collectives.Comm, c train.Config, rows []Row
 	o.Rounds = min(orElse(o.Rounds, 4), o.Iterations)
 	c.Solver, c.Requests = timed(c.Solver), nil
 	c.Design, c.Spec = rows[0].Design, rows[0].Spec
+	asked := c.Asked.Or(c.Scheme)
+	if asked.Default == exchange.Auto {
+		asked.Default = exchange.Reduce
+	}
+	c.Asked = &asked
 	w, err := train.New(ctx, comm, c)
 	if err != nil {
 		return nil, err
