@@ -417,6 +417,24 @@ func TestNetworkAsAsked(t *testing.T) {
 	}
 }
 
+// What a server's pairs are is what it is predicted by: one that has all of a layer receives it from all others, and
+// sends it to them.
+func TestNetworkOfUnevenShares(t *testing.T) {
+	for _, c := range []struct{ rows, most int }{ // 4096 bytes a row, pairs of 2 MiB
+		{512, 512}, {513, 512}, {4 * 512, 512}, {5 * 512, 2 * 512}, {8 * 512, 2 * 512},
+	} {
+		b := book(t, 4, 32, fc("fc", c.rows, 1024))
+		n := Network{Book: b, Selector: selection.Default()}
+		p, err := n.Predict(&b.Layers[0], PS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 2 * 3 * 4096 * float64(c.most) / n.Selector.Model.Inter.Bandwidth; p.Time.Seconds() < want || p.Time.Seconds() > 1.1*want {
+			t.Errorf("%d rows: %v, on the wire %v s", c.rows, p.Time, want)
+		}
+	}
+}
+
 // A bucket is predicted as one layer of all its parameters, with the specs that serve it; one
 // that goes by factors, layer by layer.
 func TestNetworkOfBuckets(t *testing.T) {

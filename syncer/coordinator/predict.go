@@ -3,6 +3,8 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -187,26 +189,20 @@ func (n *Network) senders() float64 {
 	return float64(len(n.Book.Workers))
 }
 
-// servers predicts ps: a node's port takes in the pushes to its servers and the
-// pulls from all others, while as much leaves by it. What the ranks of a node add
-// up before is one node-level reduction and broadcast more.
+// servers predicts ps: all pairs of a bucket are pushed at once, and so arrive at about the same
+// time, when the server with the most of them has them all; then they are pulled. What the ranks of a
+// node add up before is one node-level reduction and broadcast more.
 func (n *Network) servers(l *Layer) Prediction {
 	b := n.Book
-	bytes, from := 4*float64(l.Elements()), n.senders()
-	shares := min(float64(len(b.Servers)), max(1, bytes/float64(b.PairBytes))) // servers with a pair of the layer
-	share := bytes / shares
-	others := from - 1                 // that send to a server
-	in := share*others + bytes - share // at a node that serves and works
-	if _, _, both := b.roles(); !both {
-		others = from
-		in = max(share*others, bytes)
-	}
-	t := 2*n.hop() + n.wire(in) + n.add(share*(from-1)/shares)
-	if shares > 1 { // the last pair is pulled when all is pushed
-		t += n.wire(min(share, float64(b.PairBytes)))
+	bytes, others := 4*float64(l.Elements()), n.senders()
+	most, least := n.shares(l)
+	if _, _, both := b.roles(); both {
+		others-- // a server keeps its own part
 	} else {
-		t = 2*n.hop() + 2*n.wire(bytes*others) + n.add(bytes)
+		least = 0
 	}
+	oneWay := n.wire(max(most*others, bytes-least))
+	t := 2*n.hop() + 2*oneWay + n.add(min(most, float64(b.PairBytes)))
 	specText := "linear"
 	if layout := n.layout(); layout.Nodes > 1 && layout.PPN > 1 {
 		specText = "linear/linear"
@@ -214,6 +210,21 @@ func (n *Network) servers(l *Layer) Prediction {
 		t += 2*(m.Intra.Latency+m.Op) + float64(layout.PPN)*bytes/m.Memory.At(bytes, m.Cache)
 	}
 	return Prediction{Time: seconds(t), Spec: specText}
+}
+
+// shares returns how many bytes of a layer alone the server with the most has, and that with the least.
+func (n *Network) shares(l *Layer) (most, least float64) {
+	alone := Book{Servers: n.Book.Servers, PairBytes: n.Book.PairBytes, Tensors: n.Book.Tensors, Layers: []Layer{*l}}
+	alone.Deal([][]int{{0}})
+	of := map[int]float64{}
+	for _, p := range alone.Pairs {
+		of[p.Server] += 4 * float64(p.Len)
+		most = max(most, of[p.Server])
+	}
+	if len(of) < len(n.Book.Servers) {
+		return most, 0
+	}
+	return most, slices.Min(slices.Collect(maps.Values(of)))
 }
 
 // factors predicts sfb: an allgather of the factors, and the product.
