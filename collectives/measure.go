@@ -22,6 +22,7 @@ const (
 	shortChunk  = 16        // bytes of each of them where the caller executes the ops alone
 	opChunk     = 8 << 10   // the least that the engine executes,
 	streamChunk = 16 << 10  // and of the messages whose rate tells what one of its ops costs
+	leastStaged = 128 << 10 // the least that the kernel copies out of memory that is not registered,
 	mostAtOnce  = 512 << 20 // bytes that all ranks of a node use together
 )
 
@@ -171,6 +172,7 @@ func (m *measurement) copies() {
 	m.model = m.costs.On(selection.Default().Model.On(cores))
 	m.model.Cache, m.model.Switch = m.cache, 0
 	m.model.Memory = sim.Rates{Cached: unlimited, Shared: unlimited, Bandwidth: unlimited}
+	m.model.Fresh = unlimited // no faster than Core in any case, which includes what of it these copies have
 	answer := m.costs.ShortLatency + 2*m.costs.ShortOp
 	rate := func(took float64, size int, at *float64) float64 {
 		return 1 / m.fit(took-answer, "chain", schedule.Bcast, size, at, 1e8, 1e12)
@@ -181,11 +183,11 @@ func (m *measurement) copies() {
 	m.costs.Core.Shared = rate(time(registered, longer, shared), shared, &m.model.Core.Shared)
 	m.costs.Core.Bandwidth = rate(time(registered, longest, all), all, &m.model.Core.Bandwidth)
 	fresh := m.hop(registered.Slice(0, cached), repetitions) - engine
-	m.costs.Fresh = max(0, fresh/float64(cached-opChunk)-m.costs.Core.Cached)
+	m.costs.Fresh = max(m.costs.Core.Cached, fresh/float64(cached-opChunk)-m.costs.Core.Cached)
 
 	private := mem.Of(make([]byte, all))
-	small := time(private, repetitions, opChunk)
-	m.costs.Staging.Cached = max(0, time(private, repetitions, cached)-small) / float64(cached-opChunk)
+	small, large := leastStaged, 2*leastStaged
+	m.costs.Staging.Cached = max(0, time(private, repetitions, large)-time(private, repetitions, small)) / float64(large-small)
 	m.costs.Staging.Shared = time(private, longer, shared) / float64(shared)
 	m.costs.Staging.Bandwidth = time(private, longest, all) / float64(all)
 }
@@ -257,17 +259,13 @@ func (m *measurement) all(cores int) {
 	m.costs.Memory.Bandwidth = cost(longest, sim.MemorySet, &m.model.Memory.Bandwidth)
 }
 
-// switches measures what it takes a core to turn to another rank, by a message's way
-// through all ranks: a short one, and one that the engine moves. The median counts,
-// for a rank that happens to run needs no turn.
+// switches measures what it takes a core to turn to another rank, be it waiting or asleep, by a
+// short message's way through all ranks: nearly all of that is turns, and one is the same for
+// whatever message. The median counts, for a rank that happens to run needs no turn.
 func (m *measurement) switches() {
-	through := func(bytes int, at *float64) float64 {
-		b := mem.Of(make([]byte, bytes))
-		took := m.times(repetitions, m.bcast(b, "chain", bytes))[repetitions/2]
-		return m.fit(took, "chain", schedule.Bcast, bytes, at, 50e-6, 1e-7)
-	}
-	m.costs.ShortSwitch = through(8, &m.model.Short.Switch)
-	m.costs.Switch = through(opChunk, &m.model.Switch)
+	b := mem.Of(make([]byte, 8))
+	took := m.times(repetitions, m.bcast(b, "chain", b.Len()))[repetitions/2]
+	m.costs.Switch = m.fit(took, "chain", schedule.Bcast, b.Len(), &m.model.Switch, 50e-6, 1e-7)
 }
 
 // fit returns the value of a parameter of the model, between the one with which a

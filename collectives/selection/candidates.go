@@ -134,7 +134,7 @@ const sameLoss = 0.005
 func worse(m sim.Model) []sim.Model {
 	ops, caches, memory, network := m, m, m, m
 	ops.Op, ops.Intra.Latency, ops.Switch = 2*m.Op, 2*m.Intra.Latency, 2*m.Switch
-	ops.Short.Op, ops.Short.Latency, ops.Short.Switch = 2*m.Short.Op, 2*m.Short.Latency, 2*m.Short.Switch
+	ops.Short.Op, ops.Short.Latency = 2*m.Short.Op, 2*m.Short.Latency
 	ops.Library.Op = 2 * m.Library.Op
 	caches.Fresh, caches.Core = m.Fresh/2, sim.Rates{Cached: m.Core.Cached / 2, Shared: m.Core.Shared / 2, Bandwidth: m.Core.Bandwidth / 2}
 	memory.Memory.Cached, memory.Memory.Shared, memory.Memory.Bandwidth = m.Memory.Cached/2, m.Memory.Shared/2, m.Memory.Bandwidth/2

@@ -13,7 +13,7 @@ import (
 type Costs struct {
 	Op, Latency           float64 // see sim.Model
 	ShortOp, ShortLatency float64
-	Switch, ShortSwitch   float64
+	Switch                float64
 	Fresh                 float64
 	Core, Memory          RateCosts
 	Staging               RateCosts // a byte that is copied
@@ -24,7 +24,7 @@ type RateCosts struct{ Cached, Shared, Bandwidth float64 }
 
 // fields returns all costs, in one order.
 func (c *Costs) fields() []*float64 {
-	all := []*float64{&c.Op, &c.Latency, &c.ShortOp, &c.ShortLatency, &c.Switch, &c.ShortSwitch, &c.Fresh}
+	all := []*float64{&c.Op, &c.Latency, &c.ShortOp, &c.ShortLatency, &c.Switch, &c.Fresh}
 	for _, r := range []*RateCosts{&c.Core, &c.Memory, &c.Staging} {
 		all = append(all, &r.Cached, &r.Shared, &r.Bandwidth)
 	}
@@ -59,7 +59,7 @@ const fastest = 2e13
 // mostly comes to the same choices. Memory is never faster than a cache.
 func (c Costs) On(m sim.Model) sim.Model {
 	times := map[*float64]float64{
-		&m.Op: c.Op, &m.Intra.Latency: c.Latency, &m.Short.Op: c.ShortOp, &m.Short.Latency: c.ShortLatency, &m.Switch: c.Switch, &m.Short.Switch: c.ShortSwitch,
+		&m.Op: c.Op, &m.Intra.Latency: c.Latency, &m.Short.Op: c.ShortOp, &m.Short.Latency: c.ShortLatency, &m.Switch: c.Switch,
 	}
 	for at, cost := range times {
 		if cost > 0 {

@@ -45,7 +45,7 @@ type Kept struct {
 }
 
 // keptFormat is part of what identifies a file: another one is measured anew.
-const keptFormat = 3
+const keptFormat = 4
 
 // file returns the path of what is kept in a folder for k's machine.
 func (k Kept) file(dir string) string {

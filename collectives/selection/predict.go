@@ -23,7 +23,6 @@ func closed(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.
 		return e.allgather(s)
 	}
 	if l.Nodes == 1 && bytes <= sim.ShortBytes {
-		m.Switch = m.Short.Switch
 		e.m.Intra.Latency, e.m.Op = m.Short.Latency, m.Short.Op
 	}
 	if m.Cores >= 1 && times(float64(l.PPN), e.hosted) > m.Cores {

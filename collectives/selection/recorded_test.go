@@ -21,6 +21,7 @@ import (
 // measured of itself.
 type recording struct {
 	nodes, ppn int
+	buffers    selection.BufferKind
 	model      sim.Model
 	cells      []recordedCell
 }
@@ -46,6 +47,10 @@ func readRecording(t *testing.T, path string) (r recording) {
 		case "layout":
 			for _, w := range words[1:] {
 				name, value, _ := strings.Cut(w, "=")
+				if name == "buffers" {
+					r.buffers, err = selection.ParseBufferKind(value)
+					continue
+				}
 				n, e := strconv.Atoi(value)
 				if err = e; name == "nodes" {
 					r.nodes = n
@@ -82,6 +87,9 @@ func TestRecordedRegret(t *testing.T) {
 	bounds := map[string]struct{ median, worst float64 }{
 		"xeon-2-cores-2-ranks": {1.02, 1.25},
 		"xeon-2-cores-4-ranks": {1.06, 1.80},
+		"zen3-2-cores-8-ranks": {1.00, 1.35},
+
+		"zen3-2-cores-4-ranks-unregistered": {1.15, 1.25},
 	}
 	paths, err := filepath.Glob("testdata/recorded/*.txt")
 	if err != nil || len(paths) != len(bounds) {
@@ -94,7 +102,7 @@ func TestRecordedRegret(t *testing.T) {
 		l := spec.LayoutOf(spec.NodesOf(r.nodes, r.ppn))
 		var regrets []float64
 		for _, c := range r.cells {
-			choice, err := s.Select(l, selection.Query{Collective: c.collective, Bytes: c.bytes, Type: mem.Float32, Blocking: true, Library: true}, spec.Spec{})
+			choice, err := s.Select(l, selection.Query{Collective: c.collective, Bytes: c.bytes, Type: mem.Float32, Buffers: r.buffers, Blocking: true, Library: true}, spec.Spec{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,6 +25,7 @@ func TestTheSimulationKnowsTheLimits(t *testing.T) {
 		is, copy int
 	}{
 		{"travel with their descriptor", blockRoom, sim.ShortBytes},
+		{"are copied before anybody asks", eagerCopy, sim.EagerCopy},
 		{"are copied by both ranks", shareFrom, sim.HalvedFrom},
 		{"are copied around the caches", kernels.StreamFrom, sim.StreamFrom},
 	} {

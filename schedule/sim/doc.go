@@ -25,8 +25,9 @@
 //     memory the schedules touch (Rates.At), and at Fresh where another core has just
 //     written.
 //   - A user's buffer that was not registered has to be copied through the
-//     kernel first (Staging bytes a second); of a large one that ranks receive who
-//     share cores, its sender makes one copy for all of them.
+//     kernel first (Staging bytes a second); of a small message (EagerCopy), and of a
+//     large one that ranks receive who share cores, its sender makes one copy for all
+//     of them.
 //
 // Ops become ready by the schedule's own dependencies and the engine's window.
 // So pipelining, full pipes, bubbles and stragglers come out of the schedule;

@@ -80,6 +80,14 @@ func (w *world) moved(r, i int32) traffic {
 	return w.traffic(r, i)
 }
 
+// copied reports whether the sender of a message out of unregistered memory, which op i of rank r
+// receives, copies it into registered memory once for all who receive it (package nbc/shm).
+func (w *world) copied(r, i int32) bool {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	return op.Len()*w.ElemSize <= EagerCopy || op.Kind == schedule.Recv && w.streams && !w.hosts[k.host].roomy
+}
+
 // traffic returns what an op that is not a send moves where its own rank does it.
 func (w *world) traffic(r, i int32) (t traffic) {
 	k := &w.ranks[r]
@@ -89,10 +97,14 @@ func (w *world) traffic(r, i int32) (t traffic) {
 	if !op.Local() && w.ranks[op.Peer].node == k.node {
 		peer := &w.ranks[op.Peer]
 		message = &t.memory
-		switch src := peer.ops[k.peer[i]].Src.Buf; {
-		case w.Unregistered && src != schedule.Scratch:
+		switch src := peer.ops[k.peer[i]].Src; {
+		case w.Unregistered && src.Buf != schedule.Scratch:
 			message = &t.staged
-		case src == schedule.Scratch || src == schedule.Out && peer.writes:
+			if w.copied(r, i) {
+				message = &t.memory
+				t.memory += 2 * bytes / float64(peer.sends[src])
+			}
+		case src.Buf == schedule.Scratch || src.Buf == schedule.Out && peer.writes:
 			message = &t.fresh
 		}
 	}
@@ -112,11 +124,6 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		touch(op.Dst)
 	case schedule.Recv:
 		if message == nil { // the network writes it
-			break
-		}
-		if message == &t.staged && w.streams && !w.hosts[k.host].roomy {
-			// Its sender copies it once for all who receive it (package nbc/shm).
-			t.memory += 2*bytes + 2*bytes/float64(w.ranks[op.Peer].sends[w.ranks[op.Peer].ops[k.peer[i]].Src])
 			break
 		}
 		if *message += bytes; message != &t.staged {

@@ -171,7 +171,7 @@ func (w *world) postNear(r, i int32) {
 	case op.Receives() && k.state[i]&senderReady != 0:
 		w.meet(r, i)
 	case op.Receives():
-		if op.Kind == schedule.Recv && !small {
+		if op.Kind == schedule.Recv && !small && w.wants(r, i) {
 			w.tell(r, i, wanted)
 		}
 	case k.state[i]&told != 0:
@@ -183,6 +183,14 @@ func (w *world) postNear(r, i int32) {
 			w.push(event{at: w.now, kind: sendDone, rank: r, op: i})
 		}
 	}
+}
+
+// wants reports whether a receive of rank r tells its sender where it wants the message: not one
+// into unregistered memory that the sender does not write to (package nbc/shm).
+func (w *world) wants(r, i int32) bool {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	return !w.Unregistered || op.Dst.Buf == schedule.Scratch || w.hosts[k.host].roomy && op.Len()*w.ElemSize > EagerCopy
 }
 
 // meet gives rank r a message of which the other side is ready: to copy it or, where

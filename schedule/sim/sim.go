@@ -25,6 +25,7 @@ type Setup struct {
 // tests hold them to these).
 const (
 	ShortBytes  = 4 << 10   // a message within a node travels with its news; where all do, Model.Short is what they cost
+	EagerCopy   = 64 << 10  // a message out of unregistered memory is copied by its sender before anybody asks
 	HalvedFrom  = 128 << 10 // both of its ranks copy a message, where each has a core
 	InlineBytes = 32 << 10  // a message between nodes travels with its envelope
 	StreamFrom  = 8 << 20   // messages of such collectives are copied around the caches

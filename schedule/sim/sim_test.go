@@ -175,6 +175,50 @@ func TestOneCopyForAll(t *testing.T) {
 	}
 }
 
+// A small message out of unregistered memory is copied by its sender before anybody asks, once for
+// all who receive it, and not by the kernel, whoever has a core.
+func TestSmallUnregisteredMessagesAreCopiedByTheirSender(t *testing.T) {
+	took := func(bytes int, cores, rate float64, build func(*schedule.Builder, schedule.Params)) float64 {
+		m := sim.Default()
+		m.Cores, m.Staging = cores, sim.Rates{Cached: rate, Shared: rate, Bandwidth: rate}
+		r, err := sim.Simulate(all(4, bytes/4, bytes/4, build), sim.Setup{Model: m, ElemSize: 4, Unregistered: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Max
+	}
+	for _, cores := range []float64{2, 4} {
+		for _, build := range []func(*schedule.Builder, schedule.Params){linear.Bcast, linear.Reduce} {
+			if slow, quick := took(sim.EagerCopy, cores, 1e8, build), took(sim.EagerCopy, cores, 1e10, build); slow != quick {
+				t.Errorf("%g cores, %d bytes: %g s where the kernel copies slowly, %g where it does not", cores, sim.EagerCopy, slow, quick)
+			}
+			if slow, quick := took(2*sim.EagerCopy, cores, 1e8, build), took(2*sim.EagerCopy, cores, 1e10, build); slow < 2*quick {
+				t.Errorf("%g cores, %d bytes: only %g s where the kernel copies slowly, %g where it does not", cores, 2*sim.EagerCopy, slow, quick)
+			}
+		}
+	}
+}
+
+// Ranks that share cores do not tell a sender where they want a message in unregistered memory, so
+// that nobody writes it there, through the other core's cache.
+func TestNobodyWritesToUnregisteredMemoryOfACrowdedNode(t *testing.T) {
+	took := func(fresh float64, unregistered bool) float64 {
+		m := sim.Default()
+		m.Cores, m.Fresh = 2, fresh
+		r, err := sim.Simulate(all(4, sim.StreamFrom/4, 1<<18, linear.Bcast), sim.Setup{Model: m, ElemSize: 4, Unregistered: unregistered})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Max
+	}
+	if slow, quick := took(1e8, true), took(1e10, true); slow != quick {
+		t.Errorf("unregistered: %g s where another core's cache is slow, %g where it is not", slow, quick)
+	}
+	if slow, quick := took(1e8, false), took(1e10, false); slow <= quick {
+		t.Errorf("registered: %g s where another core's cache is slow, %g where it is not", slow, quick)
+	}
+}
+
 func TestBadSchedules(t *testing.T) {
 	two := all(2, 10, 5, chain.Bcast)
 	stuck := all(2, 10, 5, chain.Bcast)

@@ -39,7 +39,7 @@ type rank struct {
 	// writes says that the schedule writes Out, so that who reads it takes it from the
 	// cache of this rank's core.
 	writes bool
-	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of streams of unregistered memory alone
+	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of unregistered memory alone
 	core   float64              // rates at which the rank's thread touches memory, and
 	staged float64              // copies what is not registered
 }
@@ -102,12 +102,12 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	for _, sch := range p.all {
 		w.streams = w.streams || float64(sch.Count*s.ElemSize)/part >= StreamFrom
 	}
-	if w.Unregistered && w.streams {
+	if w.Unregistered {
 		w.countSends()
 	}
 	if w.short() {
 		short := s.Model.Short
-		w.Model.Op, w.Model.Intra.Latency, w.Model.Switch = short.Op, short.Latency, short.Switch
+		w.Model.Op, w.Model.Intra.Latency = short.Op, short.Latency
 	}
 	w.setRates()
 	return w, nil
