@@ -131,7 +131,12 @@ func (w *Worker) findFactors(ctx context.Context, asked coordinator.Asked) error
 		for _, rank := range w.roles.workers {
 			f.matrix.Rows = append(f.matrix.Rows, f.rows[rank])
 		}
-		if s, _ := asked.Of(n.Layers()[i].Name); s == exchange.Auto && f.outweighs() { // nor are products of them tried
+		s, _ := asked.Of(n.Layers()[i].Name)
+		if values := f.stacked(); s != exchange.OneBit && values > maxStacked {
+			w.schemes.factored[i], w.schemes.refuses[i] = nil, fmt.Sprintf("its factors of %d passes have %.3g values together", passes, values)
+			continue
+		}
+		if s == exchange.Auto && f.outweighs() { // nor are products of them tried
 			w.schemes.factored[i], w.schemes.refuses[i] = nil, "its factors have more values than its gradients, added and brought back"
 			continue
 		}
@@ -149,6 +154,19 @@ func (w *Worker) findFactors(ctx context.Context, asked coordinator.Asked) error
 		}
 	}
 	return w.measureProducts(ctx, matrices)
+}
+
+// maxStacked is how many values the factors of a layer may have: more are a mistake, and would not
+// find memory.
+const maxStacked = 1 << 32
+
+// stacked is how many they have, all workers' together.
+func (f *factored) stacked() float64 {
+	rows := 0
+	for _, n := range f.matrix.Rows {
+		rows += n
+	}
+	return float64(rows) * float64(f.matrix.Passes) * float64(f.matrix.Shape.Row())
 }
 
 // outweighs reports whether the factors that a worker sends and receives have more values than

@@ -189,7 +189,7 @@ func TestAutoChoosesAmongWhatIsAskedFor(t *testing.T) {
 
 // Factors that have more values than gradients, here those of many passes, are not weighed, nor tried, by auto.
 func TestAutoLeavesFactorsThatOutweigh(t *testing.T) {
-	for passes, outweigh := range map[int]bool{1: false, 1_000_000_000: true} {
+	for passes, outweigh := range map[int]bool{1: false, 1_000: true} {
 		path, dir := files(t, 30)
 		fullyConnected(t, path, dir, fmt.Sprintf("\niter_size: %d", passes))
 		_, audit, err := chosen(t, 3, path, train.Config{Bucket: 1})
@@ -204,6 +204,21 @@ func TestAutoLeavesFactorsThatOutweigh(t *testing.T) {
 				t.Errorf("%d passes: %+v", passes, r)
 			}
 		}
+	}
+}
+
+// Factors that no memory could hold are refused by whoever asks for them, and not tried.
+func TestFactorsThatFindNoMemory(t *testing.T) {
+	path, dir := files(t, 30)
+	fullyConnected(t, path, dir, "\niter_size: 1000000000")
+	for _, scheme := range []string{"reduce,turned=sfb", "reduce,turned=adam"} {
+		_, _, err := chosen(t, 3, path, train.Config{Asked: ask(t, scheme), Bucket: 1})
+		if err == nil || !strings.Contains(err.Error(), "turned") || !strings.Contains(err.Error(), "its factors of 1000000000 passes have ") {
+			t.Errorf("%s: %v", scheme, err)
+		}
+	}
+	if _, audit, err := chosen(t, 3, path, train.Config{Bucket: 1}); err != nil || strings.Contains(audit.Chosen().String(), "sfb") {
+		t.Errorf("auto: %v, %v", audit, err)
 	}
 }
 

@@ -286,8 +286,8 @@ func (j *judge) listen(worker int, r *nbc.Request, word []int64) {
 }
 
 // decide waits for the median worker, and then for the others that began the iteration, but for no
-// longer than after; verdicts says what became of each. Those who are behind do not count: more than
-// half of the workers have been in every iteration before, so that the median one is among the others.
+// longer than after; verdicts says what became of each. Those who are behind do not count: at least
+// half of the workers have been in the iteration before, so that the median one is among the others.
 func (j *judge) decide(iter int, begins []bool, verdicts []uint8) error {
 	expected := 0
 	for i := range verdicts {

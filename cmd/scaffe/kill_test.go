@@ -33,6 +33,7 @@ const killIters = 40
 var killedSchemes = map[string][]string{
 	"reduce": {"--scheme", "reduce"},
 	"ps":     {"--scheme", "ps"},
+	"drop":   {"--scheme", "ps", "--consistency", "drop:10m"}, // nobody is that late
 	"apart":  {"--scheme", "ps", "--servers", "0", "--workers"},
 	"sfb":    {"--scheme", "sfb"},
 	"onebit": {"--scheme", "onebit"}, // goes on from checkpoints, which have residuals, alone
@@ -89,7 +90,7 @@ func moments(n int) []moment {
 	ms := make([]moment, n)
 	for i := range ms {
 		m := &ms[i]
-		m.ranks, m.scheme, m.both = 2, []string{"reduce", "ps", "apart", "onebit", "sfb"}[(i+i/5)%5], i%7 == 6
+		m.ranks, m.scheme, m.both = 2, []string{"reduce", "drop", "apart", "onebit", "sfb", "ps"}[(i+i/6)%6], i%7 == 6
 		if i%6 == 5 {
 			m.ranks = 3
 		}
