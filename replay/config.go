@@ -52,6 +52,9 @@ type Config struct {
 	Jitter float64
 	// Straggler is a rank that computes slower than the others.
 	Straggler Straggler
+	// Predict, with Systems, is numbers of nodes, each with as many ranks as the nodes that run, for which an
+	// iteration is predicted.
+	Predict []int
 	// Check gives every rank different gradients, and verifies all sums and all
 	// parameters. Its work distorts the times.
 	Check bool
@@ -101,6 +104,8 @@ func (c *Config) validate(ranks int) error {
 		return fmt.Errorf("replay: jitter must be between 0 and 1 (got %v)", c.Jitter)
 	case c.Straggler.Factor != 0 && (c.Straggler.Rank < 0 || c.Straggler.Rank >= ranks):
 		return fmt.Errorf("replay: the straggler's rank must be less than the number of ranks (got %d of %d)", c.Straggler.Rank, ranks)
+	case len(c.Predict) > 0 && (len(c.Systems) == 0 || len(c.Workers.Ranks)+c.Workers.Count+len(c.Servers.Ranks)+c.Servers.Count > 0):
+		return errors.New("replay: other numbers of nodes can be predicted for systems only, of which all ranks work and serve")
 	case c.Bucket < 0:
 		return fmt.Errorf("replay: bucket size must be at least 0 (got %d)", c.Bucket)
 	}

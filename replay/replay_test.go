@@ -367,7 +367,7 @@ func TestJudge(t *testing.T) {
 		name string
 		ms   float64
 	}{{"SC-B", 190}, {"SC-OB", 145}, {"SC-OBR", 118}, {"x", 119}} {
-		r := Row{Design: d.name}
+		r := Row{Design: d.name, Iterations: 1}
 		r.Iteration.Median = d.ms
 		res.Rows = append(res.Rows, r)
 	}
@@ -384,6 +384,11 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	if got := res.Rows[0]; math.Abs(got.Stall-90./190) > 1e-9 || math.Abs(got.Speedup-200./190) > 1e-9 {
+		t.Errorf("%+v", got)
+	}
+	predicted := &Result{Compute: 100, Batch: 8, Ranks: 3, Workers: 2, Rows: []Row{{Nodes: 5, Ranks: 10, Predicted: 125}}}
+	predicted.judge()
+	if got := predicted.Rows[0]; math.Abs(got.Speedup-8) > 1e-9 || math.Abs(got.Rate-80/0.125) > 1e-9 || math.Abs(got.Stall-0.2) > 1e-9 {
 		t.Errorf("%+v", got)
 	}
 	if res.Target != 118 || math.Abs(res.Rows[0].Rate-16/0.19) > 1e-9 {

@@ -50,9 +50,14 @@ type Result struct {
 
 // Row is what one design, or one system, came to.
 type Row struct {
-	System     string // "": the row is one design's
-	Design     string
-	Schemes    string // of a system: a scheme for every layer, as --scheme takes it
+	System  string // "": the row is one design's
+	Design  string
+	Schemes string // of a system: a scheme for every layer, as --scheme takes it
+	// Nodes and Ranks are those that ran, or that Predicted is of: then Iterations is 0, and
+	// nothing was measured.
+	Nodes, Ranks int
+	// Predicted is what the cost model says that the iteration of a system takes, in ms.
+	Predicted  float64
 	Iterations int
 	// Iteration is the slowest rank's time.
 	Iteration stats.Interval
@@ -102,7 +107,10 @@ func (res *Result) judge() {
 	}
 	for i := range res.Rows {
 		r := &res.Rows[i]
-		t := r.Iteration.Median
+		t, workers := r.Iteration.Median, res.Workers
+		if r.Iterations == 0 {
+			t, workers = r.Predicted, r.Ranks
+		}
 		r.Exposed = max(0, t-res.Compute)
 		if res.Communication.Median > 0 {
 			r.Hidden = min(max(1-r.Exposed/res.Communication.Median, 0), 1)
@@ -112,8 +120,8 @@ func (res *Result) judge() {
 			r.OverBasic = t / basic
 		}
 		r.Met = t <= res.Target
-		r.Rate = float64(res.Batch*res.Workers) / t * 1e3
+		r.Rate = float64(res.Batch*workers) / t * 1e3
 		r.Stall = max(0, 1-res.Compute/t)
-		r.Speedup = float64(res.Workers) * res.Compute / max(res.Straggler.Factor, 1) / t
+		r.Speedup = float64(workers) * res.Compute / max(res.Straggler.Factor, 1) / t
 	}
 }

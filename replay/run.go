@@ -113,10 +113,11 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 			return err
 		}
 		row := w.row(&r.c)
+		row.Nodes, row.Ranks = res.Nodes, res.Ranks
 		row.Late, row.NodeBytes, row.Products = v[2+2*i], node, v[3+2*i]*r.scale*max(r.c.Straggler.Factor, 1)
 		res.Rows = append(res.Rows, row)
 	}
-	return nil
+	return r.predict(ctx, res)
 }
 
 // most returns the largest of every number over the ranks.

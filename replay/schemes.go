@@ -102,7 +102,7 @@ func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
 // choose gives every layer of a system its scheme as asked, on all ranks the same.
 func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*plan, error) {
 	one, alone := asked.One()
-	p := &plan{tensors: s.Tensors, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
+	p := &plan{tensors: s.Tensors, asked: asked, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
 	if s.ByLayer && p.bucket == 0 {
 		p.bucket = 1
 	}

@@ -66,7 +66,8 @@ next:
 // plan is by which schemes the layers go, and what follows from that.
 type plan struct {
 	tensors  bool // see System
-	bucket   int  // as in exchange.Config
+	asked    coordinator.Asked
+	bucket   int // as in exchange.Config
 	buckets  map[exchange.Scheme]int
 	schemes  []exchange.Scheme
 	layers   []exchange.Layer // with factors, where those travel

@@ -98,3 +98,48 @@ func TestPoseidon_SystemsOfSection5(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
+
+// Systems are predicted where they run and on other numbers of nodes, whose rows say so.
+func TestSystemsPredicted(t *testing.T) {
+	p := parsed(t, connected)
+	res, err := replayed(t, 2, Config{Profile: p, Systems: systems, Bucket: 2000, Iterations: 1, Predict: []int{1, 4}})
+	if err != nil || len(res.Rows) != 3*len(systems) {
+		t.Fatal(res, err)
+	}
+	for i, r := range res.Rows {
+		if nodes := []int{1, 1, 4}[i/len(systems)]; r.System != systems[i%len(systems)].Name || r.Nodes != nodes || r.Ranks != 2*nodes || (r.Iterations > 0) != (i < len(systems)) {
+			t.Errorf("%d: %+v", i, r)
+		}
+		if r.Predicted < 0.7*res.Compute || (r.Iterations == 0 && r.Stall != max(0, 1-res.Compute/r.Predicted)) || r.Schemes == "" {
+			t.Errorf("%d: %+v", i, r)
+		}
+		if here := res.Rows[i%len(systems)]; i/len(systems) == 1 && r.Predicted != here.Predicted { // as many ranks
+			t.Errorf("%+v, want %+v", r, here)
+		}
+	}
+	var b bytes.Buffer
+	var doc struct {
+		Rows []struct {
+			Nodes     int      `json:"row_nodes"`
+			Iteration *float64 `json:"iteration_ms"`
+			Predicted *float64 `json:"predicted_ms"`
+			Bytes     *float64 `json:"node_bytes_most"`
+		}
+	}
+	if err := res.Write(&b, report.JSON); err != nil || json.Unmarshal(b.Bytes(), &doc) != nil || len(doc.Rows) != len(res.Rows) {
+		t.Fatal(err, b.String())
+	}
+	if r := doc.Rows[0]; r.Nodes != 1 || r.Iteration == nil || r.Predicted == nil || r.Bytes == nil {
+		t.Errorf("%+v", r)
+	}
+	if r := doc.Rows[len(doc.Rows)-1]; r.Nodes != 4 || r.Iteration != nil || r.Predicted == nil || r.Bytes != nil {
+		t.Errorf("%+v", r)
+	}
+	b.Reset()
+	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "predicted: by the cost model") {
+		t.Error(err, b.String())
+	}
+	if _, err := replayed(t, 2, Config{Profile: p, Designs: []exchange.Design{exchange.SCB}, Iterations: 1, Predict: []int{4}}); err == nil || !strings.Contains(err.Error(), "can be predicted for systems only") {
+		t.Error(err)
+	}
+}

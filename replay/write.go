@@ -71,17 +71,19 @@ func columns(systems bool) []report.Column[Row] {
 		{Name: "system", Left: true, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.System, systems) }},
 		{Name: "system_schemes", Hidden: true, Value: func(r Row) any { return report.Optional(r.Schemes, systems) }},
 		{Name: "design", Left: true, Value: func(r Row) any { return r.Design }},
+		{Name: "row_nodes", Title: "nodes", Hidden: !systems, Value: func(r Row) any { return r.Nodes }},
 		{Name: "iterations", Value: func(r Row) any { return r.Iterations }},
-		{Name: "iteration_ms", Digits: 2, Value: func(r Row) any { return r.Iteration.Median }},
-		{Title: "95 %", Value: func(r Row) any { return r.Iteration }},
+		{Name: "iteration_ms", Digits: 2, Value: func(r Row) any { return report.Optional(r.Iteration.Median, r.measured()) }},
+		{Title: "95 %", Value: func(r Row) any { return report.Optional(r.Iteration, r.measured()) }},
 		{Name: "iteration_low_ms", Hidden: true, Value: func(r Row) any { return low(r.Iteration) }},
 		{Name: "iteration_high_ms", Hidden: true, Value: func(r Row) any { return high(r.Iteration) }},
+		{Name: "predicted_ms", Digits: 2, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.Predicted, systems) }},
 		{Name: "exposed_ms", Digits: 2, Value: func(r Row) any { return r.Exposed }},
 		{Name: "hidden", Title: "hidden %", Hidden: systems, Value: func(r Row) any {
 			return report.Shown{Value: report.Optional(r.Hidden, !systems), Text: fmt.Sprintf("%.0f", 100*r.Hidden)}
 		}},
-		{Name: "wait_push_ms", Title: "wait push", Digits: 2, Value: func(r Row) any { return r.WaitPush }},
-		{Name: "wait_pull_ms", Title: "wait pull", Digits: 2, Value: func(r Row) any { return r.WaitPull }},
+		{Name: "wait_push_ms", Title: "wait push", Digits: 2, Value: func(r Row) any { return report.Optional(r.WaitPush, r.measured()) }},
+		{Name: "wait_pull_ms", Title: "wait pull", Digits: 2, Value: func(r Row) any { return report.Optional(r.WaitPull, r.measured()) }},
 		{Name: "over_max", Title: "× max", Digits: 3, Hidden: systems, Value: func(r Row) any { return report.Optional(r.OverMax, !systems) }},
 		{Name: "over_basic", Title: "× SC-B", Digits: 3, Hidden: systems, Value: func(r Row) any { return report.Optional(r.OverBasic, r.OverBasic > 0) }},
 		{Name: "target_met", Title: "target", Hidden: systems, Value: func(r Row) any {
@@ -91,18 +93,26 @@ func columns(systems bool) []report.Column[Row] {
 			return report.Shown{Value: r.Stall, Text: fmt.Sprintf("%.1f", 100*r.Stall)}
 		}},
 		{Name: "speedup", Title: "speed-up", Digits: 2, Hidden: !systems, Value: func(r Row) any { return r.Speedup }},
-		{Name: "node_bytes_least", Title: "MB per node: least", Hidden: !systems, Value: func(r Row) any { return megabytes(slices.Min(r.NodeBytes)) }},
-		{Name: "node_bytes_most", Title: "most", Hidden: !systems, Value: func(r Row) any { return megabytes(slices.Max(r.NodeBytes)) }},
+		{Name: "node_bytes_least", Title: "MB per node: least", Hidden: !systems, Value: func(r Row) any { return megabytes(r.NodeBytes, slices.Min) }},
+		{Name: "node_bytes_most", Title: "most", Hidden: !systems, Value: func(r Row) any { return megabytes(r.NodeBytes, slices.Max) }},
 		{Name: "node_bytes", Hidden: true, Value: func(r Row) any { return r.nodes() }},
-		{Name: "products_ms", Title: "products ms", Digits: 2, Hidden: !systems, Dash: true, Value: func(r Row) any { return r.Products }},
-		{Name: "waits_late_ms", Title: "late ms", Digits: 3, Hidden: !systems, Value: func(r Row) any { return r.Late }},
+		{Name: "products_ms", Title: "products ms", Digits: 2, Hidden: !systems, Dash: true, Value: func(r Row) any { return report.Optional(r.Products, r.measured()) }},
+		{Name: "waits_late_ms", Title: "late ms", Digits: 3, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.Late, r.measured()) }},
 		{Name: "images_per_second", Title: "images/s", Value: func(r Row) any {
 			return report.Shown{Value: r.Rate, Text: fmt.Sprintf("%.4g", r.Rate)}
 		}},
 	}
 }
 
-func megabytes(bytes float64) report.Shown {
+// measured reports whether the row is of ranks that ran.
+func (r *Row) measured() bool { return r.Iterations > 0 }
+
+// megabytes shows one of the nodes' bytes, where these have been counted.
+func megabytes(nodes []float64, which func([]float64) float64) any {
+	if len(nodes) == 0 {
+		return report.Optional(0.0, false)
+	}
+	bytes := which(nodes)
 	return report.Shown{Value: bytes, Text: fmt.Sprintf("%.2f", bytes/1e6)}
 }
 
@@ -168,7 +178,7 @@ func (res *Result) ofSystems() (lines []string) {
 	return append(lines,
 		fmt.Sprintf("communication alone of ps under WFBP %.2f ms (%v), %.3g × compute; algorithm %s",
 			res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Spec),
-		"iteration: the slowest rank's, median with its 95 % confidence interval; exposed: iteration less compute",
+		"iteration: the slowest rank's, median with its 95 % confidence interval; predicted: by the cost model; exposed: iteration less compute",
 		"stall: exposed over iteration; speed-up: over one rank, which waits for nobody; products: what rebuilding gradients from factors computes more, no part of compute",
 		"MB per node: payload of messages in and out in an iteration, by the engine's count")
 }

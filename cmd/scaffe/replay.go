@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -45,6 +46,7 @@ func replayCommand() *cli.Command {
 			cmdline.Float("compute-scale", 1, true, "multiply all times of the profile by `F`"),
 			cmdline.Float("ratio", 0, true, "scale the times so that communication alone (with --systems that of ps under WFBP) takes `R` times as long as computation"),
 			cmdline.Float("size-scale", 1, false, "multiply sizes and times of the profile, and --pair, by `F`, at most 1"),
+			cmdline.Checked("predict", "", "with --systems, predict an iteration on the numbers of nodes in `LIST` too", cmdline.Parsed(parseNodes, "want numbers of nodes such as 16,32")),
 			cmdline.Float("jitter", 0, true, "vary computation randomly by up to a `FRACTION`, such as 0.05"),
 			cmdline.Checked("straggler", "", "slow one rank down, `RANK:FACTOR`", cmdline.Parsed(replay.ParseStraggler, "want RANK:FACTOR, such as 2:10")),
 			&cli.BoolFlag{Name: "check", Usage: "verify every sum and every parameter (distorts the times)"},
@@ -104,6 +106,9 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 			return cfg, cmdline.Usage(err)
 		}
 	}
+	if cfg.Predict, err = parseNodes(c.String("predict")); err != nil {
+		return cfg, cmdline.Usage(err)
+	}
 	if c.String("trace") != "" && len(cfg.Designs)+len(cfg.Systems) > 1 {
 		return cfg, cmdline.Usagef("--trace needs a single design: choose it with --design, or a single system")
 	}
@@ -134,6 +139,21 @@ func scaledProfile(c *cli.Context) (*workload.Profile, error) {
 		p.Source = strings.TrimSpace(p.Source + fmt.Sprintf("\ntimes × %g (--compute-scale)", f))
 	}
 	return p, nil
+}
+
+// parseNodes reads numbers of nodes; none for "".
+func parseNodes(list string) (all []int, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 || n > 1<<12 {
+			return nil, fmt.Errorf("invalid number of nodes %q: want 1 to 4096", word)
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }
 
 // parseDesigns reads --designs.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +23,8 @@ type figure struct {
 	name, title string
 	nets        []figureNet
 	nodes       []int
+	ahead       []int    // nodes that the cost model predicts, once it has measured the most of nodes
+	perNode     Layout   // one layout more, with several ranks a node; none: no nodes
 	systems     []string // the paper's, and this runtime's
 	value       value
 }
@@ -42,10 +43,12 @@ type value struct {
 }
 
 var (
-	speedup = value{"speed-up over one node", func(r *FigureRow) (float64, float64) { return r.Speedup, r.Speedup }, false}
+	speedup = value{"speed-up over one rank", func(r *FigureRow) (float64, float64) { return r.Speedup, r.Speedup }, false}
 	stall   = value{"stall, % of the iteration", func(r *FigureRow) (float64, float64) { return 100 * r.Stall, 100 * r.Stall }, true}
 	traffic = value{"Gbit of a node in an iteration, least and most", func(r *FigureRow) (float64, float64) { return r.GbitLeast, r.GbitMost }, true}
 	scale   = []int{1, 2, 4, 8, 16}
+	ahead   = []int{32}
+	several = Layout{4, 2} // section 5.1, multi-GPU
 )
 
 // at40 is nets at the bandwidth of the paper's network.
@@ -59,17 +62,21 @@ func at40(profiles ...string) (nets []figureNet) {
 var figures = []figure{
 	{
 		"poseidon-5", "Throughput scaling, Caffe's nets, 40 GbE", at40("googlenet-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
+		ahead, several,
 		[]string{"caffe+ps", "caffe+wfbp", "poseidon", "auto"},
 		speedup,
 	},
 	{
 		"poseidon-6", "Throughput scaling, TensorFlow's nets, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
+		ahead, several,
 		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
 		speedup,
 	},
 	{
 		"poseidon-7", "Computation and stall, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"),
 		[]int{8},
+		nil,
+		Layout{},
 		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
 		stall,
 	},
@@ -79,17 +86,23 @@ var figures = []figure{
 			{"googlenet-titanx", []float64{2, 5, 10}}, {"vgg19-titanx", []float64{10, 20, 30}}, {"vgg19_22k-titanx", []float64{10, 20, 30}},
 		},
 		scale,
+		ahead,
+		Layout{},
 		[]string{"caffe+wfbp", "poseidon", "auto"},
 		speedup,
 	},
 	{
 		"poseidon-9", "Throughput scaling of ResNet-152, 40 GbE", at40("resnet152-titanx"), scale,
+		ahead,
+		Layout{},
 		[]string{"poseidon", "auto"},
 		speedup,
 	},
 	{
 		"poseidon-10", "Traffic of a node", at40("vgg19-titanx"),
 		[]int{8},
+		nil,
+		Layout{},
 		[]string{"caffe+wfbp", "poseidon", "adam", "auto"},
 		traffic,
 	},
@@ -118,7 +131,8 @@ type FigureConfig struct {
 type figureCell struct {
 	profile string
 	gbit    float64 // the paper's bandwidth
-	nodes   int
+	layout  Layout
+	ahead   []int // nodes to predict too
 	systems []string
 	// sizes is --size-scale: the iteration's computation then takes about as long as is wanted at
 	// the first rate.
@@ -164,8 +178,15 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 				if c.Nets != nil && !slices.Contains(c.Nets, net.profile) || c.Gbit != nil && !slices.Contains(c.Gbit, gbit) || c.Nodes != nil && !slices.Contains(c.Nodes, n) {
 					continue
 				}
-				sizes := c.computation().Seconds() * firstRate / (1000 * gbit * p.Compute().Seconds())
-				all = append(all, figureCell{net.profile, gbit, n, systems, rounded(min(sizes, 1))})
+				sizes := rounded(min(1, c.computation().Seconds()*firstRate/(1000*gbit*p.Compute().Seconds())))
+				x := figureCell{net.profile, gbit, Layout{n, 1}, nil, systems, sizes}
+				if n == slices.Max(f.nodes) {
+					x.ahead = f.ahead
+				}
+				all = append(all, x)
+				if n == f.perNode.Nodes {
+					all = append(all, figureCell{net.profile, gbit, f.perNode, nil, systems, sizes})
+				}
 			}
 		}
 	}
@@ -214,14 +235,18 @@ func (c *FigureConfig) inLab(l *lab, root string) replayer {
 		iterations = "3"
 	}
 	return func(ctx context.Context, x figureCell, rate int) ([]FigureRow, error) {
-		if err := l.up(ctx, Layout{x.nodes, 1}, fmt.Sprintf("%dmbit", rate)); err != nil {
+		if err := l.up(ctx, x.layout, fmt.Sprintf("%dmbit", rate)); err != nil {
 			return nil, err
 		}
-		out, err := execute(ctx, os.Environ(), []string{
-			l.path, "run", "--np", fmt.Sprint(x.nodes), "--", filepath.Join(root, "bin", "scaffe"), "replay", "--profile", x.profile,
+		args := []string{
+			l.path, "run", "--np", fmt.Sprint(x.layout.Ranks()), "--ppn", fmt.Sprint(x.layout.PPN), "--", filepath.Join(root, "bin", "scaffe"), "replay", "--profile", x.profile,
 			"--systems", strings.Join(x.systems, ","), "--size-scale", fmt.Sprint(x.sizes), "--compute-scale", fmt.Sprint(x.slower(rate)),
 			"--iterations", iterations, "--turn", "3", "--warmup", "1", "--deadline", "5m", "--format", "json",
-		})
+		}
+		if x.ahead != nil {
+			args = append(args, "--predict", strings.Trim(strings.ReplaceAll(fmt.Sprint(x.ahead), " ", ","), "[]"))
+		}
+		out, err := execute(ctx, os.Environ(), args)
 		if err != nil {
 			return nil, err
 		}
@@ -241,6 +266,8 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 		Rows    []struct {
 			System     string
 			Schemes    string   `json:"system_schemes"`
+			Nodes      int      `json:"row_nodes"`
+			Predicted  float64  `json:"predicted_ms"`
 			Iterations int      `json:"iterations"`
 			Iteration  float64  `json:"iteration_ms"`
 			Low        *float64 `json:"iteration_low_ms"`
@@ -261,8 +288,8 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 	one := doc.Batch / (doc.Compute / 1e3 / x.sizes / x.slower(rate)) // images a second of one GPU
 	for _, r := range doc.Rows {
 		row := FigureRow{
-			Figure: name, Profile: x.profile, Gbit: x.gbit, Nodes: x.nodes, System: r.System, Schemes: r.Schemes, SizeScale: x.sizes, Rate: rate,
-			Iterations: r.Iterations, Iteration: r.Iteration, Compute: doc.Compute, Products: r.Products, Stall: r.Stall, Speedup: r.Speedup,
+			Figure: name, Profile: x.profile, Gbit: x.gbit, Nodes: r.Nodes, PerNode: x.layout.PPN, System: r.System, Schemes: r.Schemes, SizeScale: x.sizes, Rate: rate,
+			Iterations: r.Iterations, Iteration: r.Iteration, Predicted: r.Predicted, Compute: doc.Compute, Products: r.Products, Stall: r.Stall, Speedup: r.Speedup,
 			Images: one * r.Speedup, GbitLeast: gbit(r.Least), GbitMost: gbit(r.Most), Late: r.Late, MPI: library(), Version: doc.Version,
 		}
 		if r.Low != nil && r.High != nil {
@@ -291,13 +318,13 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 		missing := x
 		missing.systems = slices.DeleteFunc(slices.Clone(x.systems), func(s string) bool {
 			return slices.ContainsFunc(rows, func(r FigureRow) bool {
-				return r.Figure == c.Name && r.Profile == x.profile && r.Gbit == x.gbit && r.Nodes == x.nodes && r.System == s
+				return r.Figure == c.Name && r.Profile == x.profile && r.Gbit == x.gbit && r.Nodes == x.layout.Nodes && r.PerNode == x.layout.PPN && r.System == s
 			})
 		})
 		if len(missing.systems) == 0 {
 			continue
 		}
-		fmt.Fprintf(log, "%d of %d: %s, %d nodes, %g Gbit/s\n", i+1, len(cells), x.profile, x.nodes, x.gbit)
+		fmt.Fprintf(log, "%d of %d: %s, %d nodes of %d ranks, %g Gbit/s\n", i+1, len(cells), x.profile, x.layout.Nodes, x.layout.PPN, x.gbit)
 		got, err := missing.settle(ctx, replay, log)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: the same command goes on from %s", c.Out)
@@ -336,7 +363,9 @@ func (x *figureCell) settle(ctx context.Context, replay replayer, log io.Writer)
 		}
 		worst := 0.0
 		for _, r := range rows {
-			worst = math.Max(worst, r.Late/r.Iteration)
+			if r.measured() {
+				worst = max(worst, r.Late/r.Iteration)
+			}
 		}
 		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late: again at %d Mbit/s\n", 100*worst, rate/2)
 	}

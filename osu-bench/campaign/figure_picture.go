@@ -51,10 +51,10 @@ func drawFigure(f *figure, all []FigureRow) string {
 		fmt.Fprintf(&colored, ".line%d{stroke:%s}.bar%d{fill:%s}", i, c, i, c)
 	}
 	title := fmt.Sprintf("%s: %s", f.name, f.title)
-	look := strings.Replace(style, "</style>", colored.String()+"\n</style>", 1)
+	look := strings.Replace(style, "</style>", colored.String()+".predicted{stroke-dasharray:4 3}\n</style>", 1)
 	d.Begin(max(leftMargin+float64(columns)*(panelWidth+gapX), 720), topMargin+float64(lines)*(panelHeight+gapY)+10, title, look)
 	d.Text("title", 20, 28, "%s", title)
-	d.Text("tick", 20, 44, "%s, in the lab at the paper's bandwidths", f.value.title)
+	d.Text("tick", 20, 44, "%s, in the lab at the paper's bandwidths; dashed: predicted; squares: several ranks a node", f.value.title)
 	x := 20.0
 	for i, s := range systems {
 		d.Rect(fmt.Sprintf("bar%d", i), x, 56, 12, 8, 2)
@@ -77,7 +77,7 @@ func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) 
 	most, nodes := 0.0, 1
 	for i := range p.rows {
 		_, high := v.of(&p.rows[i])
-		most, nodes = max(most, high), max(nodes, p.rows[i].Nodes)
+		most, nodes = max(most, high), max(nodes, p.rows[i].Nodes*p.rows[i].PerNode)
 	}
 	if !v.bars {
 		most = max(most, float64(nodes))
@@ -121,12 +121,25 @@ func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) 
 	}
 	for i, s := range systems {
 		path, pen := "", "M"
+		var x0, y0 float64 // of the last that was measured
 		for _, n := range slices.Sorted(slices.Values(nodesOf(p.rows))) {
 			for k := range p.rows {
-				if r := &p.rows[k]; r.System == s && r.Nodes == n {
-					_, high := v.of(r)
-					path += fmt.Sprintf("%s%s %s", pen, svg.Num(atX(n)), svg.Num(atY(high)))
-					pen = "L"
+				r := &p.rows[k]
+				if r.System != s || r.Nodes != n {
+					continue
+				}
+				_, high := v.of(r)
+				x1, y1 := atX(n*r.PerNode), atY(high)
+				switch {
+				case !r.measured():
+					if path != "" {
+						d.Add("<path class=\"line%d predicted\" d=\"M%s %sL%s %s\"/>\n", i, svg.Num(x0), svg.Num(y0), svg.Num(x1), svg.Num(y1))
+					}
+				case r.PerNode > 1: // at as many ranks, apart from the line
+					d.Rect(fmt.Sprintf("bar%d", i), x1-3, y1-3, 6, 6, 0)
+				default:
+					path += fmt.Sprintf("%s%s %s", pen, svg.Num(x1), svg.Num(y1))
+					pen, x0, y0 = "L", x1, y1
 				}
 			}
 		}

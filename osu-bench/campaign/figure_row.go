@@ -6,18 +6,20 @@ import (
 	"github.com/scaffe/scaffe/internal/report"
 )
 
-// FigureRow is what one system came to on so many nodes. Times are in milliseconds, as they were in the
+// FigureRow is what one system came to on so many nodes, or where there are no Iterations what the cost model
+// predicts for them. Times are in milliseconds, as they were in the
 // lab, with sizes multiplied by SizeScale, at Rate.
 type FigureRow struct {
 	Figure, Profile string
 	Gbit            float64 // the paper's bandwidth, Gbit/s
-	Nodes           int
+	Nodes, PerNode  int     // ranks of a node
 	System, Schemes string
 	SizeScale       float64
 	Rate            int // of the lab's links, Mbit/s
 	Iterations      int
 	Iteration       float64
 	Low, High       float64 // its 95 % interval; 0: not known
+	Predicted       float64 // what the cost model says of Iteration
 	Compute         float64
 	Products        float64 // no part of Compute
 	Stall, Speedup  float64
@@ -35,24 +37,38 @@ var figureColumns = []report.Column[FigureRow]{
 	{Name: "profile", Left: true, Value: func(r FigureRow) any { return r.Profile }},
 	{Name: "gbit", Title: "Gbit/s", Value: func(r FigureRow) any { return shortest(r.Gbit) }},
 	{Name: "nodes", Value: func(r FigureRow) any { return r.Nodes }},
+	{Name: "ranks_per_node", Title: "× ranks", Value: func(r FigureRow) any { return r.PerNode }},
+	{Name: "kind", Left: true, Value: func(r FigureRow) any { return r.kind() }},
 	{Name: "system", Left: true, Value: func(r FigureRow) any { return r.System }},
 	{Name: "schemes", Hidden: true, Value: func(r FigureRow) any { return r.Schemes }},
 	{Name: "size_scale", Value: func(r FigureRow) any { return shortest(r.SizeScale) }},
 	{Name: "rate_mbit", Title: "lab Mbit/s", Value: func(r FigureRow) any { return r.Rate }},
 	{Name: "iterations", Hidden: true, Value: func(r FigureRow) any { return r.Iterations }},
-	{Name: "iteration_ms", Digits: 1, Value: func(r FigureRow) any { return r.Iteration }},
+	{Name: "iteration_ms", Digits: 1, Value: func(r FigureRow) any { return report.Optional(r.Iteration, r.measured()) }},
 	{Name: "iteration_low_ms", Digits: 1, Value: func(r FigureRow) any { return report.Optional(r.Low, r.Low > 0) }},
 	{Name: "iteration_high_ms", Digits: 1, Value: func(r FigureRow) any { return report.Optional(r.High, r.High > 0) }},
+	{Name: "predicted_ms", Digits: 1, Value: func(r FigureRow) any { return r.Predicted }},
 	{Name: "compute_ms", Digits: 1, Value: func(r FigureRow) any { return r.Compute }},
 	{Name: "products_ms", Digits: 1, Value: func(r FigureRow) any { return r.Products }},
 	{Name: "stall", Digits: 3, Value: func(r FigureRow) any { return r.Stall }},
 	{Name: "speedup", Title: "speed-up", Digits: 2, Value: func(r FigureRow) any { return r.Speedup }},
 	{Name: "images_per_second", Title: "images/s", Digits: 1, Value: func(r FigureRow) any { return r.Images }},
-	{Name: "node_gbit_least", Title: "node Gbit: least", Digits: 2, Value: func(r FigureRow) any { return r.GbitLeast }},
-	{Name: "node_gbit_most", Title: "most", Digits: 2, Value: func(r FigureRow) any { return r.GbitMost }},
-	{Name: "waits_late_ms", Title: "late ms", Digits: 2, Value: func(r FigureRow) any { return r.Late }},
+	{Name: "node_gbit_least", Title: "node Gbit: least", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.GbitLeast, r.measured()) }},
+	{Name: "node_gbit_most", Title: "most", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.GbitMost, r.measured()) }},
+	{Name: "waits_late_ms", Title: "late ms", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.Late, r.measured()) }},
 	{Name: "mpi", Hidden: true, Value: func(r FigureRow) any { return r.MPI }},
 	{Name: "version", Hidden: true, Value: func(r FigureRow) any { return r.Version }},
+}
+
+// measured reports whether the row's ranks ran.
+func (r *FigureRow) measured() bool { return r.Iterations > 0 }
+
+// kind marks rows that are predicted.
+func (r *FigureRow) kind() string {
+	if r.measured() {
+		return "measured"
+	}
+	return "predicted"
 }
 
 // shortest shows a number with as many digits as it has.
@@ -66,9 +82,11 @@ func readFigure(path string) ([]FigureRow, error) { return readRows(path, figure
 
 // parseFigure reads a row.
 func parseFigure(c *cells) (r FigureRow) {
-	r.Figure, r.Profile, r.Gbit, r.Nodes, r.System, r.Schemes = c.text(), c.text(), c.number(), c.whole(), c.text(), c.text()
+	r.Figure, r.Profile, r.Gbit, r.Nodes, r.PerNode = c.text(), c.text(), c.number(), c.whole(), c.whole()
+	c.text() // as Iterations says
+	r.System, r.Schemes = c.text(), c.text()
 	r.SizeScale, r.Rate, r.Iterations, r.Iteration, r.Low, r.High = c.number(), c.whole(), c.whole(), c.number(), c.number(), c.number()
-	r.Compute, r.Products, r.Stall, r.Speedup, r.Images = c.number(), c.number(), c.number(), c.number(), c.number()
+	r.Predicted, r.Compute, r.Products, r.Stall, r.Speedup, r.Images = c.number(), c.number(), c.number(), c.number(), c.number(), c.number()
 	r.GbitLeast, r.GbitMost, r.Late, r.MPI, r.Version = c.number(), c.number(), c.number(), c.text(), c.text()
 	return r
 }

@@ -43,8 +43,13 @@ func TestFigureCells(t *testing.T) {
 		t.Fatal(cells, err)
 	}
 	// 32 images at 35.5 a second, ten times as slow at 1 Gbit/s.
-	if x := cells[0]; x.systems[0] != "auto" || x.nodes != 8 || math.Abs(x.sizes*x.slower(1000)*32/35.5-1) > 0.05 || x.slower(500) != 20 {
+	if x := cells[0]; x.systems[0] != "auto" || x.layout.Nodes != 8 || math.Abs(x.sizes*x.slower(1000)*32/35.5-1) > 0.05 || x.slower(500) != 20 {
 		t.Errorf("%+v", x)
+	}
+	// Beside the paper's nodes there are 32 that are predicted, from the most that run, and 4 of 2 ranks.
+	_, cells, err = (&FigureConfig{Name: "poseidon-5", Nodes: []int{4, 16}, Nets: []string{"vgg19-titanx"}}).cells()
+	if err != nil || len(cells) != 3 || cells[1].layout != (Layout{4, 2}) || cells[1].ahead != nil || cells[0].ahead != nil || !slices.Equal(cells[2].ahead, []int{32}) {
+		t.Errorf("%+v, %v", cells, err)
 	}
 	if _, _, err := (&FigureConfig{Name: "poseidon-8", Nodes: []int{3}}).cells(); err == nil || !strings.Contains(err.Error(), "nothing of poseidon-8 is asked for: it has googlenet-titanx at [2 5 10] Gbit/s") {
 		t.Error(err)
@@ -56,21 +61,23 @@ func TestFigureCells(t *testing.T) {
 
 // report is a replay's, of two systems on two nodes.
 const replayed = `{"version": "v1", "batch": 32, "compute_ms": 500, "rows": [
- {"system": "caffe+wfbp", "system_schemes": "ps", "iterations": 6, "iteration_ms": 1000, "iteration_low_ms": 900, "iteration_high_ms": 1100,
-  "stall": 0.5, "speedup": 1, "node_bytes_least": 1e6, "node_bytes_most": 2e6, "products_ms": 0, "waits_late_ms": %g},
- {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "iterations": 3, "iteration_ms": 500, "stall": 0, "speedup": 2,
-  "node_bytes_least": 5e5, "node_bytes_most": 5e5, "products_ms": 7, "waits_late_ms": 1}]}`
+ {"system": "caffe+wfbp", "system_schemes": "ps", "row_nodes": %[2]d, "predicted_ms": 990, "iterations": 6, "iteration_ms": 1000, "iteration_low_ms": 900, "iteration_high_ms": 1100,
+  "stall": 0.5, "speedup": 1, "node_bytes_least": 1e6, "node_bytes_most": 2e6, "products_ms": 0, "waits_late_ms": %[1]g},
+ {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "row_nodes": %[2]d, "iterations": 3, "iteration_ms": 500, "stall": 0, "speedup": 2,
+  "node_bytes_least": 5e5, "node_bytes_most": 5e5, "products_ms": 7, "waits_late_ms": 1},
+ {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "row_nodes": 32, "predicted_ms": 550, "iterations": 0, "iteration_ms": null,
+  "stall": 0.1, "speedup": 29, "node_bytes_least": null, "waits_late_ms": null}]}`
 
 // Bytes and rates are the paper's: sizes and times are scaled back.
 func TestFigureRows(t *testing.T) {
-	x := figureCell{profile: "vgg19-titanx", gbit: 10, nodes: 2, sizes: 0.05}
-	rows, err := x.rows("poseidon-8", 500, fmt.Sprintf(replayed, 2.5))
-	if err != nil || len(rows) != 2 {
+	x := figureCell{profile: "vgg19-titanx", gbit: 10, layout: Layout{2, 1}, sizes: 0.05}
+	rows, err := x.rows("poseidon-8", 500, fmt.Sprintf(replayed, 2.5, 2))
+	if err != nil || len(rows) != 3 {
 		t.Fatal(rows, err)
 	}
 	want := FigureRow{
-		Figure: "poseidon-8", Profile: "vgg19-titanx", Gbit: 10, Nodes: 2, System: "caffe+wfbp", Schemes: "ps", SizeScale: 0.05, Rate: 500,
-		Iterations: 6, Iteration: 1000, Low: 900, High: 1100, Compute: 500, Stall: 0.5, Speedup: 1,
+		Figure: "poseidon-8", Profile: "vgg19-titanx", Gbit: 10, Nodes: 2, PerNode: 1, System: "caffe+wfbp", Schemes: "ps", SizeScale: 0.05, Rate: 500,
+		Iterations: 6, Iteration: 1000, Low: 900, High: 1100, Predicted: 990, Compute: 500, Stall: 0.5, Speedup: 1,
 		Images: 32 / 0.5, GbitLeast: 0.16, GbitMost: 0.32, Late: 2.5, MPI: library(), Version: "v1",
 	}
 	if d := cmp.Diff(want, rows[0]); d != "" {
@@ -78,6 +85,9 @@ func TestFigureRows(t *testing.T) {
 	}
 	if rows[1].Low != 0 || rows[1].Images != 128 || rows[1].Products != 7 {
 		t.Errorf("%+v", rows[1])
+	}
+	if r := rows[2]; r.Nodes != 32 || r.measured() || r.kind() != "predicted" || r.Predicted != 550 || r.Speedup != 29 || r.late() {
+		t.Errorf("%+v", r)
 	}
 	if _, err := x.rows("poseidon-8", 500, "mpirun: no"); err == nil {
 		t.Error("no report is no error")
@@ -121,18 +131,18 @@ func TestFigureIsMeasured(t *testing.T) {
 	var asked []string
 	fails := true
 	fake := func(_ context.Context, x figureCell, rate int) ([]FigureRow, error) {
-		asked = append(asked, fmt.Sprintf("%d@%d %s", x.nodes, rate, strings.Join(x.systems, ",")))
+		asked = append(asked, fmt.Sprintf("%d@%d %s", x.layout.Nodes, rate, strings.Join(x.systems, ",")))
 		switch {
-		case x.nodes == 4 && fails:
+		case x.layout.Nodes == 4 && fails:
 			return nil, errors.New("a node is gone")
-		case x.nodes == 4:
-			return x.rows(c.Name, rate, fmt.Sprintf(replayed, 1e9)) // always late
+		case x.layout.Nodes == 4:
+			return x.rows(c.Name, rate, fmt.Sprintf(replayed, 1e9, x.layout.Nodes)) // always late
 		}
 		late := 10.1
 		if rate <= 500 {
 			late = 9.9
 		}
-		return x.rows(c.Name, rate, fmt.Sprintf(replayed, late))
+		return x.rows(c.Name, rate, fmt.Sprintf(replayed, late, x.layout.Nodes))
 	}
 	var out, log bytes.Buffer
 	if err := c.measure(context.Background(), fake, &out, &log); err == nil || !strings.Contains(err.Error(), "1 replays failed") {
@@ -156,11 +166,11 @@ func TestFigureIsMeasured(t *testing.T) {
 		t.Error(asked, err)
 	}
 	picture, err := os.ReadFile(strings.TrimSuffix(c.Out, ".csv") + ".svg")
-	if err != nil || !strings.Contains(string(picture), "vgg19-titanx, 10 Gbit/s") {
+	if err != nil || !strings.Contains(string(picture), "vgg19-titanx, 10 Gbit/s") || !strings.Contains(string(picture), `class="line1 predicted"`) {
 		t.Error(err)
 	}
 	rows, err := readFigure(c.Out)
-	if err != nil || len(rows) != 4 {
+	if err != nil || len(rows) != 6 {
 		t.Fatal(rows, err)
 	}
 	for _, f := range figures {

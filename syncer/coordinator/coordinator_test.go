@@ -548,3 +548,38 @@ func TestAuditText(t *testing.T) {
 		}
 	}
 }
+
+// Phases add up to what a bucket takes, and no port is busy for longer.
+func TestPhases(t *testing.T) {
+	for _, nodes := range [][]int{{0}, {0, 0, 0}, {0, 1, 2, 3}, {0, 0, 1, 1}} {
+		b, err := New(Config{Nodes: nodes, Workers: Places{All: true}, Servers: Places{All: true}, Batch: slices.Repeat([]int{8}, len(nodes)), Layers: vgg()[:2], Pair: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		product := 5 * time.Millisecond
+		n := Network{Book: b, Selector: selection.Default(), Product: func(*Layer) time.Duration { return product }}
+		fc := []*Layer{&b.Layers[1]}
+		for _, s := range []Scheme{Reduce, Allreduce, PS, SFB, Adam, OneBit} {
+			p, err := n.Phases(fc, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole, err := n.Bucket(fc, s, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(nodes) > 1 && (s == SFB || s == Adam) {
+				whole.Time -= product
+			}
+			if got := p.Push + p.Pull; got != whole.Time || (got > 0) != (len(nodes) > 1) {
+				t.Errorf("%v on %v: %+v, want %v", s, nodes, p, whole.Time)
+			}
+			if p.PushPort > p.Push || p.PullPort > p.Pull || p.PushPort < 0 || p.Pull < 0 {
+				t.Errorf("%v on %v: %+v", s, nodes, p)
+			}
+			if served := p.Pull > 0; len(nodes) > 1 && served == s.Replicated() {
+				t.Errorf("%v on %v: %+v", s, nodes, p)
+			}
+		}
+	}
+}

@@ -73,10 +73,7 @@ func (n *Network) Bucket(layers []*Layer, s Scheme, specs []spec.Spec) (Outlook,
 		}
 		return o, nil
 	}
-	var all Layer
-	for _, l := range layers {
-		all.Params = append(all.Params, l.Params...)
-	}
+	all := merged(layers)
 	return n.one(&all, s, specs)
 }
 

@@ -1,0 +1,58 @@
+package exchange
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/syncer/coordinator"
+)
+
+// Two layers of one bucket each: what stands in the way of the next iteration follows by hand.
+func TestPredictIteration(t *testing.T) {
+	const ms = time.Millisecond
+	layers := []Passes{{10 * ms, 20 * ms}, {10 * ms, 20 * ms}}
+	served := coordinator.Phases{Push: 5 * ms, Pull: 5 * ms, PushPort: 5 * ms, PullPort: 5 * ms}
+	half := coordinator.Phases{Push: 5 * ms, Pull: 5 * ms, PushPort: 2 * ms, PullPort: 2 * ms}
+	long := coordinator.Phases{Push: 50 * ms, PushPort: 50 * ms}
+	for _, c := range []struct {
+		name    string
+		design  Design
+		first   Expected
+		second  Expected
+		iterate time.Duration
+	}{
+		{"the last bucket's push and pull", WFBP, Expected{Phases: served}, Expected{Phases: served}, 70 * ms},
+		{"an update between", WFBP, Expected{Phases: served, Update: ms}, Expected{Phases: served}, 71 * ms},
+		{"the same, as the front goes first", SCOBR, Expected{Phases: served}, Expected{Phases: served}, 70 * ms},
+		{"all pushes, and the first pull", SCB, Expected{Phases: served}, Expected{Phases: served}, 75 * ms},
+		{"pushes that share the port", SCB, Expected{Phases: half}, Expected{Phases: half}, 70 * ms},
+		{"the last push, and the first pull", TF, Expected{Phases: served}, Expected{Phases: served}, 70 * ms},
+		{"a product takes its turn", WFBP, Expected{}, Expected{Bucket: Bucket{Scheme: SFB}, Phases: coordinator.Phases{Push: 5 * ms, PushPort: 5 * ms}, Rebuild: 8 * ms}, 68 * ms},
+		// 30 ms of it are left when layer 0's backward has ended, and forward 0 takes 10.
+		{"forward hides what a later layer needs", SCOBR, Expected{}, Expected{Bucket: Bucket{Scheme: Allreduce}, Phases: long}, 80 * ms},
+		{"and Algorithm 2 does not let it", WFBP, Expected{}, Expected{Bucket: Bucket{Scheme: Allreduce}, Phases: long}, 90 * ms},
+		{"nothing to wait for", SCOBR, Expected{}, Expected{}, 60 * ms},
+	} {
+		c.first.Layers, c.second.Layers = []int{0}, []int{1}
+		for _, b := range []*Expected{&c.first, &c.second} {
+			if b.Scheme != SFB && b.Scheme != Allreduce {
+				b.Scheme = PS
+			}
+		}
+		got := PredictIteration(c.design, layers, []Expected{c.first, c.second})
+		if diff := got - c.iterate; diff < -time.Microsecond || diff > time.Microsecond {
+			t.Errorf("%s, %v: %v, want %v", c.name, c.design, got, c.iterate)
+		}
+	}
+}
+
+// A design whose buckets move as one has one.
+func TestDivide(t *testing.T) {
+	layers := []Layer{{Name: "a", Params: []Range{{Len: 100}}}, {Name: "b"}, {Name: "c", Params: []Range{{Off: 100, Len: 50}}}}
+	for d, want := range map[Design]int{SCB: 1, WFBP: 2} {
+		got, err := Divide(d, layers, []Scheme{PS, PS, PS}, 150, map[Scheme]int{PS: 1})
+		if err != nil || len(got) != want || got[len(got)-1].End() != 150 {
+			t.Errorf("%v: %+v, %v", d, got, err)
+		}
+	}
+}
