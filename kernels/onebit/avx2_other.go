@@ -6,6 +6,6 @@ package onebit
 func whole(int) int { return 0 }
 
 func sumsF32s(_, _ *float32, _ *uint32, _, _ *float32, _, _ int) {}
-func packF32s(_ *int32, _, _, _, _ *float32, _ int)              {}
-func setF32s(_, _, _ *float32, _ *int32, _ int)                  {}
-func addF32s(_, _, _ *float32, _ *int32, _ int)                  {}
+func packF32s(_ *int32, _, _, _, _ *float32, _, _ int)           {}
+func setF32s(_, _, _ *float32, _ *int32, _, _ int)               {}
+func addF32s(_, _, _ *float32, _ *int32, _, _ int)               {}
