@@ -1,10 +1,12 @@
-"""bench-pytorch.py NET BATCH ITERATIONS [RANKS]
+"""bench-pytorch.py NET BATCH ITERATIONS [RANKS [RANK RENDEZVOUS]]
 
 Trains a net of Caffe's with PyTorch on one thread a process and prints images
 per second. NET is quick (CIFAR-10 quick) or alexnet; BATCH is per process. An
 iteration is forward, backward and SGD with momentum and weight decay on
 images that stay in memory. Several RANKS are DistributedDataParallel processes
-over gloo. See bench-pytorch.
+over gloo: all of them, or RANK alone, which meets the others at RENDEZVOUS, a
+file that all see and that is not there yet. The first WARM_UP iterations (3) do
+not count. See bench-pytorch and bench-train-lab.
 """
 
 import os
@@ -16,7 +18,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 from torch import nn
 
-WARM_UP = 3
+WARM_UP = int(os.environ.get("WARM_UP", "3"))
 
 
 def pool(kind):
@@ -83,6 +85,9 @@ def main():
     ranks = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     if ranks == 1:
         train(0, 1, name, batch, iterations, "")
+        return
+    if len(sys.argv) > 6:
+        train(int(sys.argv[5]), ranks, name, batch, iterations, sys.argv[6])
         return
     with tempfile.TemporaryDirectory() as d:
         torch.multiprocessing.spawn(train, (ranks, name, batch, iterations, d + "/rendezvous"), nprocs=ranks)
