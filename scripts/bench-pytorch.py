@@ -6,7 +6,7 @@ iteration is forward, backward and SGD with momentum and weight decay on
 images that stay in memory. Several RANKS are DistributedDataParallel processes
 over gloo: all of them, or RANK alone, which meets the others at RENDEZVOUS, a
 file that all see and that is not there yet. The first WARM_UP iterations (3) do
-not count. See bench-pytorch and bench-train-lab.
+not count. See bench-pytorch.
 """
 
 import os

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/train/checkpoint"
 )
 
@@ -368,8 +369,13 @@ func wholeSnapshots(t *testing.T, dir string) (newest string) {
 				_, err = proto.ReadModel(strings.TrimSuffix(path, "solverstate") + "caffemodel")
 			}
 			_, _ = fmt.Sscanf(filepath.Base(path), "s_iter_%d.solverstate", &iter)
+		case strings.HasSuffix(path, ".schemes"):
+			var text []byte
+			if text, err = os.ReadFile(path); err == nil {
+				_, err = coordinator.ParseChoice(text)
+			}
 		default:
-			err = fmt.Errorf("%s is neither a model nor a state", path)
+			err = fmt.Errorf("%s is neither a model nor a state, nor says by which schemes", path)
 		}
 		if err != nil {
 			t.Error(err)
