@@ -137,4 +137,4 @@ lab-down: ## take the cluster down
 
 .PHONY: clean
 clean: ## remove what was built here
-	rm -rf bin build $(glyphs)/*_lmdb $(glyphs)/mean.binaryproto $(glyphs)/*.caffemodel $(glyphs)/*.solverstate
+	rm -rf bin build $(glyphs)/*_lmdb $(glyphs)/mean.binaryproto $(glyphs)/*.caffemodel $(glyphs)/*.solverstate $(glyphs)/*.schemes
