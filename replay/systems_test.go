@@ -139,6 +139,12 @@ func TestSystemsPredicted(t *testing.T) {
 	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "predicted: by the cost model") {
 		t.Error(err, b.String())
 	}
+	for i, where := range []string{"", " predicted on 1 nodes", " predicted on 4 nodes"} {
+		r := res.Rows[i*len(systems)]
+		if line := fmt.Sprintf("\n# %s%s: %s, %s\n", r.System, where, r.Design, r.Schemes); strings.Count(b.String(), line) != 1 {
+			t.Errorf("%s\nnot once: %s", b.String(), line)
+		}
+	}
 	if _, err := replayed(t, 2, Config{Profile: p, Designs: []exchange.Design{exchange.SCB}, Iterations: 1, Predict: []int{4}}); err == nil || !strings.Contains(err.Error(), "can be predicted for systems only") {
 		t.Error(err)
 	}

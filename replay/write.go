@@ -173,7 +173,11 @@ func (res *Result) comments() []string {
 // ofSystems says what the systems' rows mean.
 func (res *Result) ofSystems() (lines []string) {
 	for _, r := range res.Rows {
-		lines = append(lines, fmt.Sprintf("%s: %s, %s", r.System, r.Design, r.Schemes))
+		where := ""
+		if !r.measured() {
+			where = fmt.Sprintf(" predicted on %d nodes", r.Nodes)
+		}
+		lines = append(lines, fmt.Sprintf("%s%s: %s, %s", r.System, where, r.Design, r.Schemes))
 	}
 	return append(lines,
 		fmt.Sprintf("communication alone of ps under WFBP %.2f ms (%v), %.3g × compute; algorithm %s",
