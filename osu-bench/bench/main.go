@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/osu-bench/campaign"
-	"github.com/scaffe/scaffe/replay"
 )
 
 func main() {
@@ -32,84 +30,13 @@ func newApp() *cli.App {
 		Name: "bench", Usage: "measure the collectives over all sizes and layouts, and figures of papers", Version: version.String(),
 		Description: "Run it by scripts/bench or scripts/bench-papers. A run that ends early goes on when it is started again with the same --out.\n\n" +
 			cmdline.Examples("scripts/with-mpi openmpi scripts/bench sizes --quick --layouts 2,4", "scripts/with-mpi mpich scripts/bench regret",
-				"scripts/with-mpi openmpi scripts/bench-papers poseidon-8 --quick --nodes 8"),
+				"scripts/with-mpi openmpi scripts/bench-papers poseidon-8 --quick --nodes 8",
+				"CIFAR10=cifar-10-batches-bin scripts/bench-papers poseidon-11"),
 		Commands: append([]*cli.Command{
 			command("sizes", "measure time against size, beside the MPI library, UCC and the limit", "2,4,8,4x1,4x2", "barrier,reduce,bcast,allreduce", campaign.Sizes),
 			command("regret", "measure what is selected against every spec worth measuring", "2,4,8,4x1,4x2,3x1,7x1", "reduce,bcast,allreduce", campaign.Regret),
 		}, figureCommands()...),
 	}
-}
-
-// figureCommands are those of the Poseidon paper's figures.
-func figureCommands() (all []*cli.Command) {
-	names, titles := campaign.Figures()
-	for i, name := range names {
-		all = append(all, &cli.Command{
-			Name: name, Usage: "Poseidon's figure: " + titles[i] + ", replayed in the lab (as root)", Before: cmdline.NoArguments,
-			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "nets", Usage: "measure the profiles in `LIST` alone, separated by commas"},
-				cmdline.Checked("bandwidths", "", "measure the paper's bandwidths in `LIST` alone, in Gbit/s", cmdline.Parsed(parseNumbers, "want numbers such as 10,20")),
-				cmdline.Checked("nodes", "", "measure on the numbers of nodes in `LIST` alone", cmdline.Parsed(parseNumbers, "want numbers such as 4,8")),
-				cmdline.Checked("systems", "", "compare the systems in `LIST` instead", cmdline.Parsed(replay.ParseSystems, "")),
-				&cli.BoolFlag{Name: "quick", Usage: "shorter and fewer iterations"},
-				&cli.StringFlag{Name: "out", Usage: "write the rows to `FILE` (default build/bench/" + name + "-MPI.csv)"},
-			},
-			Action: func(c *cli.Context) error {
-				config, err := readFigure(c, name)
-				if err != nil {
-					return cmdline.Usage(err)
-				}
-				return started(c, func(ctx context.Context, root string) error {
-					return campaign.Figure(ctx, config, root, output.Stdout, os.Stderr)
-				})
-			},
-		})
-	}
-	return all
-}
-
-// readFigure reads the flags of a figure.
-func readFigure(c *cli.Context, name string) (config campaign.FigureConfig, err error) {
-	config = campaign.FigureConfig{Name: name, Quick: c.Bool("quick")}
-	if s := c.String("nets"); s != "" {
-		config.Nets = strings.Split(s, ",")
-	}
-	if config.Gbit, err = parseNumbers(c.String("bandwidths")); err != nil {
-		return config, err
-	}
-	nodes, err := parseNumbers(c.String("nodes"))
-	for _, n := range nodes {
-		config.Nodes = append(config.Nodes, int(n))
-	}
-	if err != nil {
-		return config, err
-	}
-	if s := c.String("systems"); s != "" {
-		systems, err := replay.ParseSystems(s)
-		for _, y := range systems {
-			config.Systems = append(config.Systems, y.Name)
-		}
-		if err != nil {
-			return config, err
-		}
-	}
-	config.Out, err = rowsFile(c, name)
-	return config, err
-}
-
-// parseNumbers reads numbers separated by commas; none for "".
-func parseNumbers(s string) (all []float64, err error) {
-	if s == "" {
-		return nil, nil
-	}
-	for word := range strings.SplitSeq(s, ",") {
-		x, err := strconv.ParseFloat(word, 64)
-		if err != nil || !(x > 0) {
-			return nil, cmdline.Usagef("invalid number %q in %q", word, s)
-		}
-		all = append(all, x)
-	}
-	return all, nil
 }
 
 // started runs until Ctrl-C in the repository's root.
@@ -129,8 +56,11 @@ func rowsFile(c *cli.Context, name string) (string, error) {
 	if out == "" {
 		out = filepath.Join("build", "bench", name+"-"+filepath.Base(os.Getenv("SCAFFE_MPI_DIR"))+".csv")
 	}
-	return out, os.MkdirAll(filepath.Dir(out), 0o777)
+	return out, makeFolder(out)
 }
+
+// makeFolder makes the folder of a file.
+func makeFolder(file string) error { return os.MkdirAll(filepath.Dir(file), 0o777) }
 
 type measure func(ctx context.Context, c campaign.Config, root string, stdout, log io.Writer) error
 

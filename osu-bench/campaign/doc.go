@@ -9,6 +9,7 @@
 //     would measure, and with the MPI library, and each time with the model's prediction.
 //   - Figure replays a figure of the Poseidon paper across the lab's nodes (scaffe replay --systems), at the
 //     paper's ratio of bandwidth to computation.
+//   - Training trains a net for one (scaffe train), and reads loss and test error from its log.
 //
 // Every measurement is a row of a CSV file. A campaign that ends early, by Ctrl-C or an
 // error, goes on where it stopped when it is started again with the same file.

@@ -76,7 +76,7 @@ var figures = []figure{
 		"poseidon-7", "Computation and stall, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"),
 		[]int{8},
 		nil,
-		Layout{},
+		several,
 		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
 		stall,
 	},
@@ -87,7 +87,7 @@ var figures = []figure{
 		},
 		scale,
 		ahead,
-		Layout{},
+		several,
 		[]string{"caffe+wfbp", "poseidon", "auto"},
 		speedup,
 	},
@@ -168,25 +168,25 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 	if c.Systems != nil {
 		systems = c.Systems
 	}
-	for _, n := range f.nodes {
+	for _, l := range f.layouts() {
+		if c.Nodes != nil && !slices.Contains(c.Nodes, l.Nodes) {
+			continue
+		}
 		for _, net := range f.nets {
 			p, err := workload.Builtin(net.profile)
 			if err != nil {
 				return nil, nil, err
 			}
 			for _, gbit := range net.gbit {
-				if c.Nets != nil && !slices.Contains(c.Nets, net.profile) || c.Gbit != nil && !slices.Contains(c.Gbit, gbit) || c.Nodes != nil && !slices.Contains(c.Nodes, n) {
+				if c.Nets != nil && !slices.Contains(c.Nets, net.profile) || c.Gbit != nil && !slices.Contains(c.Gbit, gbit) {
 					continue
 				}
 				sizes := rounded(min(1, c.computation().Seconds()*firstRate/(1000*gbit*p.Compute().Seconds())))
-				x := figureCell{net.profile, gbit, Layout{n, 1}, nil, systems, sizes}
-				if n == slices.Max(f.nodes) {
+				x := figureCell{net.profile, gbit, l, nil, systems, sizes}
+				if l.Nodes == slices.Max(f.nodes) {
 					x.ahead = f.ahead
 				}
 				all = append(all, x)
-				if n == f.perNode.Nodes {
-					all = append(all, figureCell{net.profile, gbit, f.perNode, nil, systems, sizes})
-				}
 			}
 		}
 	}
@@ -194,6 +194,18 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 		return nil, nil, fmt.Errorf("nothing of %s is asked for: it has %s", c.Name, f.parts())
 	}
 	return f, all, nil
+}
+
+// layouts returns what the figure is measured on, the fewest ranks first.
+func (f *figure) layouts() (all []Layout) {
+	for _, n := range f.nodes {
+		all = append(all, Layout{n, 1})
+	}
+	if f.perNode.Nodes > 0 {
+		all = append(all, f.perNode)
+	}
+	slices.SortStableFunc(all, func(a, b Layout) int { return a.Ranks() - b.Ranks() })
+	return all
 }
 
 // rounded returns x with two digits.
@@ -208,7 +220,11 @@ func (f *figure) parts() string {
 	for _, n := range f.nets {
 		nets = append(nets, fmt.Sprintf("%s at %v Gbit/s", n.profile, n.gbit))
 	}
-	return fmt.Sprintf("%s, on %v nodes", strings.Join(nets, ", "), f.nodes)
+	on := fmt.Sprintf("on %v nodes", f.nodes)
+	if f.perNode.Nodes > 0 {
+		on += " and on " + nodesOf(f.perNode.Nodes, f.perNode.PPN)
+	}
+	return strings.Join(nets, ", ") + ", " + on
 }
 
 // replayer measures a cell at a rate of the lab's links, in Mbit/s.
@@ -324,7 +340,7 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 		if len(missing.systems) == 0 {
 			continue
 		}
-		fmt.Fprintf(log, "%d of %d: %s, %d nodes of %d ranks, %g Gbit/s\n", i+1, len(cells), x.profile, x.layout.Nodes, x.layout.PPN, x.gbit)
+		fmt.Fprintf(log, "%d of %d: %s, %s, %g Gbit/s\n", i+1, len(cells), x.profile, nodesOf(x.layout.Nodes, x.layout.PPN), x.gbit)
 		got, err := missing.settle(ctx, replay, log)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: the same command goes on from %s", c.Out)

@@ -32,7 +32,7 @@ func drawFigure(f *figure, all []FigureRow) string {
 		}
 		title := fmt.Sprintf("%s, %g Gbit/s", r.Profile, r.Gbit)
 		if f.value.bars {
-			title += fmt.Sprintf(", %d nodes", r.Nodes)
+			title += ", " + nodesOf(r.Nodes, r.PerNode)
 		}
 		i := slices.IndexFunc(panels, func(p panelOf) bool { return p.title == title })
 		if i < 0 {
@@ -45,13 +45,8 @@ func drawFigure(f *figure, all []FigureRow) string {
 	columns := min(3, max(1, len(panels)))
 	lines := (len(panels) + columns - 1) / columns
 	var d svg.Drawing
-	var colored strings.Builder
-	for i := range systems {
-		c := colors[i%len(colors)]
-		fmt.Fprintf(&colored, ".line%d{stroke:%s}.bar%d{fill:%s}", i, c, i, c)
-	}
 	title := fmt.Sprintf("%s: %s", f.name, f.title)
-	look := strings.Replace(style, "</style>", colored.String()+".predicted{stroke-dasharray:4 3}\n</style>", 1)
+	look := colored(len(systems), ".predicted{stroke-dasharray:4 3}")
 	d.Begin(max(leftMargin+float64(columns)*(panelWidth+gapX), 720), topMargin+float64(lines)*(panelHeight+gapY)+10, title, look)
 	d.Text("title", 20, 28, "%s", title)
 	d.Text("tick", 20, 44, "%s, in the lab at the paper's bandwidths; dashed: predicted; squares: several ranks a node", f.value.title)
@@ -122,7 +117,7 @@ func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) 
 	for i, s := range systems {
 		path, pen := "", "M"
 		var x0, y0 float64 // of the last that was measured
-		for _, n := range slices.Sorted(slices.Values(nodesOf(p.rows))) {
+		for _, n := range p.nodes() {
 			for k := range p.rows {
 				r := &p.rows[k]
 				if r.System != s || r.Nodes != n {
@@ -149,12 +144,19 @@ func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) 
 	}
 }
 
-// nodesOf returns how many nodes rows have, each number once.
-func nodesOf(rows []FigureRow) (nodes []int) {
-	for _, r := range rows {
-		if !slices.Contains(nodes, r.Nodes) {
-			nodes = append(nodes, r.Nodes)
-		}
+// nodes returns how many nodes the rows have, each number once, in order.
+func (p *panelOf) nodes() (nodes []int) {
+	for _, r := range p.rows {
+		nodes = append(nodes, r.Nodes)
 	}
-	return nodes
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// nodesOf says how many nodes, and ranks where each has several.
+func nodesOf(nodes, perNode int) string {
+	if perNode > 1 {
+		return fmt.Sprintf("%s of %d ranks", svg.Count(nodes, "node"), perNode)
+	}
+	return svg.Count(nodes, "node")
 }

@@ -51,6 +51,23 @@ func TestFigureCells(t *testing.T) {
 	if err != nil || len(cells) != 3 || cells[1].layout != (Layout{4, 2}) || cells[1].ahead != nil || cells[0].ahead != nil || !slices.Equal(cells[2].ahead, []int{32}) {
 		t.Errorf("%+v, %v", cells, err)
 	}
+	// Figures 5 to 8 have these; 7 is of eight nodes besides.
+	for _, name := range []string{"poseidon-5", "poseidon-6", "poseidon-7", "poseidon-8"} {
+		f, cells, err := (&FigureConfig{Name: name, Nodes: []int{4, 8}}).cells()
+		if err != nil {
+			t.Fatal(err)
+		}
+		layouts := map[Layout]int{}
+		for _, x := range cells {
+			layouts[x.layout]++
+		}
+		if n := layouts[Layout{8, 1}]; n == 0 || layouts[Layout{4, 2}] != n || (name == "poseidon-7") == (layouts[Layout{4, 1}] == n) {
+			t.Errorf("%s: %v", name, layouts)
+		}
+		if title := drawFigure(f, []FigureRow{{Figure: name, Nodes: 4, PerNode: 2, Iterations: 1}}); f.value.bars != strings.Contains(title, ", 4 nodes of 2 ranks<") {
+			t.Error(title)
+		}
+	}
 	if _, _, err := (&FigureConfig{Name: "poseidon-8", Nodes: []int{3}}).cells(); err == nil || !strings.Contains(err.Error(), "nothing of poseidon-8 is asked for: it has googlenet-titanx at [2 5 10] Gbit/s") {
 		t.Error(err)
 	}
@@ -125,7 +142,7 @@ func first(t *testing.T, path string) string {
 // what is in the file is not measured again; a replay that fails is tried again by the next run.
 func TestFigureIsMeasured(t *testing.T) {
 	c := FigureConfig{
-		Name: "poseidon-8", Nodes: []int{2, 4}, Gbit: []float64{10}, Nets: []string{"vgg19-titanx"}, Systems: []string{"caffe+wfbp", "poseidon"},
+		Name: "poseidon-8", Nodes: []int{2, 8}, Gbit: []float64{10}, Nets: []string{"vgg19-titanx"}, Systems: []string{"caffe+wfbp", "poseidon"},
 		Out: filepath.Join(t.TempDir(), "rows.csv"),
 	}
 	var asked []string
@@ -133,9 +150,9 @@ func TestFigureIsMeasured(t *testing.T) {
 	fake := func(_ context.Context, x figureCell, rate int) ([]FigureRow, error) {
 		asked = append(asked, fmt.Sprintf("%d@%d %s", x.layout.Nodes, rate, strings.Join(x.systems, ",")))
 		switch {
-		case x.layout.Nodes == 4 && fails:
+		case x.layout.Nodes == 8 && fails:
 			return nil, errors.New("a node is gone")
-		case x.layout.Nodes == 4:
+		case x.layout.Nodes == 8:
 			return x.rows(c.Name, rate, fmt.Sprintf(replayed, 1e9, x.layout.Nodes)) // always late
 		}
 		late := 10.1
@@ -148,7 +165,7 @@ func TestFigureIsMeasured(t *testing.T) {
 	if err := c.measure(context.Background(), fake, &out, &log); err == nil || !strings.Contains(err.Error(), "1 replays failed") {
 		t.Fatal(err)
 	}
-	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 4@1000 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
+	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@1000 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
 		t.Errorf("%q, want %q", asked, want)
 	}
 	if !strings.Contains(log.String(), "late: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
@@ -158,7 +175,7 @@ func TestFigureIsMeasured(t *testing.T) {
 	if err := c.measure(context.Background(), fake, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if len(asked) != 4 || asked[3] != "4@125 caffe+wfbp,poseidon" {
+	if len(asked) != 4 || asked[3] != "8@125 caffe+wfbp,poseidon" {
 		t.Errorf("%q", asked)
 	}
 	asked = nil

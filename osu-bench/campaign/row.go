@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strconv"
 
@@ -118,6 +119,15 @@ func (c *cells) number() float64 {
 	x, err := strconv.ParseFloat(s, 64)
 	c.err = errors.Join(c.err, err)
 	return x
+}
+
+// orNaN reads the next cell as a number, NaN if it is empty.
+func (c *cells) orNaN() float64 {
+	if c.left[0] == "" {
+		c.text()
+		return math.NaN()
+	}
+	return c.number()
 }
 
 func (c *cells) whole() int { return int(c.number()) }

@@ -60,7 +60,7 @@ func findUCC() string {
 // library returns which MPI library this is, as scripts/with-mpi calls it.
 func library() string { return filepath.Base(os.Getenv("SCAFFE_MPI_DIR")) }
 
-// longest is how long a program may run.
+// longest is how long a program may run; training has deadlines of its own.
 const longest = 15 * time.Minute
 
 // all executes jobs, those of one lab after another. The error is the context's or that of
@@ -127,11 +127,16 @@ func (j *job) ranks() int {
 	return j.layout.Ranks()
 }
 
-// execute runs a command in a process group of its own, so that Ctrl-C comes to this
-// program alone, which ends the command.
+// execute runs a command for as long as a program may run.
 func execute(ctx context.Context, env, line []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
+	return start(ctx, env, line)
+}
+
+// start runs a command in a process group of its own, so that Ctrl-C comes to this
+// program alone, which ends the command.
+func start(ctx context.Context, env, line []string) (string, error) {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, &stdout, &stderr
