@@ -90,7 +90,7 @@ func (r *trainingRun) read(log io.Reader) (rows []TrainingRow, err error) {
 			for _, s := range e.Scores {
 				switch s.Name {
 				case "accuracy":
-					row.Error = 1 - orNaN(s.Value)
+					row.Error = math.Round((1-orNaN(s.Value))*1e6) / 1e6 // as in the file: 1 - 0.97 is 0.03
 				case "loss":
 					row.TestLoss = orNaN(s.Value)
 				}

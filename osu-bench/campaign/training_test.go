@@ -162,6 +162,15 @@ func TestTrainingLog(t *testing.T) {
 	}
 }
 
+// An error is a number of samples over another, to the digits of the file: three in a hundred are no more than 0.03.
+func TestTrainingErrorIsRound(t *testing.T) {
+	r := trainingRun{iterations: 4}
+	rows, err := r.read(strings.NewReader(`{"event":"test","iter":0,"scores":[{"name":"accuracy","value":0.97}]}`))
+	if err != nil || len(rows) != 1 || rows[0].Error != 0.03 {
+		t.Error(rows, err)
+	}
+}
+
 // Runs whose rows are there are not trained again; one that is interrupted or fails says where, and goes on in the same folder.
 func TestTrainingIsMeasured(t *testing.T) {
 	c := TrainingConfig{Name: "poseidon-11", Iterations: 4, Batch: 25, Out: filepath.Join(t.TempDir(), "rows.csv")}
