@@ -23,7 +23,7 @@ import (
 )
 
 // world runs one function on each of n ranks of one process.
-func world(t *testing.T, n int, seed uint64, opts nbc.Options, run func(c *collectives.Comm, e *nbc.Engine) error) error {
+func world(t testing.TB, n int, seed uint64, opts nbc.Options, run func(c *collectives.Comm, e *nbc.Engine) error) error {
 	t.Helper()
 	w := inproc.NewWorld(n, inproc.Options{Seed: seed})
 	errs := make([]error, n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -134,7 +135,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 			return
 		}
 		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
-		e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, warn: opts.Warn, note: e.note}
+		e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: opts.Warn, note: e.note}
 		e.stalls.notifier, _ = t.(Notifier)
 		if _, ok := device.(Immediate); ok {
 			e.eager, _ = t.(Eager)
@@ -218,7 +219,7 @@ func (e *Engine) Blocked() []Edge {
 	defer cancel()
 	var edges []Edge
 	_ = e.Do(ctx, func() error {
-		edges = e.stalls.edges()
+		edges = e.stalls.edges(math.MaxInt)
 		return nil
 	})
 	return edges

@@ -21,7 +21,7 @@ type executor struct {
 	acts    []action   // that come before ready's
 	actsAt  int
 
-	partials []partial
+	partials heap // runs of messages of which not all have come, by their first
 }
 
 // step is what an executor asks for.
@@ -114,6 +114,11 @@ func (x *executor) lookup(tok Token) (*Request, int32) {
 		return nil, 0
 	}
 	return x.active[slot], int32(uint32(tok))
+}
+
+// holds reports whether r is under way.
+func (x *executor) holds(r *Request) bool {
+	return int(r.slot) < len(x.active) && x.active[r.slot] == r
 }
 
 // received says that the transport has ended op i of r: data is what a

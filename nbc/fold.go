@@ -1,6 +1,10 @@
 package nbc
 
-import "github.com/scaffe/scaffe/schedule"
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/schedule"
+)
 
 // Messages that a rank adds to one range, one after the other, are read in one pass where
 // the device can (Folder): then the sum so far need not be written and read again between
@@ -70,16 +74,10 @@ func (r *Request) split(i int32) bool {
 	return r.inPlace && op.Src != op.Dst
 }
 
-// partial is a run of messages, from first on, of which not all have come.
-type partial struct {
-	r     *Request
-	first int32
-}
-
-// current reports whether the run is still to be added.
-func (p partial) current() bool {
-	prev := p.r.plan.prev[p.first]
-	return p.r.state[p.first] == opArrived && (prev < 0 || p.r.state[prev] == opDone)
+// current reports whether the run of messages that begins with the op is still to be added.
+func (p *pending) current() bool {
+	prev := p.r.plan.prev[p.op]
+	return p.r.state[p.op] == opArrived && (prev < 0 || p.r.state[prev] == opDone)
 }
 
 // follow begins the receives of the messages that are added after that of op i.
@@ -107,7 +105,7 @@ func (x *executor) arrived(r *Request, i int32) {
 		first = prev
 	}
 	if !x.add(r, first, false) && first == i {
-		x.keep(partial{r, first})
+		x.keep(r, first)
 	}
 }
 
@@ -135,31 +133,22 @@ func (x *executor) add(r *Request, first int32, any bool) bool {
 	return true
 }
 
-// keep notes p, for when there is nothing else to do.
-func (x *executor) keep(p partial) {
-	if len(x.partials) == cap(x.partials) {
-		kept := x.partials[:0]
-		for _, q := range x.partials {
-			if q.current() {
-				kept = append(kept, q)
-			}
+// keep notes the run that begins with op first of r, for when there is nothing else to do.
+func (x *executor) keep(r *Request, first int32) {
+	if n := len(x.partials.items); n == cap(x.partials.items) {
+		if x.partials.retain((*pending).current); len(x.partials.items) > n/2 { // it is not looked through again soon
+			x.partials.items = slices.Grow(x.partials.items, n+1)
 		}
-		clear(x.partials[len(kept):])
-		x.partials = kept
 	}
-	x.partials = append(x.partials, p)
+	x.partials.push(r, first)
 }
 
-// partly asks for the addition of a run of which not all has come, and reports whether
-// there is one.
+// partly asks for the addition of a run of which not all has come, the most urgent, and
+// reports whether there is one.
 func (x *executor) partly() bool {
-	for len(x.partials) > 0 {
-		p := x.partials[0]
-		n := copy(x.partials, x.partials[1:])
-		x.partials[n] = partial{}
-		x.partials = x.partials[:n]
-		if p.current() {
-			return x.add(p.r, p.first, true)
+	for !x.partials.empty() {
+		if p := x.partials.pop(); p.current() {
+			return x.add(p.r, p.op, true)
 		}
 	}
 	return false
@@ -183,7 +172,7 @@ func (x *executor) added(r *Request, last int32) {
 		}
 	}
 	if next >= 0 && r.state[next] == opArrived && !x.add(r, next, false) {
-		x.keep(partial{r, next})
+		x.keep(r, next)
 	}
 }
 

@@ -41,21 +41,29 @@ func (r *Request) identity() identity { return identity{r.bind.Comm, r.instance}
 // made.
 type identities struct {
 	mu   sync.Mutex
-	open map[identity]struct{}
+	open map[identity]*Request
 }
 
-// take reports whether id was free, and takes it.
-func (s *identities) take(id identity) bool {
+// take reports whether r's was free, and takes it.
+func (s *identities) take(r *Request) bool {
+	id := r.identity()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, taken := s.open[id]; taken {
+	if s.open[id] != nil {
 		return false
 	}
 	if s.open == nil {
-		s.open = map[identity]struct{}{}
+		s.open = map[identity]*Request{}
 	}
-	s.open[id] = struct{}{}
+	s.open[id] = r
 	return true
+}
+
+// find returns the open request of an identity, nil where there is none.
+func (s *identities) find(id identity) *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[id]
 }
 
 func (s *identities) give(id identity) {

@@ -1,7 +1,6 @@
 package nbc
 
 import (
-	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/schedule"
@@ -30,22 +29,17 @@ const (
 // linkQueue holds large sends back until their link has room. It is given the
 // time, and does nothing by itself.
 type linkQueue struct {
-	links  []*link // by rank; nil for those of this node
-	held   int     // sends held back, on all links
-	orders uint64  // requests admitted
+	links   []*link // by rank; nil for those of this node
+	waiting []*link // those that hold sends back
+	held    int     // sends held back, on all links
+	orders  uint64  // requests admitted
 }
 
 // link is the sends to one rank of another node.
 type link struct {
-	under int // large sends under way
-	held  []heldSend
+	under int       // large sends under way
+	held  heap      // those that wait for room
 	moved time.Time // when the last one began or ended
-}
-
-// heldSend is a send that waits for room.
-type heldSend struct {
-	r  *Request
-	op int32
 }
 
 // newLinkQueue returns the links of a rank to those of other nodes; nodes is
@@ -70,14 +64,6 @@ func (q *linkQueue) admit(r *Request) {
 	r.order = q.orders
 }
 
-// before reports whether a's messages go before b's.
-func (a *Request) before(b *Request) bool {
-	if a.bind.Priority != b.bind.Priority {
-		return a.bind.Priority < b.bind.Priority
-	}
-	return a.order < b.order
-}
-
 // to returns the link that op i of r is to take, nil for one that is not held
 // back: no send, small, or to a rank of this node.
 func (q *linkQueue) to(r *Request, i int32) *link {
@@ -90,34 +76,41 @@ func (q *linkQueue) to(r *Request, i int32) *link {
 
 // hold lets a send wait for its turn, which next gives it.
 func (q *linkQueue) hold(l *link, r *Request, op int32) {
-	at, _ := slices.BinarySearchFunc(l.held, r, func(h heldSend, r *Request) int {
-		if r.before(h.r) { // the sends of one request stay in order
-			return 1
-		}
-		return -1
-	})
-	l.held = slices.Insert(l.held, at, heldSend{r, op})
+	if l.held.empty() {
+		q.waiting = append(q.waiting, l)
+	}
+	l.held.push(r, op)
 	q.held++
 }
 
 // next returns a send that has waited and may begin now, which it then counts
-// as under way: where there is room, and one more on a link that stands still.
-func (q *linkQueue) next(now time.Time) (h heldSend, ok bool) {
-	if q.held == 0 {
-		return h, false
-	}
-	for _, l := range q.links {
-		if l == nil || len(l.held) == 0 || l.under >= SendWindow && now.Sub(l.moved) <= linkPatience {
+// as under way: where there is room, and one more on a link that stands still; the
+// most urgent of them. What it costs grows with the number of links that hold sends back,
+// not with that of the sends.
+func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
+	best := -1
+	for i, l := range q.waiting {
+		if l.under >= SendWindow && now.Sub(l.moved) <= linkPatience {
 			continue
 		}
-		h = l.held[0]
-		l.held = slices.Delete(l.held, 0, 1)
-		q.held--
-		l.under++
-		l.moved = now
-		return h, true
+		if best < 0 || l.held.top().before(q.waiting[best].held.top()) {
+			best = i
+		}
 	}
-	return h, false
+	if best < 0 {
+		return h, false
+	}
+	l := q.waiting[best]
+	h = l.held.pop()
+	if l.held.empty() {
+		last := len(q.waiting) - 1
+		q.waiting[best] = q.waiting[last]
+		q.waiting = q.waiting[:last]
+	}
+	q.held--
+	l.under++
+	l.moved = now
+	return h, true
 }
 
 // sent says that a send of l has ended.
@@ -130,8 +123,8 @@ func (l *link) sent(now time.Time) {
 func (q *linkQueue) clear() {
 	for _, l := range q.links {
 		if l != nil {
-			l.held, l.under = nil, 0
+			l.held, l.under = heap{}, 0
 		}
 	}
-	q.held = 0
+	q.waiting, q.held = nil, 0
 }

@@ -70,6 +70,7 @@ type Request struct {
 	lingers atomic.Bool                   // see lone.go
 	holds   bool                          // its number is among the engine's identities
 	wakes   atomic.Pointer[chan struct{}] // see waking; nil: nobody has waited yet
+	member  *member                       // of the set that it is in; nil: none
 	failure atomic.Pointer[error]         // why the last execution that ended failed; nil where it did not
 
 	// What follows is guarded by the engine's loopLock.
@@ -266,7 +267,7 @@ func (r *Request) runDetached(ctx context.Context) error {
 // number takes the request's number, and reports whether it was free.
 func (r *Request) number() bool {
 	if !r.holds {
-		r.holds = r.engine.identities.take(r.identity())
+		r.holds = r.engine.identities.take(r)
 	}
 	return r.holds
 }
@@ -394,6 +395,9 @@ func (r *Request) end(err error) {
 	r.active.Store(false)
 	if r.closed.Load() {
 		r.giveBack()
+	}
+	if r.member != nil {
+		r.member.end()
 	}
 	if c := r.wakes.Load(); c != nil {
 		wakeOne(*c)

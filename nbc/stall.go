@@ -22,6 +22,8 @@ const (
 
 	sweepEvery = 5 * time.Millisecond // between looks at all requests, which
 	sweepEach  = time.Microsecond     // take a hundredth of the time at most
+	sweepMost  = 256                  // are looked at in one turn of the loop
+	askMost    = 64                   // of which begin to ask, in one look at all
 )
 
 // stallMonitor watches the requests under way: it asks other ranks about those
@@ -31,6 +33,7 @@ const (
 type stallMonitor struct {
 	rank, size int
 	exec       *executor
+	identities *identities
 	notifier   Notifier // nil where the transport is none
 	warn       func(string)
 	note       func(from int, text string)
@@ -39,6 +42,8 @@ type stallMonitor struct {
 	history   history
 	inquiries uint64 // how many there have been
 	sweep     time.Time
+	at        int // the slot to look at next
+	asks      int // how many more requests may ask until all have been looked at
 	looked    int // at requests, ever
 	warned    warning
 }
@@ -67,13 +72,22 @@ func (m *stallMonitor) admit(r *Request, now time.Time) {
 	m.history.last = r.called()
 }
 
-// look looks at every request under way, now and then.
+// look looks at the requests under way, now and then: at some of them at a time, so that
+// no turn of the loop takes longer where there are thousands.
 func (m *stallMonitor) look(now time.Time) error {
 	if now.Before(m.sweep) {
 		return nil
 	}
-	m.sweep = now.Add(max(sweepEvery, time.Duration(len(m.exec.active))*sweepEach))
-	for _, r := range m.exec.active {
+	if m.at >= len(m.exec.active) {
+		m.at, m.asks = 0, askMost
+	}
+	some := m.exec.active[m.at:min(m.at+sweepMost, len(m.exec.active))]
+	m.at += len(some)
+	m.sweep = now.Add(time.Duration(len(some)) * sweepEach)
+	if m.at == len(m.exec.active) {
+		m.sweep = now.Add(max(sweepEvery, time.Duration(len(some))*sweepEach))
+	}
+	for _, r := range some {
 		if r == nil {
 			continue
 		}
@@ -83,6 +97,14 @@ func (m *stallMonitor) look(now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// mayAsk reports whether one more request may ask other ranks; otherwise it is looked at
+// again soon. Thousands that stall together would be busy with nothing but questions, which
+// all end at the same rank.
+func (m *stallMonitor) mayAsk() bool {
+	m.asks--
+	return m.asks >= 0
 }
 
 func (m *stallMonitor) lookAt(r *Request, now time.Time) error {
@@ -103,7 +125,7 @@ func (m *stallMonitor) lookAt(r *Request, now time.Time) error {
 	case moves:
 		w.inquiry = nil
 		w.askAt = now.Add(min(askFirst, r.bind.Deadline/4))
-	case !now.Before(w.askAt) && m.notifier != nil:
+	case !now.Before(w.askAt) && m.notifier != nil && m.mayAsk():
 		w.askAt = now.Add(min(max(now.Sub(w.moved), time.Millisecond), max(r.bind.Deadline/8, time.Millisecond)))
 		m.inquire(r, now, now.Sub(w.started) >= r.bind.Deadline/2)
 	}
@@ -123,6 +145,9 @@ func earlier(a, b time.Time) time.Time {
 func (m *stallMonitor) overdue(r *Request, now time.Time) error {
 	w := r.watch
 	if m.notifier != nil && (w.inquiry == nil || !w.inquiry.last) {
+		if !m.mayAsk() {
+			return nil
+		}
 		m.inquire(r, now, true)
 		w.inquiry.last, w.askAt = true, now.Add(askAgain)
 		return nil
@@ -196,7 +221,7 @@ func (m *stallMonitor) inquire(r *Request, now time.Time, deep bool) {
 func (m *stallMonitor) newRound(r *Request) *inquiry {
 	if r.watch.inquiry == nil {
 		m.inquiries++
-		r.watch.inquiry = &inquiry{id: m.inquiries}
+		r.watch.inquiry = &inquiry{id: m.inquiries<<slotBits | uint64(r.slot)}
 	}
 	r.watch.inquiry.round++
 	return r.watch.inquiry
@@ -284,10 +309,8 @@ func (m *stallMonitor) read(failed error, now time.Time) error {
 
 // find returns the request under way that is, or was, or will be x.
 func (m *stallMonitor) find(x Execution) *Request {
-	for _, r := range m.exec.active {
-		if r != nil && r.bind.Comm == x.Comm && r.instance == x.Instance {
-			return r
-		}
+	if r := m.identities.find(identity{x.Comm, x.Instance}); r != nil && m.exec.holds(r) {
+		return r
 	}
 	return nil
 }
@@ -319,7 +342,7 @@ func (m *stallMonitor) statusOf(x Execution, failed error) notice {
 	case r != nil && r.round > x.Round:
 		a.Status = Completed
 	default:
-		a.Last, a.Edges = m.history.last.String(), m.edges()
+		a.Last, a.Edges = m.history.last.String(), m.edges(edgesTold)
 	}
 	return a
 }
@@ -368,12 +391,17 @@ func (m *stallMonitor) hear(from int, n *notice, now time.Time) error {
 	return nil
 }
 
+// slotBits is how many bits of an inquiry's number are its request's slot.
+const slotBits = 32
+
 // asking returns the request with inquiry id.
 func (m *stallMonitor) asking(id uint64) *Request {
-	for _, r := range m.exec.active {
-		if r != nil && r.watch.inquiry != nil && r.watch.inquiry.id == id {
-			return r
-		}
+	slot := id & (1<<slotBits - 1)
+	if slot >= uint64(len(m.exec.active)) {
+		return nil
+	}
+	if r := m.exec.active[slot]; r != nil && r.watch.inquiry != nil && r.watch.inquiry.id == id {
+		return r
 	}
 	return nil
 }
@@ -399,10 +427,13 @@ func (m *stallMonitor) suspect(r *Request, peer int, err error, now time.Time) e
 	return nil
 }
 
-// edges returns what this rank waits for.
-func (m *stallMonitor) edges() []Edge {
+// edges returns what this rank waits for: as many as asked for, or some more.
+func (m *stallMonitor) edges(most int) []Edge {
 	var edges []Edge
 	for _, r := range m.exec.active {
+		if len(edges) >= most {
+			break
+		}
 		if r != nil {
 			edges = append(edges, r.edges(m.rank)...)
 		}

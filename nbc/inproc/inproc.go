@@ -20,6 +20,7 @@ import (
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/internal/fifo"
 	"github.com/scaffe/scaffe/nbc/internal/match"
 )
 
@@ -91,8 +92,8 @@ type endpoint struct {
 
 	mu      sync.Mutex
 	waiting match.Table[receive, sent]
-	met     []pair           // to be delivered by this rank's Poll
-	ended   []nbc.Completion // sends that were taken
+	met     fifo.Queue[pair]           // to be delivered by this rank's Poll
+	ended   fifo.Queue[nbc.Completion] // sends that were taken
 	notices []notice
 	aborted *nbc.AbortError
 	told    bool // this rank has aborted
@@ -121,7 +122,7 @@ func (e *endpoint) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) erro
 	p.mu.Lock()
 	r, matched := p.waiting.TakeReceive(id)
 	if matched {
-		p.met = append(p.met, pair{m, r})
+		p.met.Push(pair{m, r})
 	} else {
 		p.waiting.KeepMessage(id, m)
 	}
@@ -148,7 +149,7 @@ func (e *endpoint) receive(from int, tag nbc.Tag, r receive) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if m, matched := e.waiting.TakeMessage(id); matched {
-		e.met = append(e.met, pair{m, r})
+		e.met.Push(pair{m, r})
 	} else {
 		e.waiting.KeepReceive(id, r)
 	}
@@ -162,16 +163,17 @@ func (e *endpoint) Poll(done []nbc.Completion) (int, error) {
 		defer e.mu.Unlock()
 		return 0, e.aborted
 	}
-	n := copy(done, e.ended)
-	e.ended = e.ended[:copy(e.ended, e.ended[n:])]
-	k := min(len(done)-n, len(e.met))
+	n := copy(done, e.ended.All())
+	e.ended.Drop(n)
+	met := e.met.All()
+	k := min(len(done)-n, len(met))
 	if e.random != nil && k > 0 {
-		e.random.Shuffle(len(e.met), func(i, j int) { e.met[i], e.met[j] = e.met[j], e.met[i] })
+		e.random.Shuffle(len(met), func(i, j int) { met[i], met[j] = met[j], met[i] })
 		k = e.random.IntN(k + 1)
 	}
-	e.taken = append(e.taken[:0], e.met[:k]...)
-	e.met = e.met[:copy(e.met, e.met[k:])]
-	if len(e.met) > 0 || len(e.ended) > 0 {
+	e.taken = append(e.taken[:0], met[:k]...)
+	e.met.Drop(k)
+	if e.met.Len() > 0 || e.ended.Len() > 0 {
 		e.Wake()
 	}
 	e.mu.Unlock()
@@ -203,7 +205,7 @@ func (e *endpoint) deliver(p *pair) nbc.Completion {
 func (m *sent) finish() {
 	s := m.sender
 	s.mu.Lock()
-	s.ended = append(s.ended, nbc.Completion{Token: m.tok})
+	s.ended.Push(nbc.Completion{Token: m.tok})
 	s.mu.Unlock()
 	s.Wake()
 }

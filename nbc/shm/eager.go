@@ -48,7 +48,7 @@ func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) bool
 		return false
 	case p == nil:
 		return t.eager.Put(tok, to, tag, src)
-	case len(p.backlog) > 0:
+	case p.backlog.Len() > 0:
 		return false
 	}
 	d := descriptor{kind: sends, tag: tag, length: uint64(src.Len())}

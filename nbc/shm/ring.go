@@ -125,8 +125,8 @@ type posting struct {
 // post hands d, with the payload of an inlined message, to the peer. It reports
 // whether that is done; otherwise it is done later (and o settled then).
 func (t *Transport) post(p *peer, d descriptor, payload mem.Buffer, o *op) bool {
-	if len(p.backlog) > 0 || !p.write(d, payload) {
-		p.backlog = append(p.backlog, posting{d, o})
+	if p.backlog.Len() > 0 || !p.write(d, payload) {
+		p.backlog.Push(posting{d, o})
 		t.backlogs++
 		return false
 	}
@@ -208,7 +208,7 @@ func (p *peer) publish() {
 func (t *Transport) flush() {
 	for _, p := range t.peers {
 		n := 0
-		for _, q := range p.backlog {
+		for _, q := range p.backlog.All() {
 			var payload mem.Buffer
 			if q.op != nil {
 				payload = q.op.buf
@@ -222,8 +222,7 @@ func (t *Transport) flush() {
 			n++
 		}
 		if n > 0 {
-			clear(p.backlog[:n])
-			p.backlog = p.backlog[:copy(p.backlog, p.backlog[n:])]
+			p.backlog.Drop(n)
 			t.backlogs -= n
 			wakePeer(p.header)
 			t.moved = true

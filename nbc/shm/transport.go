@@ -10,6 +10,7 @@ import (
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/internal/fifo"
 )
 
 // Transport is nbc.Transport over the memory that the ranks of a node share,
@@ -91,7 +92,7 @@ type peer struct {
 	taken     uint64                // of them, taken by the peer when last looked
 	boxed     uint64                // messages written to out's blocks
 	boxes     [blocksPerRing]uint64 // by block: 1 + the position of the last message in it
-	backlog   []posting
+	backlog   fifo.Queue[posting]
 	shown     bool   // the next descriptor of in is one that Take has returned the message of
 	owed      uint64 // the send of the peer whose message Take has returned, 0 where it is finished with that
 	asks      bool   // it asked for a copy of the last large message that it was told of in private memory
