@@ -59,6 +59,9 @@ type Config struct {
 	// have arrived, before the first OnSum, with the sums that this rank is to update by,
 	// ascending.
 	BeforeUpdates func(iter int, own []Sum) error
+	// Links, unless nil, have each worker be in step with the servers alone (ps.Links), which take what is
+	// pushed: no Sum is OnSum's to update by. All layers go by PS then.
+	Links *ps.Links
 	// Events, unless nil, takes what moves and what is waited for: Push, Pull,
 	// WaitPush and WaitPull.
 	Events trace.Sink
@@ -456,6 +459,14 @@ func (x *Exchange) Current() error {
 		}
 	}
 	return nil
+}
+
+// Outdated says that parameters have been updated where they are, though by no push: the next Current
+// brings them. Nothing may be under way.
+func (x *Exchange) Outdated() {
+	for _, b := range x.moved {
+		b.state = b.afterUse()
+	}
 }
 
 // Close ends the buckets' goroutines and the requests. What is under way is given

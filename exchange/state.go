@@ -164,6 +164,8 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index)} // forward needs the first buckets soonest
 	workers := x.team.Workers()
 	switch {
+	case b.Scheme == PS && x.c.Links != nil:
+		return x.c.Links.New(s, b.Off, x.pairsOf(b.Range), how...)
 	case b.Scheme == PS:
 		return ps.New(x.team, s, x.pairsOf(b.Range), how...)
 	case b.Scheme == Adam:

@@ -77,7 +77,7 @@ func (w *Worker) checkpoint(iter int) error {
 			return err
 		}
 	}
-	if !k.due || k.phase != idle {
+	if !k.due || k.phase != idle || !w.stale.meets(iter) {
 		return nil
 	}
 	return w.take(iter)
@@ -87,6 +87,9 @@ func (w *Worker) checkpoint(iter int) error {
 func (w *Worker) take(iter int) error {
 	k := w.checkpoints
 	k.due = false
+	if err := w.stale.rest(); err != nil {
+		return err
+	}
 	if err := w.exchange.Updated(); err != nil {
 		return err
 	}

@@ -32,6 +32,9 @@ type BucketCost struct {
 func (w *Worker) costs(ctx context.Context, predicted []coordinator.Outlook) ([]BucketCost, error) {
 	const each = 3
 	accounts := w.exchange.Accounts()
+	if w.stale != nil {
+		accounts = w.stale.moves.Accounts()
+	}
 	if w.comm.Size() == 1 || w.done == 0 || len(accounts) == 0 {
 		return nil, nil
 	}

@@ -8,3 +8,15 @@ func LateAfter(clock func(time.Duration) <-chan time.Time) (restore func()) {
 	lateAfter = clock
 	return func() { lateAfter = time.After }
 }
+
+// Begun is how many iterations a worker has begun that may be ahead of others (Consistency.SSP).
+func (w *Worker) Begun() int { return int(w.stale.clock.Load()) }
+
+// AfterBackward has f called after the backward pass of every layer, in passes that run apart.
+func (w *Worker) AfterBackward(f func(iter, layer int)) {
+	after := w.stale.passes.calls.after
+	w.stale.passes.calls.after = func(pass, layer int) error {
+		f(w.Begun()-1, layer)
+		return after(pass, layer)
+	}
+}

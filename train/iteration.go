@@ -1,7 +1,9 @@
 package train
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/solver"
@@ -25,6 +27,9 @@ func (w *Worker) attach() {
 	if !w.Works() || w.stragglers != nil { // there are no passes here to tell of
 		w.solver.Hooks = solver.Hooks{BeforeForward: w.current, AfterBackward: w.afterNothing}
 	}
+	if w.stale != nil { // gradients and parameters move beside the loop
+		w.solver.Hooks = solver.Hooks{}
+	}
 	w.solver.Callbacks = solver.Callbacks{
 		OnStart:          w.start,
 		OnLoss:           w.lossKnown,
@@ -35,10 +40,14 @@ func (w *Worker) attach() {
 		Beside:           w.writeChoice,
 		Sum:              w.sum,
 		Requested:        w.requested,
-		Interrupted:      w.interrupts.stop,
+		Interrupted:      w.interrupted,
 	}
 	if w.stragglers != nil && w.Works() {
 		w.solver.Callbacks.Share = w.share
+	}
+	if w.stale != nil {
+		w.solver.Callbacks.Share = w.shareAtRest
+		w.solver.Callbacks.Outputs = func(int) []float64 { return w.stale.outputs }
 	}
 	told := w.events.Solver
 	w.solver.Events = solver.Events{
@@ -74,6 +83,10 @@ func (w *Worker) start(iter int) error {
 		w.rec.SetWarmUp(iter + 1)
 	}
 	w.time.start(iter)
+	if w.stale != nil {
+		w.stale.allow(iter)
+		return nil
+	}
 	if err := w.exchange.Start(iter); err != nil || w.stragglers == nil {
 		return err
 	}
@@ -111,17 +124,27 @@ func (w *Worker) beforeBackward() error {
 
 // lossKnown starts to sum the loss, and with it what outsiders ask for.
 func (w *Worker) lossKnown(iter int, part float64) error {
-	if w.stragglers != nil {
-		var err error
-		if part, err = w.decide(iter); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case w.stragglers != nil:
+		part, err = w.decide(iter)
+	case w.stale != nil:
+		part, err = w.stale.part()
+	}
+	if err != nil {
+		return err
 	}
 	v := w.loss.buf
 	v[sumLoss] = part
 	snapshot, stop := w.interrupts.take()
 	v[sumStop], v[sumSnapshot], v[sumWriting] = one(stop), one(snapshot), w.busyWriting()
-	err := w.loss.sum.Start()
+	if s := w.stale; s != nil {
+		clear(v[sums:])
+		if s.passes != nil {
+			v[sums+slices.Index(w.roles.workers, w.comm.Rank())] = float64(s.clock.Load())
+		}
+	}
+	err = w.loss.sum.Start()
 	w.time.backwardBegins()
 	return err
 }
@@ -160,17 +183,26 @@ func (w *Worker) afterNothing(layer int) error {
 
 // gradientsReady ends the iteration's passes. By then, or soon after, the
 // gradients are used: by use, wherever the design puts it.
-func (w *Worker) gradientsReady(int, float64) (solver.Gradients, float32, error) {
-	if err := w.exchange.Finish(); err != nil {
+func (w *Worker) gradientsReady(iter int, _ float64) (solver.Gradients, float32, error) {
+	ctx := w.ctx
+	if w.stale != nil {
+		ctx = w.stale.ctx
+	} else if err := w.exchange.Finish(); err != nil {
 		return 0, 0, err
 	}
 	stop := w.time.waits("loss")
-	err := w.loss.sum.Wait(w.ctx)
+	err := w.loss.sum.Wait(ctx)
 	stop()
 	if err != nil {
+		if cause := context.Cause(ctx); w.stale != nil && cause != nil { // what went wrong beside the loop
+			err = cause
+		}
 		return 0, 0, err
 	}
 	v := w.loss.buf
+	if w.stale != nil {
+		w.lags(iter)
+	}
 	w.asked = solver.Action{Stop: v[sumStop] > 0, Snapshot: v[sumStop]+v[sumSnapshot] > 0}
 	w.othersWrite = v[sumWriting] > 0
 	return solver.Taken, float32(v[sumLoss]), nil
@@ -277,7 +309,28 @@ func (w *Worker) onSkip(s solver.Skip) {
 // may be due.
 func (w *Worker) requested(iter int) (solver.Action, error) {
 	w.time.end()
+	if w.stale != nil {
+		w.stale.inside, w.stale.outputs = false, nil
+		w.asked = w.stale.asks(iter, w.asked)
+	}
 	return w.asked, w.checkpoint(iter)
+}
+
+// interrupted reports whether a test, or an iteration between two passes, is to be left unfinished.
+func (w *Worker) interrupted() (bool, error) {
+	if w.stale != nil && w.stale.inside { // others may have pushed what they have of it
+		return false, nil
+	}
+	return w.interrupts.stop()
+}
+
+// shareAtRest is what this worker's outputs count for where the last pass is the loop's: elsewhere
+// they are told of by its passes.
+func (w *Worker) shareAtRest() float64 {
+	if w.stale.passes == nil || w.stale.inside {
+		return 0
+	}
+	return float64(w.solver.Computes().BatchShare)
 }
 
 // share is what this worker's outputs count for in the iteration that was decided last.
@@ -287,7 +340,10 @@ func (w *Worker) share() float64 {
 
 // paramsNeeded makes all parameters current on this rank, for a test.
 func (w *Worker) paramsNeeded(int) error {
-	err := w.exchange.Current()
+	err := w.stale.current(w.exchange)
+	if err == nil {
+		err = w.exchange.Current()
+	}
 	if err == nil && w.stragglers != nil && w.Works() {
 		w.stragglers.passes.rest()
 	}
@@ -303,7 +359,10 @@ func (w *Worker) paramsNeeded(int) error {
 // snapshot makes the parameters and the history current at the root, where the workers'
 // parameters are if that is one.
 func (w *Worker) snapshot(int) error {
-	err := w.exchange.Updated()
+	err := w.stale.current(w.exchange)
+	if err == nil {
+		err = w.exchange.Updated()
+	}
 	if err == nil {
 		err = w.sameReplicas()
 	}

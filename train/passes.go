@@ -15,36 +15,53 @@ import (
 )
 
 // passes runs a worker's training passes on a goroutine of their own, while the solver's loop stays
-// in step with the other ranks, which may go on without this one (Consistency.Drop). They have a net
-// with parameters and gradients of its own: what arrives meanwhile does not touch them. A layer's
-// forward pass waits until its parameters have been offered, as it would wait for them on the loop.
+// in step with the other ranks, which may go on without this one (Consistency.Drop), or be some
+// iterations behind (Consistency.SSP). They have a net with parameters and gradients of its own: what
+// arrives at the solver's does not touch them.
 type passes struct {
-	net    *net.Net
-	size   int // the solver's iter_size
-	next   int // the iteration whose batch the data layers give next
-	params [][]exchange.Range
-	time   timeline
-	ended  func(iter int) error // called when an iteration's passes have ended
+	net   *net.Net
+	size  int // the solver's iter_size
+	next  int // the iteration whose batch the data layers give next
+	time  timeline
+	calls passCalls
 
-	ctx      context.Context
-	fail     context.CancelCauseFunc
-	begin    chan int     // iterations
+	ctx     context.Context
+	fail    context.CancelCauseFunc
+	begin   chan int    // iterations
+	done    chan result // once for each
+	running bool        // the loop's, of one iteration at a time: done is still to be taken from
+
+	// Of a worker that is offered its parameters by the loop:
+	params   [][]exchange.Range
 	offered  chan int     // layers, ascending, of the iteration that was begun
-	done     chan float64 // this worker's part of the loss, once for each
-	running  bool         // the loop's: done is still to be taken from
+	ready    int          // the last layer of this iteration that has been offered, -1: none
 	restedAt atomic.Int64 // when the passes ended, since the start of the run; 0: they have not
 	since    time.Time
-	wait     sync.WaitGroup
+
+	wait sync.WaitGroup
 }
 
-// newPasses starts the goroutine, which lives until close.
-func newPasses(ctx context.Context, s *solver.Solver, layers []exchange.Layer, t timeline, fail context.CancelCauseFunc) *passes {
+// passCalls are made by the passes' goroutine; any may be nil.
+type passCalls struct {
+	starts func(iter int) error
+	before func(pass, layer int) error                  // a layer's forward: its parameters must be there when it returns
+	after  func(pass, layer int) error                  // a layer's backward
+	passed func(iter int, part float64) (result, error) // all passes have ended, with this part of the loss
+	ended  func(iter int) error                         // and the loop may know
+}
+
+// result is what the passes of an iteration came to.
+type result struct {
+	loss    float64   // this worker's part
+	outputs []float64 // as solver.Outputs says, where they are to be displayed
+}
+
+// newPasses starts the goroutine, which lives until close; ahead is how many iterations at most are
+// begun and not taken.
+func newPasses(ctx context.Context, s *solver.Solver, t timeline, ahead int, calls passCalls, fail context.CancelCauseFunc) *passes {
 	p := &passes{
-		net: s.Computes(), size: int(s.Param().GetIterSize()), next: s.Iter(), time: t, ctx: ctx, fail: fail,
-		begin: make(chan int), offered: make(chan int, len(layers)), done: make(chan float64, 1), since: time.Now(),
-	}
-	for _, l := range layers {
-		p.params = append(p.params, l.Params)
+		net: s.Computes(), size: int(s.Param().GetIterSize()), next: s.Iter(), time: t, calls: calls, ctx: ctx, fail: fail,
+		begin: make(chan int, ahead), done: make(chan result, ahead), since: time.Now(),
 	}
 	p.wait.Go(func() {
 		for iter := range p.begin {
@@ -55,6 +72,29 @@ func newPasses(ctx context.Context, s *solver.Solver, layers []exchange.Layer, t
 		}
 	})
 	return p
+}
+
+// takesOffers has the passes wait, before the forward of a layer, until the loop has offered its
+// parameters.
+func (p *passes) takesOffers(layers []exchange.Layer) {
+	p.offered = make(chan int, len(layers))
+	for _, l := range layers {
+		p.params = append(p.params, l.Params)
+	}
+	p.calls.starts = func(int) error {
+		p.ready = -1
+		return nil
+	}
+	p.calls.before = func(_, layer int) error {
+		for p.ready < layer {
+			select {
+			case p.ready = <-p.offered:
+			case <-p.ctx.Done():
+				return context.Cause(p.ctx)
+			}
+		}
+		return nil
+	}
 }
 
 // start has the passes of an iteration run, whose layers are offered one after the other. Those
@@ -96,12 +136,12 @@ func (p *passes) rest() {
 // and returns this worker's part of the loss.
 func (p *passes) take(into mem.Buffer, scale float32) (float64, error) {
 	select {
-	case loss := <-p.done:
+	case r := <-p.done:
 		p.running = false
 		_, diff := p.net.Packed()
 		vec.Scale(mem.Float32s(into), scale, mem.Float32s(diff))
 		clear(mem.Float32s(diff))
-		return loss * float64(scale), nil
+		return r.loss * float64(scale), nil
 	case <-p.ctx.Done():
 		return 0, context.Cause(p.ctx)
 	}
@@ -121,27 +161,38 @@ func (p *passes) run(iter int) error {
 		}
 	}
 	p.next = iter + 1
-	loss, err := p.compute(iter)
+	r := result{}
+	var err error
+	if p.calls.starts != nil {
+		err = p.calls.starts(iter)
+	}
+	if err == nil {
+		r.loss, err = p.compute(iter)
+	}
+	if err == nil && p.calls.passed != nil {
+		r, err = p.calls.passed(iter, r.loss)
+	}
 	if err != nil {
 		return fmt.Errorf("iteration %d: %w", iter, err)
 	}
 	p.restedAt.Store(max(1, int64(time.Since(p.since))))
-	p.done <- loss
-	return p.ended(iter)
+	p.done <- r
+	if p.calls.ended == nil {
+		return nil
+	}
+	return p.calls.ended(iter)
 }
 
 // compute returns this worker's part of the loss; the gradients are in the net's buffer.
 func (p *passes) compute(iter int) (float64, error) {
 	p.time.start(iter)
-	ready := -1 // the last layer with parameters of this iteration
+	pass := 0
 	p.net.Hooks = net.Hooks{
 		BeforeForward: func(layer int) error {
 			p.time.forwardEnds()
-			for ready < layer {
-				select {
-				case ready = <-p.offered:
-				case <-p.ctx.Done():
-					return context.Cause(p.ctx)
+			if p.calls.before != nil {
+				if err := p.calls.before(pass, layer); err != nil {
+					return err
 				}
 			}
 			p.time.forwardBegins(layer)
@@ -149,13 +200,18 @@ func (p *passes) compute(iter int) (float64, error) {
 		},
 		AfterBackward: func(layer int) error {
 			p.time.backwardEnds(layer)
+			if p.calls.after != nil {
+				if err := p.calls.after(pass, layer); err != nil {
+					return err
+				}
+			}
 			p.time.backwardBegins()
 			return context.Cause(p.ctx)
 		},
 	}
 	defer func() { p.net.Hooks = net.Hooks{} }()
 	var sum net.Loss
-	for range p.size {
+	for ; pass < p.size; pass++ {
 		if _, err := p.net.Forward(); err != nil {
 			return 0, err
 		}

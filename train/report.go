@@ -20,6 +20,8 @@ type Events struct {
 	OnCheckpoint func(Checkpointed)
 	// OnDropped runs in every iteration that some workers were left out of.
 	OnDropped func(Dropped)
+	// OnBehind runs in every iteration at whose end workers are some iterations apart.
+	OnBehind func(Behind)
 	// OnProgress runs in every iteration, before the update.
 	OnProgress func(Progress)
 }
@@ -35,6 +37,8 @@ type Summary struct {
 	Iterations int
 	// LeftOut is how often each worker was, by rank, for being late (Consistency.Drop).
 	LeftOut []int
+	// Lag is how far each rank was behind the foremost worker (Consistency.SSP).
+	Lag     []Lag
 	Skipped int // of them without an update, for numbers that are not finite
 	Images  int // over all ranks
 	Total   time.Duration
@@ -76,6 +80,17 @@ func (s Summary) LeftOutOf(rank int) int {
 	}
 	return s.LeftOut[rank]
 }
+
+// LagOf is how far a rank was behind.
+func (s Summary) LagOf(rank int) Lag {
+	if rank >= len(s.Lag) {
+		return Lag{}
+	}
+	return s.Lag[rank]
+}
+
+// Mean is the lag of an iteration, of n.
+func (l Lag) Mean(n int) float64 { return float64(l.Sum) / float64(max(1, n)) }
 
 // ImagesPerSecond is the rate over all ranks, tests included.
 func (s Summary) ImagesPerSecond() float64 {
@@ -127,6 +142,12 @@ func (w *Worker) summary() Summary {
 		s.LeftOut = make([]int, w.comm.Size())
 		for i, n := range w.stragglers.left {
 			s.LeftOut[w.roles.workers[i]] = n
+		}
+	}
+	if w.stale != nil {
+		s.Lag = make([]Lag, w.comm.Size())
+		for i, lag := range w.stale.lag {
+			s.Lag[w.roles.workers[i]] = lag
 		}
 	}
 	for _, l := range w.solver.Computes().Layers() {

@@ -53,21 +53,29 @@ func (w *Worker) Use(s *Setup) error {
 
 // newSetup cuts the net into buckets and prepares to move them.
 func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
-	n := w.solver.Net()
-	data, diff := n.Packed()
-	book, err := w.bookFor(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	x, err := exchange.New(ctx, w.comm, exchange.Config{
-		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Root: lowest, Team: w.team, Book: book,
-		Layers: w.exchangeLayers(), Data: data, Diff: diff,
-		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
-	})
+	x, err := w.newExchange(ctx, c, nil)
 	if err != nil {
 		return nil, err
 	}
 	s := &Setup{exchange: x}
 	w.setups = append(w.setups, s)
 	return s, nil
+}
+
+// newExchange makes the exchange of the solver's net, or what change, unless nil, makes of it.
+func (w *Worker) newExchange(ctx context.Context, c Config, change func(*exchange.Config)) (*exchange.Exchange, error) {
+	data, diff := w.solver.Net().Packed()
+	book, err := w.bookFor(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	config := exchange.Config{
+		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Root: lowest, Team: w.team, Book: book,
+		Layers: w.exchangeLayers(), Data: data, Diff: diff,
+		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
+	}
+	if change != nil {
+		change(&config)
+	}
+	return exchange.New(ctx, w.comm, config)
 }

@@ -42,7 +42,11 @@ func (w *Worker) offerStatistics(layer int) {
 	if w.shards == nil || !w.Works() {
 		return
 	}
-	data, diff := w.solver.Net().Packed()
+	n := w.solver.Net()
+	if w.stale != nil {
+		n = w.solver.Computes()
+	}
+	data, diff := n.Packed()
 	for _, r := range w.shards.fixed[layer] {
 		own := mem.Float32s(diff)[r.Off:r.End()]
 		if w.isLowest() {

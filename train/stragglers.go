@@ -118,8 +118,8 @@ func (w *Worker) initStragglers(ctx context.Context, c Config) error {
 		}
 	}
 	if s.worker >= 0 {
-		s.passes = newPasses(s.ctx, w.solver, w.exchangeLayers(), newTimeline(w.sink, w.solver.Computes().Layers()), s.cancel)
-		s.passes.ended = s.passesEnded
+		s.passes = newPasses(s.ctx, w.solver, newTimeline(w.sink, w.solver.Computes().Layers()), 1, passCalls{ended: s.passesEnded}, s.cancel)
+		s.passes.takesOffers(w.exchangeLayers())
 	}
 	return nil
 }

@@ -139,6 +139,7 @@ type Worker struct {
 	othersWrite bool         // some rank is writing its part of one
 
 	stragglers *stragglers // nil unless workers may be left out of iterations
+	stale      *stale      // nil unless they may be some iterations apart
 
 	shards *shards // nil unless ranks update a part of the parameters each
 
@@ -179,7 +180,7 @@ func (w *Worker) load(c Config, o solver.Options) (err error) {
 	number := max(0, slices.Index(w.team.Members(), w.comm.Rank()))
 	o.Data.Part = data.Part{Index: number, Of: len(w.team.Members()), Weak: c.Scaling == Weak}
 	o.NoSnapshots = w.comm.Rank() != root
-	o.Apart = w.drops(c) && w.Works()
+	o.Apart = w.apartFromLoop(c)
 	o.Alloc = w.comm.Alloc // for good: after a failure, peers may still write there
 	if w.solver, err = solver.New(c.Solver, o); err != nil {
 		return err
@@ -252,7 +253,10 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err := w.initCheckpoints(ctx, c); err != nil {
 		return err
 	}
-	w.loss.buf = make([]float64, sums)
+	w.loss.buf = make([]float64, sums, sums+len(w.roles.workers))
+	if w.runsAhead(c) {
+		w.loss.buf = w.loss.buf[:cap(w.loss.buf)]
+	}
 	if w.loss.sum, err = w.comm.AllreduceInit(mem.Of(w.loss.buf), mem.Of(w.loss.buf), mem.Float64, mem.Sum); err != nil {
 		return err
 	}
@@ -263,6 +267,9 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		}
 	}
 	if err := w.initStragglers(ctx, c); err != nil {
+		return err
+	}
+	if err := w.initStale(ctx, c); err != nil {
 		return err
 	}
 	w.attach()
@@ -381,6 +388,9 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	if w.stragglers != nil {
 		defer context.AfterFunc(ctx, func() { w.stragglers.cancel(context.Cause(ctx)) })()
 	}
+	if w.stale != nil {
+		defer context.AfterFunc(ctx, func() { w.stale.cancel(context.Cause(ctx)) })()
+	}
 	predicted, err := w.predict()
 	w.time.began = time.Now()
 	if err == nil {
@@ -391,6 +401,9 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	}
 	if err == nil {
 		err = w.stragglers.finish()
+	}
+	if err == nil {
+		err = w.stale.rest()
 	}
 	if err == nil {
 		err = w.interrupts.settle()
@@ -421,6 +434,7 @@ func (w *Worker) Step(ctx context.Context, n int) error {
 // Close ends requests and nets; the parameters' memory stays until the process
 // ends. It may be called twice.
 func (w *Worker) Close() error {
+	w.stale.close()
 	for _, s := range w.setups {
 		s.exchange.Close()
 	}

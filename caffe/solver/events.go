@@ -138,15 +138,28 @@ func (s *Solver) share() float64 {
 	return float64(s.computes.BatchShare)
 }
 
+// Outputs returns the elements of the outputs that the last pass had, times what they count for among all
+// workers', such as this worker's part of the batch: then they add up to those over the global batch.
+func (s *Solver) Outputs(share float64) []float64 {
+	sums := make([]float64, len(scores(s.net)))
+	if !s.opts.Idle && share > 0 {
+		addOutputs(sums, s.computes, share)
+	}
+	return sums
+}
+
 // display says how training goes. All workers take part in the sum of the
 // outputs, whether or not they listen.
 func (s *Solver) display() error {
 	out := scores(s.net)
-	sums := make([]float64, len(out))
-	if share := s.share(); !s.opts.Idle && share > 0 {
-		addOutputs(sums, s.computes, share)
+	var own []float64
+	if s.Callbacks.Outputs != nil {
+		own = s.Callbacks.Outputs(s.iter)
 	}
-	sums, err := s.sum(sums)
+	if own == nil {
+		own = s.Outputs(s.share())
+	}
+	sums, err := s.sum(own)
 	if err != nil {
 		return err
 	}

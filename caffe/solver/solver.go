@@ -54,6 +54,9 @@ type Callbacks struct {
 	// Share, with Options.Apart, is what this worker's outputs of the iteration count for among
 	// all workers', 0 where they are of another iteration; without it, its part of the batch.
 	Share func() float64
+	// Outputs, with Options.Apart, returns what Solver.Outputs was when the passes of iteration iter
+	// ended, for passes that have gone on since; nil where they have not.
+	Outputs func(iter int) []float64
 }
 
 // ErrInterrupted says that a test was left unfinished, as Callbacks.Interrupted

@@ -19,13 +19,23 @@ import (
 type Update struct {
 	s           *Solver
 	iter        int
+	step        int // of the rule, counted from 0
 	rate, scale float32
 }
 
 // Update returns the update of iteration iter, counted from 0, without
 // clip_gradients. It may be called from any goroutine.
 func (s *Solver) Update(iter int) Update {
-	return Update{s: s, iter: iter, rate: s.rate(iter), scale: 1 / float32(s.param.GetIterSize())}
+	return Update{s: s, iter: iter, step: iter, rate: s.rate(iter), scale: 1 / float32(s.param.GetIterSize())}
+}
+
+// Of returns u for gradients of some workers alone, whose batches are a share of the global one, above
+// 0: a step of the rule by their own mean, of a rate that is as much smaller. So each of them moves
+// the parameters as far as its samples would among all, by every rule, decay included. step is how
+// many steps of such elements have come before it.
+func (u Update) Of(share float32, step int) Update {
+	u.rate, u.scale, u.step = u.rate*share, u.scale/share, step
+	return u
 }
 
 // each calls f for every parameter with elements in [lo, hi), with the range of
@@ -122,7 +132,7 @@ func (u Update) Apply(lo, hi int) error {
 			return nil
 		}
 		var hist [2][]float32
-		step := Step{Iter: u.iter, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale, Clear: true}
+		step := Step{Iter: u.step, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale, Clear: true}
 		for ; lo < hi; lo += block {
 			end := min(lo+block, hi)
 			if err := u.check(p, diff[lo:end]); err != nil {

@@ -135,7 +135,15 @@ func TestLogJSON(t *testing.T) {
 	if n["iteration"] != 30 || n["dropped"] == 0 || float64(n["dropped"]) != left || !strings.Contains(r.stderr, ": left out for being late: rank ") {
 		t.Errorf("where the third of three is late whenever it comes: %v, left out of %v\n%s", n, left, r.stderr)
 	}
-	golden(t, slices.Concat(es, skips, late))
+	r = command(t, dir, scaffe, "train", "--local", "3", "--solver", "short.prototxt", "--log-json", "-", "--scheme", "ps", "--consistency", "ssp:1")
+	apart := events(t, r.stdout)
+	if n = kinds(apart); r.code != 0 || n["iteration"] != 30 || apart[0]["consistency"] != "ssp:1" {
+		t.Errorf("workers that are apart: %v, started as %v\n%s", n, apart[0], r.stderr)
+	}
+	if n["behind"] == 0 { // which is chance
+		apart = append(apart, map[string]any{"event": "behind", "time": "", "iter": 0., "by": []any{0., 1., 0.}})
+	}
+	golden(t, slices.Concat(es, skips, late, apart))
 }
 
 // golden holds the fields of events against the list of them.

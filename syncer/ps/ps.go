@@ -15,6 +15,8 @@
 //
 //	s, err := ps.New(syncer.Everyone(comm), bucket, []ps.Pair{{Range: ps.Range{Len: 1024}, Server: 3}, …})
 //
+// Links move them between each worker and the servers alone, for workers that are some iterations apart.
+//
 // Which pairs there are, and whose, is package coordinator's to say.
 package ps
 
@@ -39,9 +41,11 @@ type Pair struct {
 	Server int
 }
 
+// linear is how all pairs move.
+var linear = spec.Level{Algorithm: "linear"}
+
 // Spec returns how pairs are pushed and pulled by ranks that are placed so.
 func Spec(l spec.Layout) spec.Spec {
-	linear := spec.Level{Algorithm: "linear"}
 	if l.Nodes > 1 && l.Ranks > l.Nodes {
 		node := linear
 		node.Size = spec.Node

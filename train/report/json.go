@@ -90,6 +90,12 @@ type jsonDropped struct {
 	Late []int `json:"late"` // ranks
 }
 
+type jsonBehind struct {
+	jsonHead
+	Iter int   `json:"iter"`
+	By   []int `json:"by"` // by rank
+}
+
 type jsonTest struct {
 	jsonHead
 	Iter    int         `json:"iter"`
@@ -154,6 +160,9 @@ type jsonRank struct {
 	Waits   int64   `json:"waited_for"`
 	Starved float64 `json:"starved_ms"`
 	LeftOut int     `json:"left_out"`
+	// How many iterations behind the foremost worker.
+	MostBehind int     `json:"most_behind"`
+	MeanBehind float64 `json:"mean_behind"`
 }
 
 type jsonStraggler struct {
@@ -261,6 +270,12 @@ func (l *jsonLog) dropped(d train.Dropped) {
 	}
 }
 
+func (l *jsonLog) behind(b train.Behind) {
+	if l != nil {
+		l.write(jsonBehind{newHead("behind"), b.Iter, b.By})
+	}
+}
+
 func (l *jsonLog) test(t solver.Test) {
 	if l == nil {
 		return
@@ -305,6 +320,7 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 		v.Ranks = append(v.Ranks, jsonRank{
 			r.Rank, newTimes(r.Compute, r.Exposed, r.Input, r.TestsAndSnapshots, n), r.Readers.MeanQueued(), r.Readers.MeanDepth(),
 			r.Readers.Batches, r.Readers.Waits, ms(r.Readers.Starved, 1), s.LeftOutOf(r.Rank),
+			s.LagOf(r.Rank).Most, s.LagOf(r.Rank).Mean(n),
 		})
 	}
 	if r, times, ok := s.Straggler(); ok {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
@@ -40,6 +41,13 @@ func (m *metricsReport) start(comm *collectives.Comm, cfg train.Config, w *train
 	m.to.Ranks.Set(float64(comm.Size()))
 	m.to.Workers.Set(float64(len(w.Workers())))
 	m.Serve(m.to.Registry)
+}
+
+// behind says how far workers are apart in this iteration.
+func (m *metricsReport) behind(b train.Behind) {
+	if m != nil {
+		m.to.Behind.Set(float64(slices.Max(b.By)))
+	}
 }
 
 func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {

@@ -58,6 +58,7 @@ type Reporter struct {
 	bar    *progressbar.ProgressBar // nil: none
 	last   train.Progress
 	late   []int // the ranks that were last left out
+	behind int   // the most iterations that a rank was behind
 	skip   int   // the iteration whose update was last left out, -1: none
 	speed  speed
 }
@@ -119,6 +120,16 @@ func (r *Reporter) Events() train.Events {
 				r.late = d.Late
 			}
 			r.json.dropped(d)
+		},
+		OnBehind: func(b train.Behind) {
+			for rank, n := range b.By {
+				if n > r.behind { // who is further behind than anybody was
+					r.behind = n
+					r.log("iteration %d: rank %d is %d iterations behind the foremost worker", b.Iter, rank, n)
+				}
+			}
+			r.json.behind(b)
+			r.metrics.behind(b)
 		},
 		Solver: solver.Events{
 			OnDisplay: func(d solver.Display) {

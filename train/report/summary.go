@@ -43,6 +43,11 @@ func writeSummary(out io.Writer, s train.Summary) error {
 			t.Below = append(t.Below, fmt.Sprintf("left out for being late: rank %d, of %d of %d iterations", rank, n, s.Iterations))
 		}
 	}
+	for rank, lag := range s.Lag {
+		if lag.Most > 0 {
+			t.Below = append(t.Below, fmt.Sprintf("behind the foremost worker: rank %d, by %.1f iterations, %d at most", rank, lag.Mean(s.Iterations), lag.Most))
+		}
+	}
 	if err := t.Write(out, report.Text); err != nil || len(s.Buckets) == 0 {
 		return err
 	}

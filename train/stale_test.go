@@ -1,0 +1,296 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "google.golang.org/protobuf/proto"
+
+	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/train"
+)
+
+func ssp(c *train.Config, staleness int) {
+	c.Scheme, c.Pair = exchange.PS, 4<<10
+	c.Consistency = train.Consistency{SSP: true, Staleness: staleness}
+}
+
+// TestPoseidon_InStepItIsASum: where no worker may be ahead, an iteration's parameters have
+// everybody's gradients in them, as with a sum of these (section 4.1's bulk-synchronous consistency): but
+// for roundings the losses are the same, where the rule is a sum of steps. With BatchNorm's statistics,
+// several passes, unequal parts of the batch, servers apart, all designs.
+func TestPoseidon_InStepItIsASum(t *testing.T) {
+	for i, design := range []exchange.Design{exchange.SCOBR, exchange.SCB, exchange.TF, exchange.SCOBNaive} {
+		if testing.Short() && i != 1 {
+			continue
+		}
+		path, dir := files(t, 31)
+		withStatistics(t, path, dir, []string{"display: 7", "iter_size: 2 display: 1"}[i%2])
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, strings.NewReplacer("momentum: 0.9", "", "weight_decay: 0.001", "", "max_iter: 40", "max_iter: 26").Replace(string(text)))
+		want := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme, c.Pair = exchange.PS, 4<<10 })
+		for _, roles := range [][2][]int{{{0, 1, 2}, {0, 1, 2}}, {{1, 2, 3}, {0, 2}}} {
+			got := mustRun(t, 3+i%2*roles[0][0], path, func(rank int, c *train.Config) {
+				ssp(c, 0)
+				c.Design, c.Bucket = design, 1
+				if i%2 == 1 {
+					onlyServes(t, rank, c, roles[0], roles[1])
+				}
+			})
+			if len(got.loss) != len(want.loss) || len(got.scores) != len(want.scores) {
+				t.Fatalf("%v: %d losses and %d scores, want %d and %d", design, len(got.loss), len(got.scores), len(want.loss), len(want.scores))
+			}
+			for k, l := range got.loss {
+				if math.Abs(l-want.loss[k]) > 1e-4*want.loss[k] {
+					t.Errorf("%v, %v: loss %d is %v, by sums %v", design, roles, k, l, want.loss[k])
+				}
+			}
+			if i%2 == 0 {
+				break
+			}
+		}
+	}
+}
+
+// held trains on three ranks, of which rank 2 reads nothing until the others have begun all that they may
+// without it, as long as it is held.
+func held(t *testing.T, staleness int, change func(c *train.Config)) (s train.Summary, most int) {
+	t.Helper()
+	path, _ := files(t, 30)
+	released := make(chan any)
+	var once sync.Once
+	let := func() { once.Do(func() { close(released) }) }
+	defer let()
+	opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+		f, err := proto.ReadSolver(path)
+		if err != nil {
+			return err
+		}
+		f.Solver.TestInterval, f.Solver.Snapshot, f.Solver.MaxIter = nil, nil, pb.Int32(20)
+		c := train.Config{Solver: f}
+		ssp(&c, staleness)
+		if comm.Rank() == 2 {
+			c.Options.Data.OnBatch = func(int64, time.Time, time.Time) { <-released }
+		}
+		c.Events.OnBehind = func(b train.Behind) {
+			if b.By[0] > staleness || b.By[1] > staleness || b.By[2] > staleness {
+				t.Errorf("iteration %d: %v iterations behind, where %d are allowed", b.Iter, b.By, staleness)
+			}
+		}
+		change(&c)
+		w, err := train.New(ctx, comm, c)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if comm.Rank() == 1 {
+			go func() {
+				defer let()
+				for w.Begun() <= staleness && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(20 * time.Millisecond) // for more than may be
+				most = w.Begun()
+			}()
+		}
+		got, err := w.Run(ctx)
+		if comm.Rank() == 0 {
+			s = got
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, most
+}
+
+// TestPoseidon_WorkersAreBounded: stale synchronous parallel, which Poseidon's KV store has from Bösen
+// (section 4.1): while a worker is held, others come S iterations further and no more; afterwards all
+// train to the end.
+func TestPoseidon_WorkersAreBounded(t *testing.T) {
+	for _, staleness := range []int{0, 3} {
+		s, most := held(t, staleness, func(*train.Config) {})
+		if most != staleness+1 {
+			t.Errorf("ssp:%d: beside a worker at iteration 0 another has begun %d iterations", staleness, most)
+		}
+		if l := s.LagOf(2); s.Iterations != 20 || l.Most > staleness {
+			t.Errorf("ssp:%d: %d iterations, lags %v", staleness, s.Iterations, s.Lag)
+		}
+	}
+}
+
+// TestStaleTrains: workers that are apart train, with every rule, and leave snapshots and checkpoints from
+// which training goes on, by servers apart and with other workers.
+func TestStaleTrains(t *testing.T) {
+	for i, more := range []string{"", "iter_size: 2 display: 3", `type: "Adam" momentum2: 0.999 display: 10`} {
+		if testing.Short() && i != 1 {
+			continue
+		}
+		path, dir := files(t, 30)
+		withStatistics(t, path, dir, more)
+		kept := filepath.Join(dir, "kept")
+		change := func(rank int, c *train.Config) {
+			ssp(c, 2)
+			c.Checkpoint = train.Checkpoint{Dir: kept, Every: 15}
+			c.Options.SkipNotFinite = i == 1
+			if i == 2 {
+				onlyServes(t, rank, c, []int{1, 2, 3}, []int{0, 2})
+			}
+		}
+		got := mustRun(t, 3+i/2, path, change)
+		want := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Scheme = exchange.PS })
+		if n := len(got.loss); n != 40 || mean(got.loss[30:]) > 1.15*mean(want.loss[30:]) {
+			t.Errorf("%q: losses %v; of workers in step %v", more, got.loss, want.loss)
+		}
+		manifests, err := filepath.Glob(filepath.Join(kept, "*.manifest"))
+		if err != nil || len(manifests) != 2 {
+			t.Errorf("%q: the checkpoints %v (%v), want those of iterations 30 and 40", more, manifests, err)
+		}
+		for _, from := range append(manifests[:1], filepath.Join(dir, "s_iter_20.solverstate")) {
+			rest := mustRun(t, 2, path, func(_ int, c *train.Config) {
+				ssp(c, 1)
+				c.Snapshot = from
+			})
+			if n := len(rest.loss); n == 0 || n > 20 || mean(rest.loss) > 1.2*mean(got.loss[40-n:]) {
+				t.Errorf("%q: gone on from %s, losses %v; before %v", more, from, rest.loss, got.loss)
+			}
+		}
+	}
+}
+
+// TestStaleStops: a stop that is asked for while workers are apart comes where they meet, with a
+// snapshot.
+func TestStaleStops(t *testing.T) {
+	path, dir := files(t, 30)
+	var asked sync.Once
+	got := mustRun(t, 3, path, func(rank int, c *train.Config) {
+		ssp(c, 3)
+		iter := 0
+		c.Requests = func() (snapshot, stop bool) {
+			if iter++; rank == 1 && iter > 4 {
+				asked.Do(func() { stop = true })
+			}
+			return false, stop
+		}
+	})
+	n := len(got.loss)
+	if n < 5 || n > 5+4 {
+		t.Errorf("asked to stop in iteration 4, training has ended after %d", n)
+	}
+	state(t, dir, n)
+}
+
+// TestStaleNotFinite: a worker whose numbers go wrong ends training with one message, or what it pushes of
+// that iteration is left out, by all servers alike, and training goes on.
+func TestStaleNotFinite(t *testing.T) {
+	for _, skip := range []bool{false, true} {
+		path, _ := files(t, 30)
+		var skipped []solver.Skip
+		opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
+		err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+			f, err := proto.ReadSolver(path)
+			if err != nil {
+				return err
+			}
+			f.Solver.MaxIter = pb.Int32(20)
+			c := train.Config{Solver: f}
+			ssp(&c, 1)
+			c.Options.SkipNotFinite = skip
+			c.Events.Solver.OnSkip = func(s solver.Skip) { skipped = append(skipped, s) }
+			w, err := train.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if comm.Rank() == 1 {
+				n := w.Solver().Computes()
+				w.AfterBackward(func(iter, layer int) {
+					if iter == 7 && n.LayerName(layer) == "conv1" {
+						n.Learnable()[n.Layers()[layer].Params[0]].Blob.Diff()[3] = float32(math.NaN())
+					}
+				})
+			}
+			_, err = w.Run(ctx)
+			return err
+		})
+		if skip && (err != nil || len(skipped) != 1 || skipped[0].Iter != 7) {
+			t.Errorf("%v, skipped %v; want iteration 7 alone to be skipped", err, skipped)
+		}
+		if !skip && (err == nil || !strings.Contains(err.Error(), "iteration 7: a gradient is NaN, that of parameter") || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%v, want one message about the gradient", err)
+		}
+	}
+}
+
+// TestStaleEndsWithTheOthers: a rank that fails while others wait for its pushes ends all of them.
+func TestStaleEndsWithTheOthers(t *testing.T) {
+	path, _ := files(t, 30)
+	wrong := errors.New("something is wrong")
+	opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+		f, err := proto.ReadSolver(path)
+		if err != nil {
+			return err
+		}
+		c := train.Config{Solver: f}
+		ssp(&c, 1)
+		w, err := train.New(ctx, comm, c)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if comm.Rank() == 1 {
+			start := w.Solver().Callbacks.OnStart
+			w.Solver().Callbacks.OnStart = func(iter int) error {
+				if iter == 7 {
+					return wrong
+				}
+				return start(iter)
+			}
+		}
+		_, err = w.Run(ctx)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), wrong.Error()) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v, want one message, %v", err, wrong)
+	}
+}
+
+// TestStaleCannot: one message on all ranks.
+func TestStaleCannot(t *testing.T) {
+	for want, more := range map[string]string{"remove clip_gradients": "clip_gradients: 1", "needs --scheme ps": ""} {
+		path, _ := files(t, 30)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, fmt.Sprintf("%s\n%s", text, more))
+		_, err = run(t, 2, path, func(_ int, c *train.Config) {
+			ssp(c, 1)
+			if more == "" {
+				c.Scheme = exchange.Reduce
+			}
+		})
+		if err == nil || strings.Count(err.Error(), want) != 1 || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want one message with %q", err, want)
+		}
+	}
+}
