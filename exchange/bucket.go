@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mem"
@@ -142,14 +143,10 @@ func (x *Exchange) leastBuckets(from *selection.Selector) (map[Scheme]int, error
 			continue
 		}
 		var err error
-		switch {
-		case c.Bucket > 0:
-			least[s] = c.Bucket
-		case s.FactorsOnly():
-			least[s] = minBucket
-		default:
-			least[s], err = x.autoBucketOf(from, s)
-		}
+		least[s], err = leastBucket(c.Bucket, s, func(v schedule.Collective, bytes int) (time.Duration, error) {
+			choice, err := from.Explain(x.team.Layout(), x.query(v, bytes), x.specOf(s))
+			return choice.Predicted, err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -157,17 +154,25 @@ func (x *Exchange) leastBuckets(from *selection.Selector) (map[Scheme]int, error
 	return least, nil
 }
 
-func (x *Exchange) autoBucketOf(from *selection.Selector, s Scheme) (int, error) {
+// leastBucket returns the least size of a bucket that goes by s, where asked, unless it is 0, is what was asked
+// for, and predict gives the time of one of its collectives.
+func leastBucket(asked int, s Scheme, predict func(v schedule.Collective, bytes int) (time.Duration, error)) (int, error) {
+	switch {
+	case asked > 0:
+		return asked, nil
+	case s.FactorsOnly():
+		return minBucket, nil
+	}
 	var err error
 	size := AutoBucket(func(bytes int) float64 {
 		var sum float64
 		for _, v := range collectivesOf(s) {
-			choice, failed := from.Explain(x.team.Layout(), x.query(v, bytes), x.specOf(s))
+			t, failed := predict(v, bytes)
 			if failed != nil {
 				err = failed
 				return 1
 			}
-			sum += choice.Predicted.Seconds()
+			sum += t.Seconds()
 		}
 		return sum
 	})

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,14 +15,49 @@ import (
 
 // Choose is a collective that gives every layer its scheme as asked, by the predictions of
 // n. The ranks' books must be equal (SameBook); their layers are those of layers that have
-// parameters. Schemes are by layer of layers; those of a lone rank, which has nobody to be kept
-// in step with, are Reduce, whatever the audit says.
-func Choose(ctx context.Context, comm *collectives.Comm, layers []Layer, asked coordinator.Asked, n *coordinator.Network) ([]Scheme, *coordinator.Audit, error) {
+// parameters. Where f is not nil, what is left to Auto is chosen by f's iterations, on the lowest rank, which tells
+// the others, so that all come to the same; basis says in words what f goes by. Schemes are by layer of layers; those of a
+// lone rank, which has nobody to be kept in step with, are Reduce, whatever the audit says.
+func Choose(ctx context.Context, comm *collectives.Comm, layers []Layer, asked coordinator.Asked, n *coordinator.Network, f *Forecast, basis string) ([]Scheme, *coordinator.Audit, error) {
 	audit, err := n.Book.Choose(asked, n.Predict)
+	if err == nil && f != nil && comm.Rank() == 0 {
+		err = Weigh(audit, f, basis)
+	}
 	if err = comm.Agree(ctx, err); err != nil {
 		return nil, nil, err
 	}
+	if f != nil {
+		if err := tell(ctx, comm, audit, f); err != nil {
+			return nil, nil, err
+		}
+	}
 	return Executed(audit, layers), audit, nil
+}
+
+// Weigh changes what is left to Auto by f's iterations, where there is a choice: a lone rank has none.
+func Weigh(audit *coordinator.Audit, f *Forecast, basis string) error {
+	if len(audit.Book.Nodes) == 1 {
+		return nil
+	}
+	return audit.ByIteration(fmt.Sprintf("%v, %s", f.Design, basis), f.weigh)
+}
+
+// tell brings the lowest rank's choice to all, and what it was made by.
+func tell(ctx context.Context, comm *collectives.Comm, audit *coordinator.Audit, f *Forecast) error {
+	var text []byte
+	if comm.Rank() == 0 {
+		text = audit.Told()
+	}
+	size := []int64{int64(len(text))}
+	if err := comm.Bcast(ctx, mem.Of(size), mem.Int64, 0); err != nil {
+		return err
+	}
+	if text = append(text, make([]byte, int(size[0])-len(text))...); len(text) > 0 {
+		if err := comm.Bcast(ctx, mem.Of(text), mem.Uint8, 0); err != nil {
+			return err
+		}
+	}
+	return comm.Agree(ctx, audit.Hear(text, f.weigh))
 }
 
 // Network predicts for the workers of a team by the communicator's cost model, where collectives

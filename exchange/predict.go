@@ -34,40 +34,57 @@ type Expected struct {
 	Update  time.Duration // beside the computation
 }
 
-// iterationsToPredict are simulated; the last is in step with those before it.
+// iterationsToPredict are simulated at most; the last is in step with those before it.
 const iterationsToPredict = 4
 
 // PredictIteration returns how long an iteration takes, from the end of one backward phase to the next, where
-// communication takes what is expected: the design's own policy in simulated time.
+// communication takes what is expected: the design's own policy in simulated time. updateAtOnce is as in Config.
 //
 // The processor computes, and rebuilds gradients before it computes on. Of the buckets on the network the one
 // that is needed soonest goes first; one that does not fill a node's port leaves
 // the rest of it to the next.
-func PredictIteration(d Design, layers []Passes, buckets []Expected) time.Duration {
-	s := &simulation{owner: make([]*expected, len(layers))}
-	for _, b := range buckets {
-		e := &expected{Expected: b, policy: designs[d].policy(b.Scheme), state: current}
+func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Expected) time.Duration {
+	s := &simulation{}
+	first := len(layers)
+	for i, b := range slices.Backward(buckets) {
+		e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, index: i}
+		e.passes = sum(layers[b.Layers[0]:first])
+		first = b.Layers[0]
 		s.buckets = append(s.buckets, e)
-		for _, l := range b.Layers {
-			s.owner[l] = e
+	}
+	slices.Reverse(s.buckets)
+	s.front = sum(layers[:first])
+	var last, took, end float64
+	for range iterationsToPredict {
+		s.iteration()
+		last, took, end = took, s.now-end, s.now
+		if math.Abs(took-last) < leastTime { // and so will those after it
+			break
 		}
 	}
-	var begin, end float64
-	for range iterationsToPredict {
-		s.iteration(layers)
-		begin, end = end, s.now
-	}
-	return time.Duration((end - begin) * float64(time.Second))
+	return time.Duration(took * float64(time.Second))
 }
+
+func sum(layers []Passes) (p Passes) {
+	for _, l := range layers {
+		p.Forward, p.Backward = p.Forward+l.Forward, p.Backward+l.Backward
+	}
+	return p
+}
+
+// leastTime is what seconds are equal within.
+const leastTime = 1e-9
 
 // expected is a bucket in simulated time.
 type expected struct {
 	Expected
 	policy policy
 	state  state
-	left   int // layers whose backward has not ended
+	index  int
+	passes Passes // of its layers, and of those without parameters behind them: nothing begins between these
 	stage  stage
 	need   float64 // seconds of the stage that are left, alone
+	speed  float64 // in the step under way
 }
 
 // stage is what a bucket is doing.
@@ -86,40 +103,27 @@ type simulation struct {
 	now     float64
 	work    float64 // seconds of the pass under way
 	buckets []*expected
-	owner   []*expected // by layer
+	front   Passes      // of the layers before them
+	active  []*expected // those that do not rest, in the order of buckets
 }
 
 // iteration does what the passes and the policy say.
-func (s *simulation) iteration(layers []Passes) {
-	for _, b := range s.buckets {
-		b.left = len(b.Layers)
-	}
-	left := 0
+func (s *simulation) iteration() {
 	s.reach(atStart, s.buckets)
 	s.ahead(0)
-	for i, l := range layers {
-		if b := s.owner[i]; b != nil {
-			left++
-			s.current(b)
-			s.ahead(slices.Index(s.buckets, b) + 1)
-		}
-		s.compute(l.Forward)
+	s.compute(s.front.Forward)
+	for i, b := range s.buckets {
+		s.current(b)
+		s.ahead(i + 1)
+		s.compute(b.passes.Forward)
 	}
-	for i, l := range slices.Backward(layers) {
-		s.compute(l.Backward)
-		b := s.owner[i]
-		if b == nil {
-			continue
-		}
-		left--
-		if b.left--; b.left == 0 {
-			b.state = stale
-			s.reach(afterLayers, []*expected{b})
-		}
-		if left == 0 {
-			s.reach(afterBackward, s.buckets)
-		}
+	for i, b := range slices.Backward(s.buckets) {
+		s.compute(b.passes.Backward)
+		b.state = stale
+		s.reach(afterLayers, s.buckets[i:i+1])
 	}
+	s.reach(afterBackward, s.buckets)
+	s.compute(s.front.Backward)
 	s.reach(atFinish, s.buckets)
 }
 
@@ -134,7 +138,7 @@ func (s *simulation) ahead(i int) {
 func (s *simulation) reach(p point, bs []*expected) {
 	for _, b := range slices.Backward(bs) {
 		if p == b.policy.pushAt && b.state == stale {
-			b.push()
+			s.push(b)
 		}
 	}
 	for _, b := range slices.Backward(bs) {
@@ -144,7 +148,7 @@ func (s *simulation) reach(p point, bs []*expected) {
 	}
 	for _, b := range bs {
 		if p == b.policy.pullAt && b.state == summed {
-			b.pull()
+			s.pull(b)
 		}
 	}
 	for _, b := range bs {
@@ -154,14 +158,28 @@ func (s *simulation) reach(p point, bs []*expected) {
 	}
 }
 
-func (b *expected) push() {
+func (s *simulation) push(b *expected) {
 	b.state = pushing
 	b.enter(pushed)
+	s.activate(b)
 }
 
-func (b *expected) pull() {
+func (s *simulation) pull(b *expected) {
 	b.state = pulling
 	b.enter(pulled)
+	s.activate(b)
+}
+
+// activate adds a bucket to those that do something, if it does.
+func (s *simulation) activate(b *expected) {
+	if b.stage == resting {
+		return
+	}
+	at := 0
+	for at < len(s.active) && s.active[at].index < b.index {
+		at++
+	}
+	s.active = slices.Insert(s.active, at, b)
 }
 
 // current waits until a bucket's parameters are.
@@ -169,9 +187,9 @@ func (s *simulation) current(b *expected) {
 	for b.state != current {
 		switch b.state {
 		case stale:
-			b.push()
+			s.push(b)
 		case summed:
-			b.pull()
+			s.pull(b)
 		}
 		s.await(b)
 	}
@@ -234,28 +252,28 @@ func (b *expected) port() float64 {
 
 // step goes on to when next something ends.
 func (s *simulation) step() {
-	const least = 1e-9
 	free, processor, updater := 1.0, true, true
-	speed := make([]float64, len(s.buckets))
 	dt := math.Inf(1)
-	for i, b := range s.buckets { // the front of the net first
+	for _, b := range s.active { // the front of the net first
+		b.speed = 0
 		switch b.stage {
 		case pushed, pulled:
-			if speed[i] = 1; b.port() > 0 {
-				speed[i] = min(1, free/b.port())
+			port := b.port()
+			if b.speed = 1; port > 0 {
+				b.speed = min(1, free/port)
 			}
-			free -= speed[i] * b.port()
+			free -= b.speed * port
 		case rebuilt:
 			if processor {
-				speed[i], processor = 1, false
+				b.speed, processor = 1, false
 			}
 		case updated:
 			if updater {
-				speed[i], updater = 1, false
+				b.speed, updater = 1, false
 			}
 		}
-		if speed[i] > least {
-			dt = min(dt, b.need/speed[i])
+		if b.speed > leastTime {
+			dt = min(dt, b.need/b.speed)
 		}
 	}
 	if processor && s.work > 0 {
@@ -263,16 +281,20 @@ func (s *simulation) step() {
 	}
 	s.now += dt
 	if processor && s.work > 0 {
-		if s.work -= dt; s.work < least {
+		if s.work -= dt; s.work < leastTime {
 			s.work = 0
 		}
 	}
-	for i, b := range s.buckets {
-		if speed[i] <= least {
-			continue
+	rest := s.active[:0]
+	for _, b := range s.active {
+		if b.speed > leastTime {
+			if b.need -= dt * b.speed; b.need < leastTime {
+				b.enter(b.stage + 1)
+			}
 		}
-		if b.need -= dt * speed[i]; b.need < least {
-			b.enter(b.stage + 1)
+		if b.stage != resting {
+			rest = append(rest, b)
 		}
 	}
+	s.active = rest
 }

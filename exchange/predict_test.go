@@ -39,7 +39,7 @@ func TestPredictIteration(t *testing.T) {
 				b.Scheme = PS
 			}
 		}
-		got := PredictIteration(c.design, layers, []Expected{c.first, c.second})
+		got := PredictIteration(c.design, false, layers, []Expected{c.first, c.second})
 		if diff := got - c.iterate; diff < -time.Microsecond || diff > time.Microsecond {
 			t.Errorf("%s, %v: %v, want %v", c.name, c.design, got, c.iterate)
 		}

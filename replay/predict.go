@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/replay/workload"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
@@ -40,7 +41,7 @@ func (r *rank) predict(ctx context.Context, res *Result) error {
 
 // iterationOf predicts an iteration of a system where ranks lie on nodes, in ms, and says by which schemes:
 // those that the system would take there, each bucket as long on the network as the cost
-// model says. Buckets are as large as they are here.
+// model says.
 func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err error) {
 	p := r.c.Profile
 	slower := r.scale * max(r.c.Straggler.Factor, 1)
@@ -50,7 +51,11 @@ func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err
 		return "", 0, fmt.Errorf("replay: predicting %d ranks: %w", len(nodes), err)
 	}
 	network := exchange.Network(r.team, b, r.c.Spec, products(p, b))
+	f := forecast(p, r.layers, r.count, w.design, w.bucket, network, slower)
 	audit, err := b.Choose(w.asked, network.Predict)
+	if err == nil && r.c.Ratio == 0 {
+		err = exchange.Weigh(audit, f, fromProfile)
+	}
 	if err != nil {
 		return "", 0, fmt.Errorf("replay: predicting %d ranks: %w", len(nodes), err)
 	}
@@ -58,38 +63,23 @@ func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err
 	if len(nodes) == 1 {
 		return schemes, report.Milliseconds(p.Compute()) * slower, nil
 	}
-	chosen := exchange.Executed(audit, r.layers)
-	buckets, err := exchange.Divide(w.design, r.layers, chosen, r.count, w.buckets)
-	if err != nil {
-		return "", 0, err
-	}
+	t, err := f.Iteration(exchange.Executed(audit, r.layers), 1)
+	return schemes, report.Milliseconds(t), err
+}
+
+// fromProfile says where the times of computation come from by which iterations are predicted.
+const fromProfile = "computation as in the profile"
+
+// forecast predicts iterations of a profile's net under a design, where computation takes slower times as long as it says.
+func forecast(p *workload.Profile, layers []exchange.Layer, count int, d exchange.Design, bucket int, n *coordinator.Network, slower float64) *exchange.Forecast {
 	times := func(d time.Duration) time.Duration { return time.Duration(float64(d) * slower) }
-	passes := make([]exchange.Passes, len(p.Layers))
-	for i, l := range p.Layers {
-		passes[i] = exchange.Passes{Forward: times(l.Forward), Backward: times(l.Backward)}
+	f := &exchange.Forecast{Design: d, Bucket: bucket, Layers: layers, Count: count, Network: n, Update: times(p.Update)}
+	for _, l := range p.Layers {
+		f.Passes = append(f.Passes, exchange.Passes{Forward: times(l.Forward), Backward: times(l.Backward)})
 	}
-	var all []exchange.Expected
-	at := exchange.InBook(r.layers)
-	for _, bucket := range buckets {
-		e := exchange.Expected{Bucket: bucket}
-		var layers []*coordinator.Layer
-		for _, i := range bucket.Layers {
-			layers = append(layers, &b.Layers[at[i]])
-			if bucket.Scheme == exchange.SFB || bucket.Scheme == exchange.Adam {
-				left, product := rebuilding(&p.Layers[i], len(b.Workers))
-				passes[i].Backward = times(left)
-				e.Rebuild += times(product)
-			}
-		}
-		if e.Phases, err = network.Phases(layers, bucket.Scheme); err != nil {
-			return "", 0, err
-		}
-		part := float64(bucket.Len) / float64(r.count)
-		if bucket.Scheme == exchange.PS {
-			part /= float64(len(b.Servers))
-		}
-		e.Update = time.Duration(part * float64(times(p.Update)))
-		all = append(all, e)
+	f.Rebuilding = func(layer int) (left, product time.Duration) {
+		left, product = rebuilding(&p.Layers[layer], len(n.Book.Workers))
+		return times(left), times(product)
 	}
-	return schemes, report.Milliseconds(exchange.PredictIteration(w.design, passes, all)), nil
+	return f
 }

@@ -63,12 +63,16 @@ func shape(l *workload.Layer) (s factors.Shape, refuses string) {
 // Schemes says by which schemes the layers of a profile's net are kept in step as
 // asked, by the predictions of s.
 func Schemes(p *workload.Profile, c coordinator.Config, asked coordinator.Asked, s *selection.Selector) (*coordinator.Audit, error) {
-	b, err := Book(p, c)
+	placed, count := layout(p)
+	b, err := book(p, placed, c)
 	if err != nil {
 		return nil, err
 	}
-	network := coordinator.Network{Book: b, Selector: s, Product: products(p, b)}
+	network := &coordinator.Network{Book: b, Selector: s, Product: products(p, b)}
 	a, err := b.Choose(asked, network.Predict)
+	if err == nil {
+		err = exchange.Weigh(a, forecast(p, placed, count, exchange.SCOBR, 0, network, 1), fromProfile)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +122,18 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 			return nil, err
 		}
 		if !alone {
-			if p.schemes, p.audit, err = exchange.Choose(ctx, r.comm, r.layers, asked, exchange.Network(r.team, b, r.c.Spec, products(r.c.Profile, b))); err != nil {
+			network := exchange.Network(r.team, b, r.c.Spec, products(r.c.Profile, b))
+			var f *exchange.Forecast
+			if r.c.Ratio == 0 { // else how long computation takes is not known before communication has been measured
+				f = forecast(r.c.Profile, r.layers, r.count, s.Design, p.bucket, network, max(r.c.Straggler.Factor, 1))
+			}
+			if p.schemes, p.audit, err = exchange.Choose(ctx, r.comm, r.layers, asked, network, f, fromProfile); err != nil {
 				return nil, err
 			}
 		}
+	}
+	if p.audit != nil && p.audit.Asked.Chooses() && r.c.Ratio > 0 {
+		p.audit.Notes = append(p.audit.Notes, "# auto chosen layer by layer: with --ratio, how long computation takes is known when communication has been measured")
 	}
 	for i, s := range p.schemes {
 		switch {

@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,5 +93,52 @@ func TestSchemesCountProducts(t *testing.T) {
 	}
 	if _, err := replay.Schemes(p, coordinator.Config{Nodes: spec.NodesOf(3, 1), Workers: all, Servers: coordinator.Places{Count: 4}}, coordinator.Asked{}, selection.Default()); err == nil {
 		t.Error("more servers than ranks are no error")
+	}
+}
+
+// On networks from slow to fast, the iteration that is predicted with auto's schemes is no longer than that with
+// Poseidon's or with one scheme for all, but for what predictions are worth.
+func TestAutoHasTheLeastIteration(t *testing.T) {
+	p, err := workload.Builtin("googlenet-titanx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vgg, err := workload.Builtin("vgg19-titanx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if vgg, err = vgg.Shrink(0.02); err != nil {
+		t.Fatal(err)
+	}
+	all := coordinator.Places{All: true}
+	for _, c := range []struct {
+		p     *workload.Profile
+		nodes int
+		rate  float64 // bytes a second
+	}{{vgg, 4, 10e6}, {vgg, 8, 40e6}, {vgg, 8, 1e9}, {p, 4, 100e6}} {
+		s := selection.Default()
+		s.Model.Inter.Bandwidth = c.rate
+		ask := func(asked coordinator.Scheme) *coordinator.Audit {
+			a, err := replay.Schemes(c.p, coordinator.Config{Nodes: spec.NodesOf(c.nodes, 1), Workers: all, Servers: all}, coordinator.Asked{Default: asked}, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		a := ask(coordinator.Auto)
+		if a.Iterations == nil || a.Iterations.Chosen < c.p.Forward()+c.p.Backward() {
+			t.Fatalf("%s, %d nodes, %.3g: %+v", c.p.Name, c.nodes, c.rate, a.Iterations)
+		}
+		if len(a.Iterations.Weighed) < 3 {
+			t.Errorf("%s: only %v weighed", c.p.Name, a.Iterations.Weighed)
+		}
+		for _, w := range a.Iterations.Weighed {
+			if float64(a.Iterations.Chosen) > 1.03*float64(w.Time) {
+				t.Errorf("%s, %d nodes, %.3g: %v as chosen, %v with %s", c.p.Name, c.nodes, c.rate, a.Iterations.Chosen, w.Time, w.Name)
+			}
+		}
+		if b := ask(coordinator.Auto); !slices.Equal(a.Schemes(), b.Schemes()) {
+			t.Errorf("%s, %d nodes, %.3g: %v, then %v", c.p.Name, c.nodes, c.rate, a.Chosen(), b.Chosen())
+		}
 	}
 }

@@ -98,7 +98,11 @@ type way struct {
 // prepare makes what takes turns: designs of one plan, or systems with one each.
 func (r *rank) prepare(ctx context.Context) (err error) {
 	if len(r.c.Systems) == 0 {
-		p, err := r.choose(ctx, System{}, r.c.Asked.Or(r.c.Scheme).For(r.comm.Size()))
+		var s System // the default design, where several have one choice
+		if len(r.c.Designs) == 1 {
+			s.Design = r.c.Designs[0]
+		}
+		p, err := r.choose(ctx, s, r.c.Asked.Or(r.c.Scheme).For(r.comm.Size()))
 		for _, d := range r.c.Designs {
 			r.ways = append(r.ways, &way{name: d.String(), design: d, plan: p})
 		}

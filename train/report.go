@@ -52,6 +52,8 @@ type Summary struct {
 	Readers data.Stats
 	// Ranks are the times of all ranks; at the end of a run, else empty.
 	Ranks []RankTimes
+	// Choice says what the schemes were chosen by, where that was the predicted iteration.
+	Choice string
 	// Buckets are what moved as one, in the order of the net, and what that cost; at the
 	// end of a run of several ranks, on the root, else empty.
 	Buckets []BucketCost

@@ -67,8 +67,13 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if _, w.schemes.audit, err = exchange.Choose(ctx, w.comm, w.exchangeLayers(), asked, exchange.Network(w.team, book, c.Spec, w.product)); err != nil {
+	network := exchange.Network(w.team, book, c.Spec, w.product)
+	f, basis := w.forecast(c, network)
+	if _, w.schemes.audit, err = exchange.Choose(ctx, w.comm, w.exchangeLayers(), asked, network, f, basis); err != nil {
 		return err
+	}
+	if f == nil && asked.Chooses() {
+		w.schemes.audit.Notes = append(w.schemes.audit.Notes, "# chosen layer by layer: "+basis)
 	}
 	if err := w.keepChoice(ctx, c, w.schemes.audit); err != nil {
 		return err
@@ -231,13 +236,15 @@ const (
 	measuredOut = 512
 	measuredIn  = 1024
 	measuredFor = 3 // times
+	// measuredRows are those of each worker's factors, where the net has none.
+	measuredRows = 32
 )
 
 // measureProducts measures how fast the slowest rank rebuilds the largest of
 // matrices, rounded, so that run after run finds the same.
 func (w *Worker) measureProducts(ctx context.Context, matrices []sfb.Matrix) error {
-	if len(matrices) == 0 {
-		return nil
+	if len(matrices) == 0 { // it is the rate of convolutions, as far as that is known
+		matrices = []sfb.Matrix{{Shape: factors.Shape{Out: measuredOut, In: measuredIn}, Rows: slices.Repeat([]int{measuredRows}, len(w.roles.workers)), Passes: 1}}
 	}
 	m := slices.MaxFunc(matrices, func(a, b sfb.Matrix) int { return a.Weights.Len - b.Weights.Len })
 	m.Shape.Out, m.Shape.In = min(m.Shape.Out, measuredOut), min(m.Shape.In, measuredIn)

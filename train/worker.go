@@ -417,6 +417,9 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	}
 	if err == nil {
 		s.Buckets, err = w.costs(ctx, predicted)
+		if a := w.schemes.audit; a != nil && a.Iterations != nil {
+			s.Choice = a.Iterations.Text()
+		}
 	}
 	return s, err
 }

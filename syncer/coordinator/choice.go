@@ -125,7 +125,12 @@ func (a *Audit) Keep(c *Choice, from string) error {
 		}
 	}
 	a.deal()
-	return nil
+	if a.Iterations == nil {
+		return nil
+	}
+	var err error
+	a.Iterations.Chosen, err = a.Iterations.predict(a.Schemes(), 1)
+	return err
 }
 
 // ChosenAnew notes why an earlier choice was not kept.

@@ -74,6 +74,8 @@ type Audit struct {
 	Rows  []Row // by layer of the book
 	// Notes are lines that a report has above the rows.
 	Notes []string
+	// Iterations are what the choice was made by; nil where it went layer by layer.
+	Iterations *Iterations
 }
 
 // Chosen asks for what has been chosen: the scheme of most layers for the net, and others by

@@ -411,8 +411,8 @@ func TestNetworkAsAsked(t *testing.T) {
 	b := book(t, 8, 32, fc("fc", 512, 512))
 	n := Network{Book: b, Selector: selection.Default(), Spec: spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}}
 	p, err := n.Predict(&b.Layers[0], Reduce)
-	if want := selection.Predict(schedule.Reduce, 4*512*512, n.Spec, n.layout(), n.Selector.Model, selection.Registered) +
-		selection.Predict(schedule.Bcast, 4*512*512, n.Spec, n.layout(), n.Selector.Model, selection.Registered); err != nil || math.Abs(p.Time.Seconds()-want) > 1e-8 {
+	if want := selection.Predict(schedule.Reduce, 4*512*512, n.Spec, n.Layout(), n.Selector.Model, selection.Registered) +
+		selection.Predict(schedule.Bcast, 4*512*512, n.Spec, n.Layout(), n.Selector.Model, selection.Registered); err != nil || math.Abs(p.Time.Seconds()-want) > 1e-8 {
 		t.Errorf("reduce by linear: %v, want %v s: %v", p, want, err)
 	}
 }
@@ -469,8 +469,8 @@ func TestNetworkOfBuckets(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := n.Bucket(layers, Reduce, []spec.Spec{chain, linear})
-	down := selection.Predict(schedule.Reduce, 4*all.Elements(), chain, n.layout(), n.Selector.Model, selection.Registered)
-	up := selection.Predict(schedule.Bcast, 4*all.Elements(), linear, n.layout(), n.Selector.Model, selection.Registered)
+	down := selection.Predict(schedule.Reduce, 4*all.Elements(), chain, n.Layout(), n.Selector.Model, selection.Registered)
+	up := selection.Predict(schedule.Bcast, 4*all.Elements(), linear, n.Layout(), n.Selector.Model, selection.Registered)
 	if err != nil || got.Spec != chain.String()+", linear" || got.Time != seconds(down)+seconds(up) {
 		t.Errorf("by chain and linear: %+v, %v", got, err)
 	}

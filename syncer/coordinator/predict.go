@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,7 +92,7 @@ func (n *Network) one(l *Layer, s Scheme, specs []spec.Spec) (o Outlook, err err
 		return o, err
 	}
 	for i, v := range by {
-		o.Time += seconds(selection.Predict(v, 4*l.Elements(), specs[i], n.layout(), n.Selector.Model, selection.Registered))
+		o.Time += seconds(selection.Predict(v, 4*l.Elements(), specs[i], n.Layout(), n.Selector.Model, selection.Registered))
 		if text := specs[i].String(); o.Spec == "" {
 			o.Spec = text
 		} else if o.Spec != text {
@@ -101,8 +102,8 @@ func (n *Network) one(l *Layer, s Scheme, specs []spec.Spec) (o Outlook, err err
 	return o, nil
 }
 
-// layout is that of the workers, who take part in collectives.
-func (n *Network) layout() spec.Layout {
+// Layout is that of the workers, who take part in collectives.
+func (n *Network) Layout() spec.Layout {
 	var nodes []int
 	for _, r := range n.Book.Workers {
 		nodes = append(nodes, n.Book.Nodes[r])
@@ -120,11 +121,24 @@ func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
 	if c, err := n.choose(q); err != nil { // what is asked for cannot be had
 		p.Refused = err.Error()
 	} else {
-		t := selection.Predict(v, q.Bytes, c.Spec, n.layout(), n.Selector.Model, q.Buffers)
+		t := selection.Predict(v, q.Bytes, c.Spec, n.Layout(), n.Selector.Model, q.Buffers)
 		p.Time, p.Spec = seconds(t), c.Spec.String()
 	}
 	n.predictions[q] = p
 	return p
+}
+
+// Collective predicts one of so many bytes between the workers, as it is asked for; without levels as
+// Spec says, or is selected.
+func (n *Network) Collective(v schedule.Collective, bytes int, asked spec.Spec) (time.Duration, error) {
+	if len(asked.Levels) > 0 {
+		return seconds(selection.Predict(v, bytes, asked, n.Layout(), n.Selector.Model, selection.Registered)), nil
+	}
+	p := n.collective(v, &Layer{Params: []Range{{Len: bytes / 4}}})
+	if p.Refused != "" {
+		return 0, errors.New(p.Refused)
+	}
+	return p.Time, nil
 }
 
 // choose returns what serves a collective.
@@ -136,7 +150,7 @@ func (n *Network) choose(q selection.Query) (selection.Choice, error) {
 	c, found := n.choices[class]
 	if !found {
 		var err error
-		if c, err = n.Selector.Select(n.layout(), q, n.Spec); err != nil {
+		if c, err = n.Selector.Select(n.Layout(), q, n.Spec); err != nil {
 			return c, err
 		}
 		n.choices[class] = c
@@ -201,7 +215,7 @@ func (n *Network) servers(l *Layer) Prediction {
 	oneWay := n.wire(max(most*others, bytes-least))
 	t := 2*n.hop() + 2*oneWay + n.add(min(most, float64(b.PairBytes)))
 	specText := "linear"
-	if layout := n.layout(); layout.Nodes > 1 && layout.PPN > 1 {
+	if layout := n.Layout(); layout.Nodes > 1 && layout.PPN > 1 {
 		specText = "linear/linear"
 		m := &n.Selector.Model
 		t += 2*(m.Intra.Latency+m.Op) + float64(layout.PPN)*bytes/m.Memory.At(bytes, m.Cache)
@@ -234,8 +248,8 @@ func (n *Network) factors(l *Layer) Prediction {
 		return p
 	}
 	part := 4 * float64(b.factorRows(l)) * float64(l.Rows+l.Cols)
-	p, ppn := float64(len(b.Workers)), float64(n.layout().PPN)
-	if n.layout().Nodes == 1 {
+	p, ppn := float64(len(b.Workers)), float64(n.Layout().PPN)
+	if n.Layout().Nodes == 1 {
 		ppn = 1
 	}
 	linear := n.hop() + n.wire((p-ppn)*ppn*part)

@@ -20,7 +20,7 @@ func (a *Audit) Write(w io.Writer, f report.Format) error {
 	head := append(a.head(),
 		report.Field{Name: "nodes", Value: b.Nodes}, report.Field{Name: "workers", Value: b.Workers},
 		report.Field{Name: "servers", Value: b.Servers}, report.Field{Name: "batch", Value: b.Batch})
-	return report.WriteDocument(w, head, report.Named{Name: "rows", Rows: t}, report.Named{Name: "layers", Rows: a.layers()}, report.Named{Name: "pairs", Rows: a.pairs()})
+	return report.WriteDocument(w, head, report.Named{Name: "rows", Rows: t}, report.Named{Name: "iterations", Rows: a.Iterations.table()}, report.Named{Name: "layers", Rows: a.layers()}, report.Named{Name: "pairs", Rows: a.pairs()})
 }
 
 // head is what all rows have in common.
@@ -103,7 +103,11 @@ func (a *Audit) below() []string {
 			lines = append(lines, line("all "+s.String(), func(*Row) Scheme { return s }))
 		}
 	}
-	return append(lines, line("poseidon", func(r *Row) Scheme { return a.Book.best(r.Layer) }))
+	lines = append(lines, line("poseidon", func(r *Row) Scheme { return a.Book.best(r.Layer) }))
+	if a.Iterations != nil {
+		lines = append(lines, "# "+a.Iterations.Text())
+	}
+	return lines
 }
 
 // layers are the book's layers, for programs.

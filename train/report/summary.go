@@ -57,6 +57,9 @@ func writeSummary(out io.Writer, s train.Summary) error {
 		"an iteration: MB in and out of the busiest rank, by the scheme's formula and by the engine's count; ms in flight,",
 		"as predicted of each bucket alone, and beside all else on the rank where it took the least and the most",
 	}
+	if s.Choice != "" {
+		b.Below = append(b.Below, "schemes "+s.Choice)
+	}
 	return b.Write(out, report.Text)
 }
 

@@ -1,0 +1,136 @@
+package exchange
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/syncer/ps"
+)
+
+// Forecast predicts iterations of one net, whatever schemes its layers go by.
+type Forecast struct {
+	Design Design
+	// UpdateAtOnce and Bucket are as in Config.
+	UpdateAtOnce bool
+	Bucket       int
+	Layers       []Layer
+	Count        int // elements of a packed buffer
+	// Network predicts what travels; the layers of its book are those of Layers with parameters.
+	Network *coordinator.Network
+	// Passes are how long each of Layers computes.
+	Passes []Passes
+	// Rebuilding is how long the backward pass of a layer takes that leaves its gradient out, and how long it takes to
+	// rebuild that from the factors of all workers.
+	Rebuilding func(layer int) (left, product time.Duration)
+	// Update is how long updating all parameters takes.
+	Update time.Duration
+
+	inBook []int
+	least  map[Scheme]int
+	known  map[stretch]Expected // nets are cut at the same places by many choices
+}
+
+// stretch is what a bucket's prediction depends on.
+type stretch struct {
+	first, last int
+	scheme      Scheme
+}
+
+// Iteration predicts one, where layers go by schemes, and all that travels takes slower times as long as
+// is predicted.
+func (f *Forecast) Iteration(schemes []Scheme, slower float64) (time.Duration, error) {
+	if f.known == nil {
+		f.known, f.least, f.inBook = map[stretch]Expected{}, map[Scheme]int{}, InBook(f.Layers)
+	}
+	for i, s := range schemes {
+		if f.inBook[i] < 0 {
+			continue
+		}
+		if _, there := f.least[s]; !there {
+			var err error
+			if f.least[s], err = f.leastBucket(s); err != nil {
+				return 0, err
+			}
+		}
+	}
+	buckets, err := Divide(f.Design, f.Layers, schemes, f.Count, f.least)
+	if err != nil {
+		return 0, err
+	}
+	passes := slices.Clone(f.Passes)
+	all := make([]Expected, 0, len(buckets))
+	for _, b := range buckets {
+		e, err := f.expected(b)
+		if err != nil {
+			return 0, err
+		}
+		for _, d := range []*time.Duration{&e.Push, &e.Pull, &e.PushPort, &e.PullPort} {
+			*d = time.Duration(float64(*d) * slower)
+		}
+		if rebuilds(b.Scheme) {
+			for _, i := range b.Layers {
+				passes[i].Backward, _ = f.Rebuilding(i)
+			}
+		}
+		all = append(all, e)
+	}
+	return PredictIteration(f.Design, f.UpdateAtOnce, passes, all), nil
+}
+
+// rebuilds reports whether factors take the place of gradients.
+func rebuilds(s Scheme) bool { return s == SFB || s == Adam }
+
+// expected predicts what a bucket takes.
+func (f *Forecast) expected(b Bucket) (Expected, error) {
+	key := stretch{b.Layers[0], b.Layers[len(b.Layers)-1], b.Scheme}
+	e, found := f.known[key]
+	e.Bucket = b
+	if found {
+		return e, nil
+	}
+	var layers []*coordinator.Layer
+	for _, i := range b.Layers {
+		layers = append(layers, &f.Network.Book.Layers[f.inBook[i]])
+		if rebuilds(b.Scheme) {
+			_, product := f.Rebuilding(i)
+			e.Rebuild += product
+		}
+	}
+	var err error
+	if e.Phases, err = f.Network.Phases(layers, b.Scheme); err != nil {
+		return e, fmt.Errorf("prediction of bucket %q: %w", b.Name, err)
+	}
+	part := float64(b.Len) / float64(f.Count)
+	if b.Scheme == PS {
+		part /= float64(len(f.Network.Book.Servers))
+	}
+	e.Update = time.Duration(part * float64(f.Update))
+	f.known[key] = e
+	return e, nil
+}
+
+// leastBucket returns the least size of a bucket that goes by s, as New has it.
+func (f *Forecast) leastBucket(s Scheme) (int, error) {
+	return leastBucket(f.Bucket, s, func(v schedule.Collective, bytes int) (time.Duration, error) {
+		var asked spec.Spec
+		if s.Served() {
+			asked = ps.Spec(f.Network.Layout())
+		}
+		return f.Network.Collective(v, bytes, asked)
+	})
+}
+
+// weigh is a coordinator.Iterator for the layers of the book.
+func (f *Forecast) weigh(schemes []Scheme, slower float64) (time.Duration, error) {
+	all := make([]Scheme, len(f.Layers))
+	for i, at := range InBook(f.Layers) {
+		if at >= 0 {
+			all[i] = schemes[at]
+		}
+	}
+	return f.Iteration(all, slower)
+}

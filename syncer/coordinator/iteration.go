@@ -1,0 +1,295 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/scaffe/scaffe/internal/report"
+)
+
+// Iterator predicts how long an iteration takes in which the book's layers go by such schemes, and all that
+// travels takes slower times as long as is predicted.
+type Iterator func(schemes []Scheme, slower float64) (time.Duration, error)
+
+// Weighed is a choice of schemes for all layers that ByIteration has weighed.
+type Weighed struct {
+	Name string
+	Time time.Duration // of an iteration
+	// slow is Time where all that travels takes twice as long as is predicted, which is what the choice is worth where
+	// the network is not what it seemed; 0: nobody has asked.
+	slow    time.Duration
+	schemes []Scheme
+}
+
+// Iterations are what a choice was made by.
+type Iterations struct {
+	// Basis says in words what was predicted: the design, and where the times of computation
+	// come from.
+	Basis   string
+	Chosen  time.Duration // the iteration with what has been chosen
+	Weighed []Weighed     // choices that have a name, the quickest first
+	Tried   int           // choices in all
+
+	predict Iterator
+}
+
+const (
+	// nearTie is how much longer than the least predicted one an iteration may be to count as
+	// equal to it. Predictions of iterations are no better than that: a choice that hides twice the bytes
+	// behind computation would be taken for a gain of 1 % that the network, where it is slower than it seemed, makes a loss of 60.
+	nearTie = 1.03
+	// worthwhile is how much shorter an iteration must be on a slow network than that of a choice that was weighed
+	// before, and is simpler.
+	worthwhile = 0.99
+	// mostTried bounds the choices that are weighed, and so the time that choosing takes, alike on
+	// all machines.
+	mostTried = 160
+	// slowNetwork is how many times as long all that travels takes on a network that is not what it seemed.
+	slowNetwork = 2
+)
+
+// ByIteration changes what Choose has left to Auto: of each layer's own least time, which is what a
+// stands at, Algorithm 1, one scheme for all layers or for all that sfb does not serve, and
+// what comes of these by changing layers one after another, it takes the choice with the
+// least predicted iteration. Of those within 3 % of that it takes the one that is the quickest on a network of
+// half the speed, and where that makes less than 1 % the first of them. The order is fixed and the work is bounded: equal predictions lead to
+// equal choices. basis says in words what predict goes by. Without a layer that is left to Auto it changes nothing.
+func (a *Audit) ByIteration(basis string, predict Iterator) error {
+	s := &search{audit: a, predict: predict}
+	for i := range a.Rows {
+		if asked, _ := a.Asked.Of(a.Rows[i].Layer.Name); asked == Auto {
+			s.free = append(s.free, i)
+		}
+	}
+	if len(s.free) == 0 {
+		return nil
+	}
+	if err := s.named(); err != nil {
+		return err
+	}
+	named := slices.Clone(s.tried)
+	if err := s.improve(); err != nil {
+		return err
+	}
+	at, err := s.best()
+	if err != nil {
+		return err
+	}
+	best := s.tried[at]
+	a.Iterations = &Iterations{Basis: basis, Chosen: best.Time, Weighed: named, Tried: len(s.tried), predict: predict}
+	slices.SortStableFunc(a.Iterations.Weighed, func(x, y Weighed) int { return int(x.Time - y.Time) })
+	a.take(best.schemes)
+	return nil
+}
+
+// told is a choice on its way to other ranks.
+type told struct {
+	Schemes    []Scheme
+	Iterations *Iterations
+}
+
+// Told returns what has been chosen and by which iterations, for the others to Hear.
+func (a *Audit) Told() []byte {
+	text, _ := json.Marshal(told{a.Schemes(), a.Iterations}) // numbers and names
+	return text
+}
+
+// Hear takes what the rank has chosen that has Told.
+func (a *Audit) Hear(text []byte, predict Iterator) error {
+	var t told
+	if err := json.Unmarshal(text, &t); err != nil {
+		return fmt.Errorf("a choice of schemes that was told: %w", err)
+	}
+	if len(t.Schemes) != len(a.Rows) {
+		return fmt.Errorf("a choice of schemes that was told has %d layers, and this net %d", len(t.Schemes), len(a.Rows))
+	}
+	if a.Iterations = t.Iterations; a.Iterations != nil {
+		a.Iterations.predict = predict
+	}
+	a.take(t.Schemes)
+	return nil
+}
+
+// Schemes returns what has been chosen, by layer of the book.
+func (a *Audit) Schemes() []Scheme {
+	all := make([]Scheme, len(a.Rows))
+	for i := range a.Rows {
+		all[i] = a.Rows[i].Choice
+	}
+	return all
+}
+
+// take gives the layers such schemes, which were chosen by the iteration.
+func (a *Audit) take(schemes []Scheme) {
+	for i := range a.Rows {
+		r := &a.Rows[i]
+		if r.Choice == schemes[i] {
+			continue
+		}
+		alone := r.Choice
+		r.Choice = schemes[i]
+		r.RunnerUp = r.fastest(r.Choice)
+		r.Reason = fmt.Sprintf("for the iteration; alone it takes %.2f of %v's time", r.Of(r.Choice).Time.Seconds()/max(r.Of(alone).Time.Seconds(), 1e-9), alone)
+	}
+	a.deal()
+}
+
+// search is what ByIteration has weighed so far.
+type search struct {
+	audit   *Audit
+	predict Iterator
+	free    []int // rows
+	tried   []Weighed
+}
+
+// try weighs a choice, unless it has been already.
+func (s *search) try(name string, schemes []Scheme) error {
+	for i := range s.tried {
+		if slices.Equal(s.tried[i].schemes, schemes) {
+			if name != "" {
+				s.tried[i].Name += ", " + name
+			}
+			return nil
+		}
+	}
+	t, err := s.predict(schemes, 1)
+	s.tried = append(s.tried, Weighed{Name: name, Time: t, schemes: schemes})
+	return err
+}
+
+// best returns which of those tried is taken.
+func (s *search) best() (best int, err error) {
+	least := slices.MinFunc(s.tried, func(x, y Weighed) int { return int(x.Time - y.Time) }).Time
+	best = -1
+	for i := range s.tried {
+		w := &s.tried[i]
+		if float64(w.Time) > nearTie*float64(least) {
+			continue
+		}
+		if w.slow == 0 {
+			if w.slow, err = s.predict(w.schemes, slowNetwork); err != nil {
+				return best, err
+			}
+		}
+		if best < 0 || float64(w.slow) < worthwhile*float64(s.tried[best].slow) {
+			best = i
+		}
+	}
+	return best, nil
+}
+
+// with returns the choice of the layers by of, where that serves them, else as they stand in schemes.
+func (s *search) with(schemes []Scheme, of func(r *Row) Scheme) []Scheme {
+	schemes = slices.Clone(schemes)
+	for _, i := range s.free {
+		r := &s.audit.Rows[i]
+		if c := of(r); r.Of(c).Serves {
+			schemes[i] = c
+		}
+	}
+	return schemes
+}
+
+// named weighs the choices that have a name.
+func (s *search) named() error {
+	alone := s.audit.Schemes()
+	if err := s.try("each layer's least", alone); err != nil {
+		return err
+	}
+	if err := s.try("poseidon", s.with(alone, func(r *Row) Scheme { return s.audit.Book.best(r.Layer) })); err != nil {
+		return err
+	}
+	for _, c := range candidates {
+		if c == SFB {
+			continue
+		}
+		if err := s.try("all "+c.String(), s.with(alone, func(*Row) Scheme { return c })); err != nil {
+			return err
+		}
+		factors := s.with(alone, func(r *Row) Scheme {
+			if r.Choice == SFB {
+				return SFB
+			}
+			return c
+		})
+		if err := s.try("sfb and "+c.String(), factors); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// improve changes the best choice so far layer by layer, the largest first, and runs of layers at the front of
+// the net, whose gradients come last and whose parameters are needed first, until nothing is better.
+func (s *search) improve() error {
+	order := slices.Clone(s.free)
+	slices.SortStableFunc(order, func(x, y int) int {
+		return s.audit.Rows[y].Layer.Elements() - s.audit.Rows[x].Layer.Elements()
+	})
+	for before := -1; ; {
+		best, err := s.best()
+		if err != nil || best == before {
+			return err
+		}
+		before = best
+		for n := 1; n < len(s.free); n *= 2 { // the front of the net
+			if err := s.change(s.free[:n]); err != nil {
+				return err
+			}
+		}
+		for _, i := range order {
+			if err := s.change([]int{i}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// change weighs every other scheme for some layers of the best choice so far.
+func (s *search) change(rows []int) error {
+	best, err := s.best()
+	if err != nil {
+		return err
+	}
+	from := s.tried[best].schemes
+	for _, c := range candidates {
+		if len(s.tried) >= mostTried {
+			return nil
+		}
+		schemes := slices.Clone(from)
+		for _, i := range rows {
+			if s.audit.Rows[i].Of(c).Serves {
+				schemes[i] = c
+			}
+		}
+		if err := s.try("", schemes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Text says in a line what the choice was made by.
+func (it *Iterations) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "chosen by the predicted iteration (%s): %.3f ms as chosen", it.Basis, report.Milliseconds(it.Chosen))
+	for _, w := range it.Weighed {
+		fmt.Fprintf(&b, "; %.3f %s", report.Milliseconds(w.Time), w.Name)
+	}
+	return b.String()
+}
+
+// table is what was weighed, for programs.
+func (it *Iterations) table() *report.Table[Weighed] {
+	t := &report.Table[Weighed]{Columns: []report.Column[Weighed]{
+		{Name: "choice", Value: func(w Weighed) any { return w.Name }},
+		{Name: "iteration_ms", Digits: 3, Value: func(w Weighed) any { return w.Time }},
+	}}
+	if it != nil {
+		t.Rows = append([]Weighed{{Name: "as chosen", Time: it.Chosen}}, it.Weighed...)
+	}
+	return t
+}

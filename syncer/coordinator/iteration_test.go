@@ -1,0 +1,186 @@
+package coordinator
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// weighedBook is two convolutions and an inner product on four ranks, whose layers alone take what times says.
+func weighedBook(t interface{ Fatal(...any) }, asked string, times func(l *Layer, s Scheme) time.Duration) *Audit {
+	everyone := Places{All: true}
+	b, err := New(Config{Nodes: []int{0, 1, 2, 3}, Workers: everyone, Servers: everyone, Batch: []int{4, 4, 4, 4}, Layers: []Layer{
+		{Name: "conv1", Type: "Convolution", Params: []Range{{Off: 0, Len: 100}}},
+		{Name: "conv2", Type: "Convolution", Params: []Range{{Off: 100, Len: 200}}},
+		{Name: "fc", Type: FC, Rows: 100, Cols: 90, Params: []Range{{Off: 300, Len: 9000}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := ParseAsked(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := b.Choose(want, func(l *Layer, s Scheme) (Prediction, error) {
+		return Prediction{Time: times(l, s), Spec: "ring"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// alike makes allreduce the least of every layer alone.
+func alike(_ *Layer, s Scheme) time.Duration {
+	return map[Scheme]time.Duration{Allreduce: 1, Reduce: 2, PS: 3, SFB: 4, Adam: 5, OneBit: 6}[s] * time.Millisecond
+}
+
+// The least of each layer alone is not taken where the iteration is longer by it; what was asked for by name stays; the
+// audit says why, and what was weighed.
+func TestByIteration(t *testing.T) {
+	for _, c := range []struct {
+		name, asked string
+		predict     Iterator
+		want        []Scheme
+	}{
+		{"servers hide", "auto", func(s []Scheme, _ float64) (time.Duration, error) {
+			return time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond, nil
+		}, []Scheme{PS, PS, PS}},
+		{"a rule holds", "auto,conv1=reduce", func(s []Scheme, _ float64) (time.Duration, error) {
+			return time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond, nil
+		}, []Scheme{Reduce, PS, PS}},
+		{"a single layer", "auto", func(s []Scheme, _ float64) (time.Duration, error) {
+			if slices.Equal(s, []Scheme{Allreduce, Reduce, SFB}) {
+				return 50 * time.Millisecond, nil
+			}
+			return time.Duration(100+10*count(s, PS)-20*count(s, SFB)) * time.Millisecond, nil
+		}, []Scheme{Allreduce, Reduce, SFB}},
+		{"a tie, by the slow network", "auto", func(s []Scheme, slower float64) (time.Duration, error) {
+			return time.Duration(1e8 + float64(count(s, PS))*5e5 + 1e7*(slower-1)*float64(3-count(s, PS))), nil
+		}, []Scheme{PS, PS, PS}},
+		{"all alike: each layer's least", "auto", func([]Scheme, float64) (time.Duration, error) { return time.Second, nil }, []Scheme{Allreduce, Allreduce, Allreduce}},
+		{"Algorithm 1 is not touched", "poseidon", func([]Scheme, float64) (time.Duration, error) { return 0, errors.New("asked") }, []Scheme{PS, PS, SFB}},
+	} {
+		a := weighedBook(t, c.asked, alike)
+		if err := a.ByIteration("SC-OBR, as told", c.predict); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := a.Schemes(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+		text := strings.Join(a.Text(), "\n")
+		if said := strings.Contains(text, "chosen by the predicted iteration (SC-OBR, as told)"); said != (c.asked != "poseidon") {
+			t.Errorf("%s: the audit is\n%s", c.name, text)
+		}
+		if c.want[1] == PS && c.asked != "poseidon" && a.Rows[1].Reason != "for the iteration; alone it takes 3.00 of allreduce's time" {
+			t.Errorf("%s: reason %q", c.name, a.Rows[1].Reason)
+		}
+		for _, p := range a.Book.Pairs {
+			if a.Rows[p.Layer].Choice != PS {
+				t.Errorf("%s: %s has pairs and goes by %v", c.name, a.Rows[p.Layer].Layer.Name, a.Rows[p.Layer].Choice)
+			}
+		}
+	}
+	a := weighedBook(t, "auto", alike)
+	broken := errors.New("broken")
+	if err := a.ByIteration("", func([]Scheme, float64) (time.Duration, error) { return 0, broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+func count(schemes []Scheme, s Scheme) (n int) {
+	for _, x := range schemes {
+		if x == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Whatever an iteration is made of, no choice that was weighed is quicker by more than predictions are worth, and the
+// same question has the same answer.
+func TestByIterationTakesTheLeast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		of := rapid.SliceOfN(rapid.IntRange(0, 50), 3*int(schemes), 3*int(schemes)).Draw(t, "ms by layer and scheme")
+		tried := map[string]time.Duration{}
+		predict := func(s []Scheme, slower float64) (time.Duration, error) {
+			sum := 100.0
+			for i, x := range s {
+				sum += slower * float64(of[i*int(schemes)+int(x)])
+			}
+			it := time.Duration(sum * float64(time.Millisecond))
+			if slower == 1 {
+				var key []string
+				for _, x := range s {
+					key = append(key, x.String())
+				}
+				tried[strings.Join(key, ",")] = it
+			}
+			return it, nil
+		}
+		a := weighedBook(t, "auto", alike)
+		if err := a.ByIteration("", predict); err != nil {
+			t.Fatal(err)
+		}
+		for s, it := range tried {
+			if float64(a.Iterations.Chosen) > nearTie*float64(it) {
+				t.Fatalf("%v, %v; but %s takes %v", a.Schemes(), a.Iterations.Chosen, s, it)
+			}
+		}
+		for _, want := range []string{"ps,ps,sfb", "ps,ps,ps", "reduce,reduce,reduce", "allreduce,allreduce,allreduce"} {
+			if _, there := tried[want]; !there {
+				t.Fatalf("%s was not weighed", want)
+			}
+		}
+		again := weighedBook(t, "auto", alike)
+		if err := again.ByIteration("", predict); err != nil || !reflect.DeepEqual(again.Schemes(), a.Schemes()) {
+			t.Fatalf("%v, then %v: %v", a.Schemes(), again.Schemes(), err)
+		}
+	})
+}
+
+// A choice that is kept has its own iteration told.
+func TestKeptChoiceHasItsIteration(t *testing.T) {
+	predict := func(s []Scheme, _ float64) (time.Duration, error) {
+		return time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond, nil
+	}
+	a := weighedBook(t, "auto", alike)
+	before := a.Choice() // layer by layer
+	if err := a.ByIteration("", predict); err != nil {
+		t.Fatal(err)
+	}
+	if a.Iterations.Chosen != 100*time.Millisecond {
+		t.Fatal(a.Iterations.Chosen)
+	}
+	if err := a.Keep(before, "file"); err != nil || a.Iterations.Chosen != 130*time.Millisecond {
+		t.Errorf("%v, %v", a.Iterations.Chosen, err)
+	}
+}
+
+// What one rank has chosen, the others have too, with its reasons; what is not whole is refused.
+func TestToldChoiceIsHeard(t *testing.T) {
+	predict := func(s []Scheme, _ float64) (time.Duration, error) {
+		return time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond, nil
+	}
+	a, b := weighedBook(t, "auto", alike), weighedBook(t, "auto", alike)
+	if err := a.ByIteration("as told", predict); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Hear(a.Told(), predict); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(b.Text(), "\n"), strings.Join(a.Text(), "\n"); got != want || !reflect.DeepEqual(b.Book.Pairs, a.Book.Pairs) {
+		t.Errorf("heard\n%s\ntold\n%s", got, want)
+	}
+	for _, text := range []string{"", "{}", `{"Schemes":[1]}`} {
+		if err := b.Hear([]byte(text), predict); err == nil {
+			t.Errorf("%q is heard", text)
+		}
+	}
+}
