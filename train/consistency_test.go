@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	pb "google.golang.org/protobuf/proto"
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
@@ -192,11 +195,13 @@ func TestPoseidon_DropsTheStraggler(t *testing.T) {
 			withStatistics(t, path, dir, "")
 		}
 		roles := func(_ int, c *train.Config) {
+			c.Solver.Solver.Snapshot = pb.Int32(10) // the first while a worker is behind
 			if held == 0 {
 				c.Servers.Ranks = []int{1, 2}
 			}
 		}
 		got, dropped, s := late(t, path, held, roles)
+		early := state(t, dir, 10)
 		n := len(dropped)
 		if n < 12 || n >= s.Iterations {
 			t.Errorf("rank %d was left out of %d iterations", held, n)
@@ -215,6 +220,9 @@ func TestPoseidon_DropsTheStraggler(t *testing.T) {
 		}
 		if !bytes.Equal(got.snapshot, snapshot) {
 			t.Errorf("rank %d held: other parameters than by hand", held)
+		}
+		if !bytes.Equal(early, state(t, dir, 10)) {
+			t.Errorf("rank %d held: another history than by hand in the snapshot of iteration 10, when it was behind", held)
 		}
 	}
 }
@@ -276,6 +284,49 @@ func TestConsistencyIsTheServers(t *testing.T) {
 		})
 		if err == nil || strings.Count(err.Error(), want) != 1 || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want one message with %q", err, want)
+		}
+	}
+}
+
+// TestApartNotFinite: a worker whose numbers go wrong, in passes that run apart, ends training with one
+// message, or what it has of that iteration is left out, by all servers alike, and training goes on.
+func TestApartNotFinite(t *testing.T) {
+	for i, consistency := range []train.Consistency{{SSP: true, Staleness: 1}, {SSP: true, Staleness: 1}, {Drop: time.Hour}, {Drop: time.Hour}} {
+		skip := i%2 == 1
+		path, _ := files(t, 30)
+		var skipped []solver.Skip
+		opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
+		err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+			f, err := proto.ReadSolver(path)
+			if err != nil {
+				return err
+			}
+			f.Solver.MaxIter = pb.Int32(12)
+			c := train.Config{Solver: f}
+			c.Scheme, c.Pair, c.Consistency = exchange.PS, 4<<10, consistency
+			c.Options.SkipNotFinite = skip
+			c.Events.Solver.OnSkip = func(s solver.Skip) { skipped = append(skipped, s) }
+			w, err := train.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if comm.Rank() == 1 {
+				n := w.Solver().Computes()
+				w.AfterBackward(func(iter, layer int) {
+					if iter == 7 && n.LayerName(layer) == "conv1" {
+						n.Learnable()[n.Layers()[layer].Params[0]].Blob.Diff()[3] = float32(math.NaN())
+					}
+				})
+			}
+			_, err = w.Run(ctx)
+			return err
+		})
+		if skip && (err != nil || len(skipped) != 1 || skipped[0].Iter != 7) {
+			t.Errorf("%v: %v, skipped %v; want iteration 7 alone to be skipped", consistency, err, skipped)
+		}
+		if !skip && (err == nil || !strings.Contains(err.Error(), "iteration 7: a gradient is NaN, that of parameter") || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%v: %v, want one message about the gradient", consistency, err)
 		}
 	}
 }

@@ -14,9 +14,18 @@ func (w *Worker) Begun() int { return int(w.stale.clock.Load()) }
 
 // AfterBackward has f called after the backward pass of every layer, in passes that run apart.
 func (w *Worker) AfterBackward(f func(iter, layer int)) {
-	after := w.stale.passes.calls.after
-	w.stale.passes.calls.after = func(pass, layer int) error {
-		f(w.Begun()-1, layer)
+	var p *passes
+	if w.stale != nil {
+		p = w.stale.passes
+	} else {
+		p = w.stragglers.passes
+	}
+	after := p.calls.after
+	p.calls.after = func(pass, layer int) error {
+		f(p.next-1, layer)
+		if after == nil {
+			return nil
+		}
 		return after(pass, layer)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
@@ -196,48 +195,6 @@ func TestStaleStops(t *testing.T) {
 		t.Errorf("asked to stop in iteration 4, training has ended after %d", n)
 	}
 	state(t, dir, n)
-}
-
-// TestStaleNotFinite: a worker whose numbers go wrong ends training with one message, or what it pushes of
-// that iteration is left out, by all servers alike, and training goes on.
-func TestStaleNotFinite(t *testing.T) {
-	for _, skip := range []bool{false, true} {
-		path, _ := files(t, 30)
-		var skipped []solver.Skip
-		opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
-		err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
-			f, err := proto.ReadSolver(path)
-			if err != nil {
-				return err
-			}
-			f.Solver.MaxIter = pb.Int32(20)
-			c := train.Config{Solver: f}
-			ssp(&c, 1)
-			c.Options.SkipNotFinite = skip
-			c.Events.Solver.OnSkip = func(s solver.Skip) { skipped = append(skipped, s) }
-			w, err := train.New(ctx, comm, c)
-			if err != nil {
-				return err
-			}
-			defer w.Close()
-			if comm.Rank() == 1 {
-				n := w.Solver().Computes()
-				w.AfterBackward(func(iter, layer int) {
-					if iter == 7 && n.LayerName(layer) == "conv1" {
-						n.Learnable()[n.Layers()[layer].Params[0]].Blob.Diff()[3] = float32(math.NaN())
-					}
-				})
-			}
-			_, err = w.Run(ctx)
-			return err
-		})
-		if skip && (err != nil || len(skipped) != 1 || skipped[0].Iter != 7) {
-			t.Errorf("%v, skipped %v; want iteration 7 alone to be skipped", err, skipped)
-		}
-		if !skip && (err == nil || !strings.Contains(err.Error(), "iteration 7: a gradient is NaN, that of parameter") || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("%v, want one message about the gradient", err)
-		}
-	}
 }
 
 // TestStaleEndsWithTheOthers: a rank that fails while others wait for its pushes ends all of them.
