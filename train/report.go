@@ -37,7 +37,9 @@ type Summary struct {
 	Iterations int
 	// LeftOut is how often each worker was, by rank, for being late (Consistency.Drop).
 	LeftOut []int
-	// Lag is how far each rank was behind the foremost worker (Consistency.SSP).
+	// Behind is how many iterations the last worker is behind the foremost one (Consistency.SSP), Lag how
+	// far each rank was.
+	Behind  int
 	Lag     []Lag
 	Skipped int // of them without an update, for numbers that are not finite
 	Images  int // over all ranks
@@ -147,7 +149,7 @@ func (w *Worker) summary() Summary {
 		}
 	}
 	if w.stale != nil {
-		s.Lag = make([]Lag, w.comm.Size())
+		s.Behind, s.Lag = slices.Max(w.stale.behind), make([]Lag, w.comm.Size())
 		for i, lag := range w.stale.lag {
 			s.Lag[w.roles.workers[i]] = lag
 		}

@@ -77,7 +77,7 @@ func NewTraining() *Training {
 		ReaderQueue:     newGauge(r, "scaffe_reader_queue", "Batches that are decoded and wait, on rank 0."),
 		ReaderStarved:   newTotal(r, "scaffe_reader_starved_seconds_total", "How long rank 0 waited for batches that were not decoded in time.", nil),
 		SkippedUpdates:  newTotal(r, "scaffe_skipped_updates_total", "Iterations without an update, for numbers that were not finite.", nil),
-		Behind:          newGauge(r, "scaffe_behind_iterations", "How many iterations the last worker was behind the foremost one when workers were apart last."),
+		Behind:          newGauge(r, "scaffe_behind_iterations", "How many iterations the last worker is behind the foremost one."),
 		LeftOut:         newTotal(r, "scaffe_left_out_total", "How often workers were left out of iterations for being late, all together.", nil),
 		Snapshots:       make.NewCounter(prometheus.CounterOpts{Name: "scaffe_snapshots_total", Help: "Snapshots written."}),
 		Checkpoints:     make.NewCounter(prometheus.CounterOpts{Name: "scaffe_checkpoints_total", Help: "Checkpoints written."}),

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
@@ -43,13 +42,6 @@ func (m *metricsReport) start(comm *collectives.Comm, cfg train.Config, w *train
 	m.Serve(m.to.Registry)
 }
 
-// behind says how far workers are apart in this iteration.
-func (m *metricsReport) behind(b train.Behind) {
-	if m != nil {
-		m.to.Behind.Set(float64(slices.Max(b.By)))
-	}
-}
-
 func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {
 	if m == nil {
 		return
@@ -66,6 +58,7 @@ func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {
 		leftOut += n
 	}
 	to.LeftOut.Set(float64(leftOut))
+	to.Behind.Set(float64(p.Behind))
 	to.Seconds.Compute.Set(p.Compute().Seconds())
 	to.Seconds.ExposedCommunication.Set(p.Exposed.Seconds())
 	to.Seconds.Input.Set(p.Input.Seconds())

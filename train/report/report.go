@@ -129,7 +129,6 @@ func (r *Reporter) Events() train.Events {
 				}
 			}
 			r.json.behind(b)
-			r.metrics.behind(b)
 		},
 		Solver: solver.Events{
 			OnDisplay: func(d solver.Display) {
