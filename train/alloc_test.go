@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
@@ -32,6 +33,11 @@ snapshot_after_train: false snapshot_prefix: "s"`)
 	apart := train.Config{Scheme: exchange.PS, Bucket: 1, Workers: coordinator.Places{Ranks: []int{1, 2}}, Servers: coordinator.Places{Ranks: []int{0}}}
 	if perIteration := allocations(t, path, 3, apart); perIteration >= 1 {
 		t.Errorf("2 workers and a server: %.1f allocations an iteration", perIteration)
+	}
+	for _, k := range []train.Consistency{{SSP: true, Staleness: 2}, {Drop: time.Minute}, {Drop: time.Nanosecond}} {
+		if perIteration := allocations(t, path, 3, train.Config{Scheme: exchange.PS, Bucket: 1, Consistency: k}); perIteration >= 1 {
+			t.Errorf("%v: %.1f allocations an iteration", k, perIteration)
+		}
 	}
 	for _, ranks := range []int{1, 3} {
 		for _, d := range append(exchange.All(), exchange.WFBP) {

@@ -48,7 +48,7 @@ func ParseConsistency(text string) (c Consistency, err error) {
 		return c, fmt.Errorf("unknown consistency %q: want bsp, drop:TIME such as drop:50ms, or ssp:S such as ssp:2", text)
 	}
 	if c.Drop, err = time.ParseDuration(after); err != nil || c.Drop <= 0 {
-		return c, fmt.Errorf("consistency %q: want drop:TIME with a time above 0, such as drop:50ms", text)
+		return Consistency{}, fmt.Errorf("consistency %q: want drop:TIME with a time above 0, such as drop:50ms", text)
 	}
 	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,18 +23,24 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/train"
+	"github.com/scaffe/scaffe/train/checkpoint"
 )
 
 func TestConsistencyText(t *testing.T) {
-	for text, want := range map[string]train.Consistency{"bsp": {}, "drop:50ms": {Drop: 50 * time.Millisecond}, "drop:1m30s": {Drop: 90 * time.Second}} {
+	for text, want := range map[string]train.Consistency{"bsp": {}, "drop:50ms": {Drop: 50 * time.Millisecond}, "drop:1m30s": {Drop: 90 * time.Second}, "ssp:0": {SSP: true}, "ssp:12": {SSP: true, Staleness: 12}} {
 		c, err := train.ParseConsistency(text)
 		if back := c.String(); err != nil || c != want || back != text {
 			t.Errorf("%q: %v (%v), %v", text, c, back, err)
 		}
 	}
-	for _, text := range []string{"", "drop", "drop:", "drop:0s", "drop:-1ms", "drop:5", "late", "bsp:1"} {
-		if c, err := train.ParseConsistency(text); err == nil || !strings.Contains(err.Error(), "drop:50ms") {
-			t.Errorf("%q: %v, %v, want an error with an example", text, c, err)
+	for want, texts := range map[string][]string{
+		"drop:50ms":  {"", "drop", "drop:", "drop:0s", "drop:-1ms", "drop:5", "late", "bsp:1", "ssp"},
+		"want ssp:S": {"ssp:", "ssp:-1", "ssp:x", "ssp:1.5", "ssp:1001"},
+	} {
+		for _, text := range texts {
+			if c, err := train.ParseConsistency(text); err == nil || c != (train.Consistency{}) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, %v, want an error with %q", text, c, err, want)
+			}
 		}
 	}
 }
@@ -227,6 +234,95 @@ func TestPoseidon_DropsTheStraggler(t *testing.T) {
 	}
 }
 
+// TestDropGoesOnFromWhereAWorkerWasBehind: a snapshot and a checkpoint that were written while a worker was
+// behind have in them what those of the same sums made by hand have, and training goes on from them
+// alike.
+func TestDropGoesOnFromWhereAWorkerWasBehind(t *testing.T) {
+	if testing.Short() { // other tests have as much for the race detector
+		t.Skip("long")
+	}
+	const at = 5 // rank 2 is held until the twelfth
+	files := func() (path, dir, set string, change func(int, *train.Config)) {
+		path, dir = files(t, 30)
+		withStatistics(t, path, dir, "")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, strings.NewReplacer("snapshot: 20", "snapshot: 5", "max_iter: 40", "max_iter: 25").Replace(string(text)))
+		set = t.TempDir() // a copy
+		return path, dir, set, func(_ int, c *train.Config) {
+			c.Checkpoint = train.Checkpoint{Dir: filepath.Join(dir, "sets"), Every: at}
+			c.Events.OnCheckpoint = func(p train.Checkpointed) {
+				if p.Iter == at {
+					copySet(t, c.Checkpoint.Dir, set, at)
+				}
+			}
+		}
+	}
+	path, dir, set, change := files()
+	_, dropped, _ := late(t, path, 2, change)
+	if n := len(dropped); n <= at || dropped[at].Iter != at {
+		t.Fatalf("nobody was behind in iteration %d: %v", at, dropped)
+	}
+	byHand, handDir, handSet, change := files()
+	without(t, byHand, dropped, change)
+	defer train.LateAfter(func(time.Duration) <-chan time.Time { return nil })()
+	for what, from := range map[string][2]string{
+		"a snapshot":   {filepath.Join(dir, "s_iter_5.solverstate"), filepath.Join(handDir, "s_iter_5.solverstate")},
+		"a checkpoint": {checkpoint.ManifestPath(set, at), checkpoint.ManifestPath(handSet, at)},
+	} {
+		rest := func(path, from string, drop time.Duration) curve {
+			return mustRun(t, 3, path, func(_ int, c *train.Config) {
+				c.Scheme, c.Pair, c.Snapshot, c.Consistency.Drop = exchange.PS, 4<<10, from, drop
+			})
+		}
+		got, want := rest(path, from[0], time.Hour), rest(byHand, from[1], 0)
+		model := bytes.ReplaceAll(want.snapshot, []byte(handDir), []byte(dir)) // where its data is
+		if len(got.loss) != 25-at || !slices.Equal(got.loss, want.loss) || !bytes.Equal(got.snapshot, model) {
+			t.Errorf("gone on from %s: %d losses, other bits than by hand", what, len(got.loss))
+		}
+	}
+}
+
+// TestDropSkips: a gradient that is NaN costs the update of an iteration, and no more, with the bits that it
+// has where all are waited for.
+func TestDropSkips(t *testing.T) {
+	if testing.Short() { // other tests have as much for the race detector
+		t.Skip("long")
+	}
+	defer train.LateAfter(func(time.Duration) <-chan time.Time { return nil })()
+	path, _ := files(t, 30)
+	skips := func(c *train.Config) *int {
+		n := new(int)
+		c.Scheme, c.Pair, c.Options.SkipNotFinite = exchange.PS, 4<<10, true
+		c.Events.Solver.OnSkip = func(solver.Skip) { *n++ }
+		return n
+	}
+	want, err := runPoisoned(t, path, func(_ int, c *train.Config) { skips(c) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var skipped [2]*int
+	got, err := runHooked(t, 2, path, func(rank int, c *train.Config) {
+		skipped[rank] = skips(c)
+		c.Consistency.Drop = time.Hour
+	}, func(rank int, w *train.Worker) {
+		if rank != 1 {
+			return
+		}
+		n := w.Solver().Computes()
+		w.AfterBackward(func(iter, layer int) {
+			if iter == 7 && n.LayerName(layer) == "ip1" {
+				n.Learnable()[n.Layers()[layer].Params[0]].Blob.Diff()[3] = float32(math.NaN())
+			}
+		})
+	})
+	if err != nil || *skipped[0] != 1 || !slices.Equal(got.loss, want.loss) || !bytes.Equal(got.snapshot, want.snapshot) {
+		t.Errorf("%v, %d skipped; want one skipped, and the bits of workers that are waited for", err, *skipped[0])
+	}
+}
+
 // TestDropEndsWithTheOthers: a rank that fails while another is held back ends all of them, with its
 // error.
 func TestDropEndsWithTheOthers(t *testing.T) {
@@ -293,6 +389,9 @@ func TestConsistencyIsTheServers(t *testing.T) {
 func TestApartNotFinite(t *testing.T) {
 	for i, consistency := range []train.Consistency{{SSP: true, Staleness: 1}, {SSP: true, Staleness: 1}, {Drop: time.Hour}, {Drop: time.Hour}} {
 		skip := i%2 == 1
+		if testing.Short() && !skip {
+			continue
+		}
 		path, _ := files(t, 30)
 		var skipped []solver.Skip
 		opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}

@@ -6,7 +6,7 @@ import "time"
 // brings the other one back.
 func LateAfter(clock func(time.Duration) <-chan time.Time) (restore func()) {
 	lateAfter = clock
-	return func() { lateAfter = time.After }
+	return func() { lateAfter = nil }
 }
 
 // Begun is how many iterations a worker has begun that may be ahead of others (Consistency.SSP).

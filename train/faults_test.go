@@ -24,7 +24,20 @@ import (
 // layer ip1 in iteration 7.
 func runPoisoned(t *testing.T, path string, change func(rank int, c *train.Config)) (curve, error) {
 	t.Helper()
-	return runWith(t, 2, path, change, true)
+	return runHooked(t, 2, path, change, func(rank int, w *train.Worker) {
+		if rank != 1 {
+			return
+		}
+		after := w.Solver().Hooks.AfterBackward
+		w.Solver().Hooks.AfterBackward = func(layer int) error {
+			if n := w.Solver().Net(); w.Solver().Iter() == 7 && n.LayerName(layer) == "ip1" {
+				p := n.Learnable()[n.Layers()[layer].Params[0]]
+				p.Blob.Diff()[3] = float32(math.NaN())
+				n.Blob("ip1").Diff()[3] = float32(math.NaN()) // of which factors are made
+			}
+			return after(layer)
+		}
+	})
 }
 
 // TestNumbersThatAreNotFinite: a gradient that is NaN on one rank ends training

@@ -190,9 +190,14 @@ func (w *Worker) gradientsReady(iter int, _ float64) (solver.Gradients, float32,
 	} else if err := w.exchange.Finish(); err != nil {
 		return 0, 0, err
 	}
-	stop := w.time.waits("loss")
+	begin := time.Now()
 	err := w.loss.sum.Wait(ctx)
-	stop()
+	switch s := w.stale; {
+	case s == nil || s.passes == nil:
+		w.time.tell(trace.Sync, "loss", begin)
+	case s.until <= iter+1: // else the passes go on meanwhile
+		s.waited(iter, w.sink)
+	}
 	if err != nil {
 		if cause := context.Cause(ctx); w.stale != nil && cause != nil { // what went wrong beside the loop
 			err = cause

@@ -8,12 +8,13 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 )
 
-// lateAfter is the judge's clock.
-var lateAfter = time.After
+// lateAfter, unless nil, is the judge's clock in tests.
+var lateAfter func(time.Duration) <-chan time.Time
 
 // judge decides, at the lowest server, who is in an iteration.
 type judge struct {
 	after    time.Duration
+	timer    *time.Timer // of after, one for all iterations
 	arrivals chan arrival
 	ears     []ear // by worker; none for the one of this rank
 	ctx      context.Context
@@ -34,7 +35,9 @@ type ear struct {
 }
 
 func newJudge(ctx context.Context, after time.Duration, workers int) *judge {
-	return &judge{after: after, arrivals: make(chan arrival, 2*workers), ears: make([]ear, workers), ctx: ctx}
+	t := time.NewTimer(after)
+	t.Stop()
+	return &judge{after: after, timer: t, arrivals: make(chan arrival, 2*workers), ears: make([]ear, workers), ctx: ctx}
 }
 
 // listen waits, when it is asked to, for a worker's word, which r brings.
@@ -69,6 +72,7 @@ func (j *judge) decide(iter int, begins []bool, verdicts []uint8) error {
 	}
 	median := (len(verdicts) + 1) / 2
 	var late <-chan time.Time
+	defer j.timer.Stop()
 	for arrived := 0; arrived < expected; {
 		select {
 		case a := <-j.arrivals:
@@ -82,7 +86,7 @@ func (j *judge) decide(iter int, begins []bool, verdicts []uint8) error {
 			}
 			verdicts[a.worker] = in
 			if arrived++; arrived == median && arrived < expected {
-				late = lateAfter(j.after)
+				late = j.clock()
 			}
 		case <-late:
 			return nil
@@ -91,6 +95,15 @@ func (j *judge) decide(iter int, begins []bool, verdicts []uint8) error {
 		}
 	}
 	return nil
+}
+
+// clock says when who is not there is late.
+func (j *judge) clock() <-chan time.Time {
+	if lateAfter != nil {
+		return lateAfter(j.after)
+	}
+	j.timer.Reset(j.after)
+	return j.timer.C
 }
 
 // ask opens the ear for a worker's word.

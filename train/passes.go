@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +21,10 @@ type passes struct {
 	net   *net.Net
 	size  int // the solver's iter_size
 	next  int // the iteration whose batch the data layers give next
+	pass  int // of the iteration, counted from 0
 	time  timeline
 	calls passCalls
+	hooks net.Hooks
 
 	ctx     context.Context
 	fail    context.CancelCauseFunc
@@ -63,6 +64,7 @@ func newPasses(ctx context.Context, s *solver.Solver, t timeline, ahead int, cal
 		net: s.Computes(), size: int(s.Param().GetIterSize()), next: s.Iter(), time: t, calls: calls, ctx: ctx, fail: fail,
 		begin: make(chan int, ahead), done: make(chan result, ahead), since: time.Now(),
 	}
+	p.hooks = net.Hooks{BeforeForward: p.beforeForward, AfterBackward: p.afterBackward}
 	p.wait.Go(func() {
 		for iter := range p.begin {
 			if err := p.run(iter); err != nil {
@@ -157,7 +159,7 @@ func (p *passes) restingSince() (time.Time, bool) {
 func (p *passes) run(iter int) error {
 	if iter != p.next { // after iterations without this worker
 		if err := p.net.SeekBatch(int64(iter) * int64(p.size)); err != nil {
-			return fmt.Errorf("iteration %d: %w", iter, err)
+			return solver.InIteration(iter, err)
 		}
 	}
 	p.next = iter + 1
@@ -173,7 +175,7 @@ func (p *passes) run(iter int) error {
 		r, err = p.calls.passed(iter, r.loss)
 	}
 	if err != nil {
-		return fmt.Errorf("iteration %d: %w", iter, err)
+		return solver.InIteration(iter, err)
 	}
 	p.restedAt.Store(max(1, int64(time.Since(p.since))))
 	p.done <- r
@@ -183,35 +185,36 @@ func (p *passes) run(iter int) error {
 	return p.calls.ended(iter)
 }
 
+// beforeForward and afterBackward are the hooks of its net.
+func (p *passes) beforeForward(layer int) error {
+	p.time.forwardEnds()
+	if p.calls.before != nil {
+		if err := p.calls.before(p.pass, layer); err != nil {
+			return err
+		}
+	}
+	p.time.forwardBegins(layer)
+	return nil
+}
+
+func (p *passes) afterBackward(layer int) error {
+	p.time.backwardEnds(layer)
+	if p.calls.after != nil {
+		if err := p.calls.after(p.pass, layer); err != nil {
+			return err
+		}
+	}
+	p.time.backwardBegins()
+	return context.Cause(p.ctx)
+}
+
 // compute returns this worker's part of the loss; the gradients are in the net's buffer.
 func (p *passes) compute(iter int) (float64, error) {
 	p.time.start(iter)
-	pass := 0
-	p.net.Hooks = net.Hooks{
-		BeforeForward: func(layer int) error {
-			p.time.forwardEnds()
-			if p.calls.before != nil {
-				if err := p.calls.before(pass, layer); err != nil {
-					return err
-				}
-			}
-			p.time.forwardBegins(layer)
-			return nil
-		},
-		AfterBackward: func(layer int) error {
-			p.time.backwardEnds(layer)
-			if p.calls.after != nil {
-				if err := p.calls.after(pass, layer); err != nil {
-					return err
-				}
-			}
-			p.time.backwardBegins()
-			return context.Cause(p.ctx)
-		},
-	}
+	p.net.Hooks = p.hooks
 	defer func() { p.net.Hooks = net.Hooks{} }()
 	var sum net.Loss
-	for ; pass < p.size; pass++ {
+	for p.pass = range p.size {
 		if _, err := p.net.Forward(); err != nil {
 			return 0, err
 		}

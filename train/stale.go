@@ -5,12 +5,14 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/kernels/vec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer/ps"
+	"github.com/scaffe/scaffe/trace"
 )
 
 // stale lets workers be some iterations apart (Consistency.SSP): stale synchronous parallel (Ho et
@@ -39,6 +41,7 @@ type stale struct {
 	asked int   // for one more, 0: no
 	until int   // iterations below it may begin
 
+	resumed time.Time     // after a meeting
 	pending solver.Action // asked for, at the next meeting
 	inside  bool          // the loop is within an iteration
 	outputs []float64     // of the iteration that the loop is at, where they are displayed
@@ -124,6 +127,7 @@ func (w *Worker) initStale(ctx context.Context, c Config) error {
 	copy(mem.Float32s(data), mem.Float32s(from))
 	s.passes = newPasses(s.ctx, w.solver, newTimeline(w.sink, n.Layers()), s.bound+1, passCalls{
 		starts: func(iter int) error {
+			s.waited(iter, w.sink)
 			s.clock.Store(int64(iter) + 1)
 			s.links.Begin(iter)
 			return s.moves.Start(iter)
@@ -216,6 +220,9 @@ func (t store) Read(r exchange.Range, parameters mem.Buffer) {
 // allow has workers begin what they may when the loop begins an iteration.
 func (s *stale) allow(iter int) {
 	s.inside = true
+	if s.until <= iter {
+		s.resumed = time.Now()
+	}
 	limit := min(iter+s.bound+1, max(s.last, iter+1))
 	for _, n := range s.every {
 		limit = min(limit, iter+n-iter%n)
@@ -255,6 +262,18 @@ func (s *stale) part() (float64, error) {
 		return r.loss, nil
 	case <-s.ctx.Done():
 		return 0, context.Cause(s.ctx)
+	}
+}
+
+// waited tells of this worker's wait for others: since its last passes have ended, or workers have
+// gone on from a meeting. At a meeting it is the loop that tells.
+func (s *stale) waited(iter int, sink trace.Sink) {
+	since, resting := s.passes.restingSince()
+	if since.Before(s.resumed) {
+		since = s.resumed
+	}
+	if end := time.Now(); resting && end.After(since) {
+		sink.Add(trace.Event{Kind: trace.Sync, Name: "others", Iter: int32(iter), Begin: since, End: end})
 	}
 }
 

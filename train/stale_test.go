@@ -1,14 +1,17 @@
 package train_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +22,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -136,6 +140,184 @@ func TestPoseidon_WorkersAreBounded(t *testing.T) {
 	}
 }
 
+// TestPoseidon_WorkersComeApartByTheirStaleness: a worker that is slow in every iteration has the others
+// S iterations ahead all the time, by its own count of what has ended, and the summary says so.
+func TestPoseidon_WorkersComeApartByTheirStaleness(t *testing.T) {
+	const staleness, iters = 3, 12
+	path, _ := files(t, 30)
+	var (
+		ended [3]atomic.Int64 // by rank: iterations
+		begun atomic.Pointer[train.Worker]
+		s     train.Summary
+		all   *trace.Trace
+		over  = make(chan any)
+		once  sync.Once
+	)
+	opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
+	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+		defer once.Do(func() { close(over) })
+		f, err := proto.ReadSolver(path)
+		if err != nil {
+			return err
+		}
+		f.Solver.TestInterval, f.Solver.Snapshot, f.Solver.MaxIter = nil, nil, pb.Int32(iters)
+		rec := trace.New(comm.Rank(), trace.Options{})
+		c := train.Config{Solver: f, Trace: rec}
+		ssp(&c, staleness)
+		if comm.Rank() == 2 { // it has no batch before rank 1 is as far ahead as may be
+			c.Options.Data.OnBatch = func(batch int64, _, _ time.Time) {
+				for since := time.Now(); ; time.Sleep(time.Millisecond) {
+					if w := begun.Load(); w != nil && w.Begun() >= min(int(batch)+staleness+1, iters) {
+						return
+					}
+					select {
+					case <-over:
+						return
+					default:
+					}
+					if time.Since(since) > time.Minute {
+						t.Errorf("rank 1 has not come %d iterations ahead of iteration %d", staleness, batch)
+						return
+					}
+				}
+			}
+		}
+		w, err := train.New(ctx, comm, c)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if comm.Rank() == 1 {
+			begun.Store(w)
+		}
+		w.AfterBackward(func(iter, layer int) {
+			if layer == 0 {
+				ended[comm.Rank()].Store(int64(iter) + 1)
+			}
+			for other := range ended {
+				if n := int(ended[other].Load()); n < iter-staleness {
+					t.Errorf("rank %d is at iteration %d, and rank %d has ended %d", comm.Rank(), iter, other, n)
+				}
+			}
+		})
+		got, err := w.Run(ctx)
+		if err != nil {
+			return err
+		}
+		gathered, err := trace.Gather(ctx, comm, rec)
+		if comm.Rank() == 0 {
+			s, all = got, gathered
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all.Ranks { // who computes is told of as computing
+		var waits []trace.Record
+		for _, e := range r.Events {
+			switch e.Kind {
+			case trace.Sync:
+				waits = append(waits, e)
+			case trace.Forward, trace.Backward:
+				if at := slices.IndexFunc(waits, func(w trace.Record) bool { return w.End > e.Begin }); at >= 0 {
+					t.Errorf("rank %d: %v of layer %s in iteration %d begins within the wait for %s", r.Rank, e.Kind, e.Name, e.Iter, waits[at].Name)
+				}
+			}
+		}
+		if len(waits) == 0 {
+			t.Errorf("rank %d has waited for nobody", r.Rank)
+		}
+	}
+	// A worker's clock may be read just before it begins, or just after.
+	if l := s.LagOf(2); l.Most < staleness-2 || l.Most > staleness || l.Mean(s.Iterations) <= 0 {
+		t.Errorf("the summary has a worker that was %d iterations behind by %+v", staleness, l)
+	}
+}
+
+// TestStaleAppliesEveryPush: whatever the order in which they arrive, parameters end where the sum of all
+// pushes brings them, of unequal learning rates too. All numbers are sums of powers of two, so that the order leaves no trace.
+func TestStaleAppliesEveryPush(t *testing.T) {
+	if testing.Short() { // other tests have as much for the race detector
+		t.Skip("long")
+	}
+	const iters, workers = 12, 4
+	path, dir := files(t, 32)
+	text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), strings.ReplaceAll(string(text), `weight_filler { type: "xavier" }`, `weight_filler { type: "constant" value: 0 }`))
+	write(t, path, fmt.Sprintf(`net: "%[1]s/net.prototxt" base_lr: 0.5 lr_policy: "fixed" max_iter: %[2]d snapshot_prefix: "%[1]s/s"`, dir, iters))
+	push := func(rank, iter int) float32 { return float32((rank+1)*(iter%4+1)) / 1024 }
+	var sum float32
+	for rank := range workers {
+		for iter := range iters {
+			sum += push(rank, iter)
+		}
+	}
+	for _, skip := range []bool{false, true} { // then pushes begin when the passes have ended
+		opts := launch.Options{Local: workers, Engine: nbc.Options{Deadline: 10 * time.Minute}}
+		err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
+			f, err := proto.ReadSolver(path)
+			if err != nil {
+				return err
+			}
+			c := train.Config{Solver: f}
+			ssp(&c, 2)
+			c.Options.SkipNotFinite = skip
+			w, err := train.New(ctx, comm, c)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			n := w.Solver().Computes()
+			w.AfterBackward(func(iter, layer int) {
+				for _, p := range n.Layers()[layer].Params {
+					g := n.Learnable()[p].Blob.Diff()
+					for i := range g {
+						g[i] = push(comm.Rank(), iter)
+					}
+				}
+			})
+			if _, err = w.Run(ctx); err != nil {
+				return err
+			}
+			for i, p := range w.Solver().Net().Learnable() {
+				want := -0.5 * p.LRMult * sum
+				if at := slices.IndexFunc(p.Blob.Data(), func(v float32) bool { return v != want }); at >= 0 {
+					t.Errorf("skip %v, rank %d: element %d of parameter %d is %v, want %v", skip, comm.Rank(), at, i, p.Blob.Data()[at], want)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStaleAlone: where there is one worker, nobody is ahead of it, and bits are those of one that is in
+// step, with its server apart too.
+func TestStaleAlone(t *testing.T) {
+	if testing.Short() { // other tests have as much for the race detector
+		t.Skip("long")
+	}
+	path, _ := files(t, 30)
+	want := mustRun(t, 1, path, func(_ int, c *train.Config) { c.Scheme = exchange.PS })
+	for ranks := range 2 {
+		got := mustRun(t, ranks+1, path, func(rank int, c *train.Config) {
+			ssp(c, 2)
+			if ranks > 0 {
+				onlyServes(t, rank, c, []int{1}, []int{0})
+			}
+		})
+		if !slices.Equal(got.loss, want.loss) || !bytes.Equal(got.snapshot, want.snapshot) {
+			t.Errorf("%d ranks: other bits than without", ranks+1)
+		}
+	}
+}
+
 // TestStaleTrains: workers that are apart train, with every rule, and leave snapshots and checkpoints from
 // which training goes on, by servers apart and with other workers.
 func TestStaleTrains(t *testing.T) {
@@ -178,6 +360,9 @@ func TestStaleTrains(t *testing.T) {
 // TestStaleStops: a stop that is asked for while workers are apart comes where they meet, with a
 // snapshot.
 func TestStaleStops(t *testing.T) {
+	if testing.Short() { // other tests have as much for the race detector
+		t.Skip("long")
+	}
 	path, dir := files(t, 30)
 	var asked sync.Once
 	got := mustRun(t, 3, path, func(rank int, c *train.Config) {
@@ -195,6 +380,23 @@ func TestStaleStops(t *testing.T) {
 		t.Errorf("asked to stop in iteration 4, training has ended after %d", n)
 	}
 	state(t, dir, n)
+}
+
+// TestStaleLossNotFinite: a loss that is not finite is told of as without, once.
+func TestStaleLossNotFinite(t *testing.T) {
+	if testing.Short() { // other tests have as much for the race detector
+		t.Skip("long")
+	}
+	path, _ := files(t, 30)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.Replace(string(text), "base_lr: 0.01", "base_lr: 1e30", 1))
+	_, err = run(t, 3, path, func(_ int, c *train.Config) { ssp(c, 1) })
+	if err == nil || !strings.Contains(err.Error(), " is NaN") || strings.Count(err.Error(), "iteration") != 1 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v, want one message about an iteration", err)
+	}
 }
 
 // TestStaleEndsWithTheOthers: a rank that fails while others wait for its pushes ends all of them.

@@ -28,6 +28,7 @@ type stragglers struct {
 	begins   []bool  // by worker: it begins the next iteration
 	left     []int   // by worker: of how many iterations it was left out
 	lost     int     // samples of these
+	late     []int   // the workers that are not in the iteration that was decided last
 
 	decision *nbc.Request // brings verdicts
 	judge    *judge       // at the lowest server
@@ -151,9 +152,10 @@ func (s *stragglers) offer(layer int, data mem.Buffer) {
 	}
 }
 
-// settle waits until it is decided who is in an iteration, and returns the workers who are not.
-func (s *stragglers) settle(iter int, sink trace.Sink) (late []int, err error) {
+// settle waits until it is decided who is in an iteration.
+func (s *stragglers) settle(iter int, sink trace.Sink) error {
 	begin := time.Now()
+	var err error
 	if s.judge != nil {
 		err = s.judge.decide(iter, s.begins, s.verdicts)
 	}
@@ -167,10 +169,11 @@ func (s *stragglers) settle(iter int, sink trace.Sink) (late []int, err error) {
 		err = cause
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.waited(iter, sink, begin)
 	all, those := 0, 0
+	s.late = s.late[:0]
 	for i, v := range s.verdicts {
 		s.begins[i] = v != behind
 		all += s.samples[i]
@@ -180,13 +183,13 @@ func (s *stragglers) settle(iter int, sink trace.Sink) (late []int, err error) {
 		}
 		s.left[i]++
 		s.lost += s.samples[i]
-		late = append(late, i)
+		s.late = append(s.late, i)
 	}
 	s.scale = 0
 	if s.worker >= 0 && s.verdicts[s.worker] == in {
 		s.scale = float32(float64(all) / float64(those))
 	}
-	return late, nil
+	return nil
 }
 
 // waited tells of the wait for others: since this worker's own passes ended, if they have.
@@ -241,13 +244,12 @@ func (s *stragglers) close() {
 // are summed. It returns this worker's part of the loss.
 func (w *Worker) decide(iter int) (float64, error) {
 	s := w.stragglers
-	late, err := s.settle(iter, w.sink)
-	if err != nil {
+	if err := s.settle(iter, w.sink); err != nil {
 		return 0, err
 	}
-	if len(late) > 0 && w.events.OnDropped != nil {
+	if len(s.late) > 0 && w.events.OnDropped != nil {
 		d := Dropped{Iter: iter}
-		for _, worker := range late {
+		for _, worker := range s.late {
 			d.Late = append(d.Late, w.roles.workers[worker])
 		}
 		w.events.OnDropped(d)

@@ -93,10 +93,11 @@ type curve struct {
 // run trains on n ranks of this process.
 func run(t *testing.T, n int, path string, change func(rank int, c *train.Config)) (curve, error) {
 	t.Helper()
-	return runWith(t, n, path, change, false)
+	return runHooked(t, n, path, change, nil)
 }
 
-func runWith(t *testing.T, n int, path string, change func(rank int, c *train.Config), poison bool) (curve, error) {
+// runHooked is run; hook, unless nil, may change a rank's worker before it trains.
+func runHooked(t *testing.T, n int, path string, change func(rank int, c *train.Config), hook func(rank int, w *train.Worker)) (curve, error) {
 	t.Helper()
 	var got curve
 	opts := launch.Options{Local: n, Engine: nbc.Options{Deadline: 10 * time.Minute}, Log: os.Stderr}
@@ -128,16 +129,8 @@ func runWith(t *testing.T, n int, path string, change func(rank int, c *train.Co
 			return err
 		}
 		defer w.Close()
-		if poison && comm.Rank() == 1 {
-			after := w.Solver().Hooks.AfterBackward
-			w.Solver().Hooks.AfterBackward = func(layer int) error {
-				if n := w.Solver().Net(); w.Solver().Iter() == 7 && n.LayerName(layer) == "ip1" {
-					p := n.Learnable()[n.Layers()[layer].Params[0]]
-					p.Blob.Diff()[3] = float32(math.NaN())
-					n.Blob("ip1").Diff()[3] = float32(math.NaN()) // of which factors are made
-				}
-				return after(layer)
-			}
+		if hook != nil {
+			hook(comm.Rank(), w)
 		}
 		_, err = w.Run(ctx)
 		return err

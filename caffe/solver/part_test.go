@@ -237,3 +237,46 @@ func BenchmarkClip(b *testing.B) {
 		}
 	}
 }
+
+// TestUpdateOfAShare: a worker's own update is a step of the rule by the mean gradient of its part of the
+// batch, with its share of the learning rate: W ← W − s·η·(g/s + λW) for plain SGD, where g is what it adds to the
+// gradient of the whole batch.
+func TestUpdateOfAShare(t *testing.T) {
+	s := partedSolver(t, "")
+	data, diff := s.Net().Packed()
+	w, g := slices.Clone(mem.Float32s(data)), slices.Clone(mem.Float32s(diff))
+	const share, rate, decay = 0.25, 0.01, 0.001
+	if err := s.Update(3).Of(share, 0).Apply(0, s.Net().PackedCount()); err != nil {
+		t.Fatal(err)
+	}
+	moved := 0
+	for _, p := range s.Net().Learnable() {
+		for i, got := range p.Blob.Data() {
+			was := float64(w[p.Offset+i])
+			mean := float64(g[p.Offset+i]) / 2 / share // of two passes
+			want := was - share*rate*float64(p.LRMult)*(mean+decay*float64(p.DecayMult)*was)
+			if math.Abs(float64(got)-want) > 1e-6 {
+				t.Fatalf("an element of %v becomes %v, want %v", was, got, want)
+			}
+			if got != w[p.Offset+i] {
+				moved++
+			}
+		}
+	}
+	if moved == 0 {
+		t.Error("nothing has moved")
+	}
+	// Adam's first step does not depend on the gradient's size; its count of steps is that of Of.
+	s = partedSolver(t, `type: "Adam" momentum: 0.9`)
+	data, _ = s.Net().Packed()
+	w = slices.Clone(mem.Float32s(data))
+	if err := s.Update(100).Of(share, 0).Apply(0, s.Net().PackedCount()); err != nil {
+		t.Fatal(err)
+	}
+	at := s.Net().Learnable()[0]
+	for i, got := range at.Blob.Data() {
+		if step := math.Abs(float64(got - w[at.Offset+i])); math.Abs(step-share*rate) > 1e-5 {
+			t.Fatalf("Adam's first step is %v, want %v", step, share*rate)
+		}
+	}
+}

@@ -512,11 +512,30 @@ func (s *Solver) forwardBackward() (float64, error) {
 			err = s.backward()
 		}
 		if err != nil {
-			return 0, fmt.Errorf("iteration %d: %w", s.iter, err)
+			return 0, InIteration(s.iter, err)
 		}
 	}
 	return part(), nil
 }
+
+// InIteration returns err with the iteration that it is of, unless it says so itself.
+func InIteration(iter int, err error) error {
+	if said := (*iterationError)(nil); errors.As(err, &said) {
+		return err
+	}
+	if bad := (*NotFiniteError)(nil); errors.As(err, &bad) {
+		return err
+	}
+	return &iterationError{iter, err}
+}
+
+type iterationError struct {
+	iter int
+	err  error
+}
+
+func (e *iterationError) Error() string { return fmt.Sprintf("iteration %d: %v", e.iter, e.err) }
+func (e *iterationError) Unwrap() error { return e.err }
 
 // forward is the forward pass of an iteration.
 func (s *Solver) forward() error {

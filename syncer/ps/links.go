@@ -98,7 +98,9 @@ func (l *Links) New(b syncer.Bucket, off int, pairs []Pair, opts ...collectives.
 				}
 				w.own, w.pull = append(w.own, own), append(w.pull, nil)
 			}
-			err = l.expect(s, how)
+			var served nbc.Payload
+			served, err = l.expect(s, how)
+			w.payload = w.payload.Add(served)
 		case self >= 0:
 			var push, pull *nbc.Request
 			if push, pull, err = l.requests(p.Server, true, part(b.Diff), part(b.Data), how); err == nil {
@@ -191,20 +193,22 @@ type drawer struct {
 // mostAllowed is how many iterations may be allowed, and not served, before Allow waits.
 const mostAllowed = 1 << 10
 
-// expect makes what this server needs to serve a pair to the other workers.
-func (l *Links) expect(s *shelf, how []collectives.Option) error {
+// expect makes what this server needs to serve a pair to the other workers, and returns what that moves in
+// an iteration.
+func (l *Links) expect(s *shelf, how []collectives.Option) (moves nbc.Payload, err error) {
 	for i, worker := range l.team.Members() {
 		if worker == l.team.All().Rank() {
 			continue
 		}
 		content, err := l.team.All().Alloc(mem.Float32.Bytes(s.Len))
 		if err != nil {
-			return err
+			return moves, err
 		}
 		push, pull, err := l.requests(worker, false, content, content, how)
 		if err != nil {
-			return err
+			return moves, err
 		}
+		moves = moves.Add(push.Payload()).Add(pull.Payload())
 		if l.desks[i] == nil {
 			l.desks[i] = &desk{worker: i, allowed: make(chan int, mostAllowed)}
 		}
@@ -219,7 +223,7 @@ func (l *Links) expect(s *shelf, how []collectives.Option) error {
 			return nil
 		}
 	}
-	return nil
+	return moves, nil
 }
 
 // Open begins to serve: a goroutine for each worker, until ctx ends. fail is told of what goes
