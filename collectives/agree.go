@@ -45,7 +45,7 @@ func (c *Comm) Agree(ctx context.Context, err error) error {
 	if rank == c.Rank() {
 		agreed.Err, agreed.Text = err, err.Error()
 	}
-	text, e := c.bcastBytes(ctx, []byte(agreed.Text), rank)
+	text, e := c.BcastBytes(ctx, []byte(agreed.Text), rank)
 	if e != nil && agreed.Err == nil {
 		return e
 	}
@@ -53,14 +53,18 @@ func (c *Comm) Agree(ctx context.Context, err error) error {
 	return agreed
 }
 
-// bcastBytes sends root's b, whose length only root knows, to all.
-func (c *Comm) bcastBytes(ctx context.Context, b []byte, root int) ([]byte, error) {
+// BcastBytes brings root's b, whose length it alone knows, to all; what the others give is ignored. It is
+// a collective, for texts and not for speed.
+func (c *Comm) BcastBytes(ctx context.Context, b []byte, root int) ([]byte, error) {
 	n := []int64{int64(len(b))}
 	if err := c.Bcast(ctx, mem.Of(n), mem.Int64, root, control); err != nil {
 		return nil, err
 	}
 	if c.Rank() != root {
 		b = make([]byte, n[0])
+	}
+	if len(b) == 0 {
+		return b, nil
 	}
 	return b, c.Bcast(ctx, mem.Of(b), mem.Uint8, root, control)
 }

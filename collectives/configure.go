@@ -61,7 +61,7 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 func (c *Comm) share(ctx context.Context, s selection.Settings) (*selection.Selector, error) {
 	text, err := json.Marshal(s)
 	if err == nil {
-		text, err = c.bcastBytes(ctx, text, 0)
+		text, err = c.BcastBytes(ctx, text, 0)
 	}
 	if err == nil && c.rank != 0 {
 		s = selection.Settings{}

@@ -19,7 +19,7 @@ import (
 func (c *Comm) measure(ctx context.Context, sel *selection.Selector, s selection.Settings) (_ selection.Settings, warning string, err error) {
 	// The first rank's environment decides for all.
 	how := []byte(os.Getenv(selection.EnvMeasure))
-	if how, err = c.bcastBytes(ctx, how, 0); err != nil {
+	if how, err = c.BcastBytes(ctx, how, 0); err != nil {
 		return s, "", err
 	}
 	stands, hosted, err := c.stands(ctx)

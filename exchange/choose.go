@@ -48,14 +48,9 @@ func tell(ctx context.Context, comm *collectives.Comm, audit *coordinator.Audit,
 	if comm.Rank() == 0 {
 		text = audit.Told()
 	}
-	size := []int64{int64(len(text))}
-	if err := comm.Bcast(ctx, mem.Of(size), mem.Int64, 0); err != nil {
+	text, err := comm.BcastBytes(ctx, text, 0)
+	if err != nil {
 		return err
-	}
-	if text = append(text, make([]byte, int(size[0])-len(text))...); len(text) > 0 {
-		if err := comm.Bcast(ctx, mem.Of(text), mem.Uint8, 0); err != nil {
-			return err
-		}
 	}
 	return comm.Agree(ctx, audit.Hear(text, f.weigh))
 }

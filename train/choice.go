@@ -53,7 +53,7 @@ func (w *Worker) keepChoice(ctx context.Context, c Config, a *coordinator.Audit)
 		a.ChosenAnew(fmt.Sprintf("there is no %s", path))
 		return nil
 	}
-	if text, err = w.tell(ctx, text, root); err != nil {
+	if text, err = w.comm.BcastBytes(ctx, text, root); err != nil {
 		return err
 	}
 	before, err := coordinator.ParseChoice(text)

@@ -394,32 +394,21 @@ func TestApartNotFinite(t *testing.T) {
 		}
 		path, _ := files(t, 30)
 		var skipped []solver.Skip
-		opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
-		err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
-			f, err := proto.ReadSolver(path)
-			if err != nil {
-				return err
-			}
-			f.Solver.MaxIter = pb.Int32(12)
-			c := train.Config{Solver: f}
+		_, err := runHooked(t, 3, path, func(_ int, c *train.Config) {
+			c.Solver.Solver.MaxIter = pb.Int32(12)
 			c.Scheme, c.Pair, c.Consistency = exchange.PS, 4<<10, consistency
 			c.Options.SkipNotFinite = skip
 			c.Events.Solver.OnSkip = func(s solver.Skip) { skipped = append(skipped, s) }
-			w, err := train.New(ctx, comm, c)
-			if err != nil {
-				return err
+		}, func(rank int, w *train.Worker) {
+			if rank != 1 {
+				return
 			}
-			defer w.Close()
-			if comm.Rank() == 1 {
-				n := w.Solver().Computes()
-				w.AfterBackward(func(iter, layer int) {
-					if iter == 7 && n.LayerName(layer) == "conv1" {
-						n.Learnable()[n.Layers()[layer].Params[0]].Blob.Diff()[3] = float32(math.NaN())
-					}
-				})
-			}
-			_, err = w.Run(ctx)
-			return err
+			n := w.Solver().Computes()
+			w.AfterBackward(func(iter, layer int) {
+				if iter == 7 && n.LayerName(layer) == "conv1" {
+					n.Learnable()[n.Layers()[layer].Params[0]].Blob.Diff()[3] = float32(math.NaN())
+				}
+			})
 		})
 		if skip && (err != nil || len(skipped) != 1 || skipped[0].Iter != 7) {
 			t.Errorf("%v: %v, skipped %v; want iteration 7 alone to be skipped", consistency, err, skipped)

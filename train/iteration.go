@@ -345,7 +345,7 @@ func (w *Worker) share() float64 {
 
 // paramsNeeded makes all parameters current on this rank, for a test.
 func (w *Worker) paramsNeeded(int) error {
-	err := w.stale.current(w.exchange)
+	err := w.stale.meet(w.exchange)
 	if err == nil {
 		err = w.exchange.Current()
 	}
@@ -364,7 +364,7 @@ func (w *Worker) paramsNeeded(int) error {
 // snapshot makes the parameters and the history current at the root, where the workers'
 // parameters are if that is one.
 func (w *Worker) snapshot(int) error {
-	err := w.stale.current(w.exchange)
+	err := w.stale.meet(w.exchange)
 	if err == nil {
 		err = w.exchange.Updated()
 	}

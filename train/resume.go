@@ -99,7 +99,7 @@ func (w *Worker) restoreResiduals(ctx context.Context) error {
 	if w.restored.Manifest != nil {
 		text = w.restored.Text()
 	}
-	text, err := w.tell(ctx, text, root)
+	text, err := w.comm.BcastBytes(ctx, text, root)
 	if err != nil || len(text) == 0 {
 		return err
 	}

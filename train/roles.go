@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 
 	"github.com/scaffe/scaffe/caffe/net"
-	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
@@ -88,7 +87,7 @@ func (w *Worker) build(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
-	text, err := w.tell(ctx, mine, w.roles.workers[lowest])
+	text, err := w.comm.BcastBytes(ctx, mine, w.roles.workers[lowest])
 	if err != nil {
 		return err
 	}
@@ -101,19 +100,4 @@ func (w *Worker) build(ctx context.Context, c Config) (err error) {
 		}
 	}
 	return w.comm.Agree(ctx, err)
-}
-
-// tell brings one rank's bytes, whose number it alone knows, to all.
-func (w *Worker) tell(ctx context.Context, mine []byte, from int) ([]byte, error) {
-	n := []int64{int64(len(mine))}
-	if err := w.comm.Bcast(ctx, mem.Of(n), mem.Int64, from); err != nil {
-		return nil, err
-	}
-	if w.comm.Rank() != from {
-		mine = make([]byte, n[0])
-	}
-	if n[0] == 0 {
-		return mine, nil
-	}
-	return mine, w.comm.Bcast(ctx, mem.Of(mine), mem.Uint8, from)
 }

@@ -205,7 +205,7 @@ func (w *Worker) compareProducts(ctx context.Context, matrices []sfb.Matrix) ([]
 	}
 	told, err := json.Marshal(texts)
 	if err == nil {
-		told, err = w.tell(ctx, told, w.roles.workers[lowest])
+		told, err = w.comm.BcastBytes(ctx, told, w.roles.workers[lowest])
 	}
 	if err == nil {
 		err = json.Unmarshal(told, &texts)

@@ -301,8 +301,9 @@ func (s *stale) rest() error {
 	return s.links.Rest()
 }
 
-// current brings what is served to every rank. It is a collective.
-func (s *stale) current(x *exchange.Exchange) error {
+// meet has what is served brought to every rank when x is made current next: nothing is under way then
+// but that.
+func (s *stale) meet(x *exchange.Exchange) error {
 	if s == nil {
 		return nil
 	}
@@ -310,7 +311,7 @@ func (s *stale) current(x *exchange.Exchange) error {
 		return err
 	}
 	x.Outdated()
-	return x.Current()
+	return nil
 }
 
 // lags takes note of how far workers are apart.

@@ -403,30 +403,17 @@ func TestStaleLossNotFinite(t *testing.T) {
 func TestStaleEndsWithTheOthers(t *testing.T) {
 	path, _ := files(t, 30)
 	wrong := errors.New("something is wrong")
-	opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
-	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
-		f, err := proto.ReadSolver(path)
-		if err != nil {
-			return err
+	_, err := runHooked(t, 3, path, func(_ int, c *train.Config) { ssp(c, 1) }, func(rank int, w *train.Worker) {
+		if rank != 1 {
+			return
 		}
-		c := train.Config{Solver: f}
-		ssp(&c, 1)
-		w, err := train.New(ctx, comm, c)
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		if comm.Rank() == 1 {
-			start := w.Solver().Callbacks.OnStart
-			w.Solver().Callbacks.OnStart = func(iter int) error {
-				if iter == 7 {
-					return wrong
-				}
-				return start(iter)
+		start := w.Solver().Callbacks.OnStart
+		w.Solver().Callbacks.OnStart = func(iter int) error {
+			if iter == 7 {
+				return wrong
 			}
+			return start(iter)
 		}
-		_, err = w.Run(ctx)
-		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), wrong.Error()) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v, want one message, %v", err, wrong)

@@ -8,11 +8,9 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/atomicfile"
-	"github.com/scaffe/scaffe/mem"
 )
 
 // Partial returns the file that keeps what was measured until the table is
@@ -45,7 +43,7 @@ func (s *sweep) resume(ctx context.Context) ([]Point, error) {
 	if err := s.comm.Agree(ctx, err); err != nil {
 		return nil, err
 	}
-	if text, err = s.send(ctx, text); err != nil || len(text) == 0 {
+	if text, err = s.comm.BcastBytes(ctx, text, 0); err != nil || len(text) == 0 {
 		return nil, err
 	}
 	var k kept
@@ -60,19 +58,6 @@ func (s *sweep) resume(ctx context.Context) ([]Point, error) {
 			k.Layout, k.Machine.Host, k.Machine.MPI, k.Type, k.Buffers, own.Layout, own.Machine.Host, own.Machine.MPI, own.Type, own.Buffers)
 	}
 	return points, nil
-}
-
-// send broadcasts rank 0's text.
-func (s *sweep) send(ctx context.Context, text []byte) ([]byte, error) {
-	binomial := collectives.With(parse("binomial"))
-	n := []int64{int64(len(text))}
-	if err := s.comm.Bcast(ctx, mem.Of(n), mem.Int64, 0, binomial); err != nil {
-		return nil, err
-	}
-	if s.comm.Rank() != 0 {
-		text = make([]byte, n[0])
-	}
-	return text, s.comm.Bcast(ctx, mem.Of(text), mem.Uint8, 0, binomial)
 }
 
 // keep writes what was measured so far.
