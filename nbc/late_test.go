@@ -64,6 +64,52 @@ func TestALateRankIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestManyThatAreLateAreWarnedOfOnce: of hundreds of collectives that wait for the same rank, some are
+// named in every turn of warnings, and a line says that there is no more to come.
+func TestManyThatAreLateAreWarnedOfOnce(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const late, many, each = 2, 200, 3
+	var warned warnings
+	errs := stuck(t, 3, nbc.Options{Deadline: 10 * time.Second, Warn: warned.add}, asIs, func(e *nbc.Engine) error {
+		if e.Rank() == late {
+			time.Sleep(35 * time.Second)
+		}
+		var requests []*nbc.Request
+		var err error
+		for i := range many {
+			buf := reductionOf(40)
+			buf.Instance = uint32(i)
+			r, failed := e.Prepare(chainReduce(t, e.Rank(), e.Size(), 40, 10), buf)
+			if failed != nil {
+				return errors.Join(err, failed)
+			}
+			defer r.Close()
+			requests, err = append(requests, r), errors.Join(err, r.Start())
+		}
+		for _, r := range requests {
+			err = errors.Join(err, r.Wait(context.Background()))
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	turns, silent := map[string]int{}, 0
+	for _, text := range warned.text {
+		for _, after := range []string{"after 10s", "after 20s"} {
+			if strings.Contains(text, after) {
+				turns[after]++
+			}
+		}
+		if strings.HasSuffix(text, "of others that wait as well nothing is said for 10s") || strings.HasSuffix(text, "nothing is said for 20s") {
+			silent++
+		}
+	}
+	if turns["after 10s"] != each || turns["after 20s"] != each || len(warned.text) != 2*each || silent != 2 {
+		t.Errorf("of %d collectives it is warned %d times, %v, want %d after each of two times; %d lines say that it ends: %q", many, len(warned.text), turns, each, silent, warned.text)
+	}
+}
+
 // TestALateRankIsNotWaitedForEver.
 func TestALateRankIsNotWaitedForEver(t *testing.T) {
 	defer goleak.VerifyNone(t)

@@ -45,7 +45,7 @@ type stallMonitor struct {
 	at        int // the slot to look at next
 	asks      int // how many more requests may ask until all have been looked at
 	looked    int // at requests, ever
-	warned    warning
+	warned    warned
 }
 
 // watch is what the monitor knows of one execution of a request.
@@ -201,7 +201,7 @@ func (m *stallMonitor) extend(r *Request, now time.Time, late []PeerState) {
 	if w.late && !now.Before(w.warnAt) {
 		age := now.Sub(w.started)
 		w.warnAt = now.Add(age) // after twice, four times, eight times the deadline
-		m.tellLate(r, age, late)
+		m.tellLate(r, now, age, late)
 	}
 }
 
@@ -294,7 +294,7 @@ func (m *stallMonitor) read(failed error, now time.Time) error {
 		case n.Note != "":
 			m.note(from, n.Note)
 		case n.Warning != "":
-			m.hearWarning(&n)
+			m.hearWarning(&n, now)
 		case n.Answer:
 			err = m.hear(from, &n, now)
 		default:
@@ -451,29 +451,73 @@ func (m *stallMonitor) failure(r *Request, cause error, now time.Time) error {
 	return fmt.Errorf("%s failed: %w", r.name(), cause)
 }
 
-// warning is what rank 0 has warned of last.
+// warningsEach is how many collectives are warned of that are late together.
+const warningsEach = 3
+
+// warned is what has been warned of: of late collectives the first few, and of others nothing before
+// it is their turn again. Thousands may wait for one rank.
+type warned struct {
+	of    [warningsEach]warning // the last
+	some  int                   // how many of them since
+	since time.Time
+	age   time.Duration // of the first of them; for as long as that again no others are warned of
+}
+
+// warning is of a collective, of such an age.
 type warning struct {
 	about Execution
 	age   time.Duration
 }
 
+// admits reports whether there is to be a warning, and whether it is the last for a while.
+func (w *warned) admits(n warning, now time.Time) (ok, last bool) {
+	for _, o := range w.of {
+		if o.about == n.about && n.age < 2*o.age { // several ranks wait in it
+			return false, false
+		}
+	}
+	if w.some == 0 || now.Sub(w.since) >= w.age {
+		w.since, w.age, w.some = now, n.age, 0
+	}
+	if w.some == warningsEach {
+		return false, false
+	}
+	w.of[w.some] = n
+	w.some++
+	return true, w.some == warningsEach
+}
+
 // tellLate lets rank 0 warn of late ranks.
-func (m *stallMonitor) tellLate(r *Request, age time.Duration, late []PeerState) {
-	n := notice{About: r.execution(), Age: age.Round(time.Second), Warning: fmt.Sprintf(
+func (m *stallMonitor) tellLate(r *Request, now time.Time, age time.Duration, late []PeerState) {
+	n := notice{About: r.execution(), Age: age.Round(time.Second)}
+	if m.rank != 0 { // which hears of no more than it would say
+		if ok, _ := m.warned.admits(warning{n.About, n.Age}, now); !ok {
+			return
+		}
+	}
+	n.Warning = fmt.Sprintf(
 		"%s has not ended after %v, on rank %d: %s; waiting on, since the ranks answer, for %v at most",
-		r.name(), age.Round(time.Second), m.rank, some(late, peersShown), r.maxDeadline)}
+		r.name(), age.Round(time.Second), m.rank, some(late, peersShown), r.maxDeadline)
 	if m.rank != 0 {
 		_ = m.notifier.Notify(0, n.encode())
 		return
 	}
-	m.hearWarning(&n)
+	m.hearWarning(&n, now)
 }
 
-// hearWarning warns, once where several ranks wait in one collective.
-func (m *stallMonitor) hearWarning(n *notice) {
-	if m.warned.about == n.About && n.Age < 2*m.warned.age || m.warn == nil {
+// hearWarning warns, of some of the collectives that are late together, of each once where several ranks
+// wait in it.
+func (m *stallMonitor) hearWarning(n *notice, now time.Time) {
+	if m.warn == nil {
 		return
 	}
-	m.warned = warning{n.About, n.Age}
-	go m.warn(strings.ToValidUTF8(n.Warning, "")) // which may write to a terminal
+	ok, last := m.warned.admits(warning{n.About, n.Age}, now)
+	if !ok {
+		return
+	}
+	text := strings.ToValidUTF8(n.Warning, "")
+	if last {
+		text += fmt.Sprintf("; of others that wait as well nothing is said for %v", m.warned.age)
+	}
+	go m.warn(text) // which may write to a terminal
 }

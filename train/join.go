@@ -23,6 +23,9 @@ func (w *Worker) load(c Config, o solver.Options) (err error) {
 	o.Data.Part = data.Part{Index: number, Of: len(w.team.Members()), Weak: c.Scaling == Weak}
 	o.NoSnapshots = w.comm.Rank() != root
 	o.Apart = w.apartFromLoop(c)
+	if c.Consistency.SSP { // refuses clip_gradients
+		o.InsteadOfClipping = "lower momentum, use --consistency bsp, which can have clip_gradients"
+	}
 	o.Alloc = w.comm.Alloc // for good: after a failure, peers may still write there
 	if w.solver, err = solver.New(c.Solver, o); err != nil {
 		return err

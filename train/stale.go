@@ -31,9 +31,9 @@ type stale struct {
 	links  *ps.Links
 	moves  *exchange.Exchange // between this worker and the servers
 
-	share []float32        // by worker: its part of the batch
-	fixed []exchange.Range // BatchNorm's statistics
-	steps map[int]*int     // by first element of what this rank serves: how many pushes were applied
+	share  []float32        // by worker: its part of the batch
+	fixed  []exchange.Range // BatchNorm's statistics
+	serves map[int]*served  // by first element
 
 	// Alike on all ranks:
 	every []int // meetings, as periods of iterations
@@ -51,6 +51,12 @@ type stale struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+}
+
+// served is a pair that this rank serves.
+type served struct {
+	bucket string
+	pushes int // that were applied
 }
 
 // Lag is how many iterations a worker was behind the foremost one: at most, and summed over the
@@ -74,7 +80,7 @@ func (w *Worker) initStale(ctx context.Context, c Config) error {
 	workers := w.team.Members()
 	p := w.solver.Param()
 	s := &stale{
-		bound: c.Consistency.Staleness, share: make([]float32, len(workers)), steps: map[int]*int{}, last: math.MaxInt, until: w.solver.Iter(),
+		bound: c.Consistency.Staleness, share: make([]float32, len(workers)), serves: map[int]*served{}, last: math.MaxInt, until: w.solver.Iter(),
 		behind: make([]int, w.comm.Size()), lag: make([]Lag, len(workers)),
 	}
 	w.stale = s
@@ -98,8 +104,7 @@ func (w *Worker) initStale(ctx context.Context, c Config) error {
 		return err
 	}
 	for _, own := range w.exchange.Own() {
-		steps := w.solver.Iter() * len(workers)
-		s.steps[own.Off] = &steps
+		s.serves[own.Off] = &served{own.Bucket.Name, w.solver.Iter() * len(workers)}
 	}
 	var err error
 	if s.links, err = ps.NewLinks(ctx, w.team, w.roles.servers, s.bound, s.until, store{w}); err != nil {
@@ -160,7 +165,7 @@ func (w *Worker) passed(iter int, part float64) (r result, err error) {
 	s := w.stale
 	bad := !solver.Finite(part)
 	if bad && !w.skipNotFinite {
-		e := &solver.NotFiniteError{Iter: iter, Value: float32(part)}
+		e := w.solver.NotFinite(iter, float32(part))
 		e.Layer, e.Top, _ = s.passes.net.NotFinite()
 		return r, e
 	}
@@ -192,6 +197,7 @@ type store struct{ w *Worker }
 // Apply updates a part by the gradients of one worker.
 func (t store) Apply(worker, iter int, r exchange.Range, gradients mem.Buffer) error {
 	w, s := t.w, t.w.stale
+	begin := time.Now()
 	data, diff := w.solver.Net().Packed()
 	values, sums := mem.Float32s(data)[r.Off:r.End()], mem.Float32s(diff)[r.Off:r.End()]
 	copy(sums, mem.Float32s(gradients))
@@ -206,9 +212,13 @@ func (t store) Apply(worker, iter int, r exchange.Range, gradients mem.Buffer) e
 			}
 		}
 	}
-	steps := s.steps[r.Off]
-	*steps++
-	return w.solver.Update(iter).Of(s.share[worker], *steps-1).Apply(r.Off, r.End())
+	pair := s.serves[r.Off]
+	pair.pushes++
+	if err := w.solver.Update(iter).Of(s.share[worker], pair.pushes-1).Apply(r.Off, r.End()); err != nil {
+		return err
+	}
+	w.sink.Add(trace.Event{Kind: trace.Update, Name: pair.bucket, Iter: int32(iter), Begin: begin, End: time.Now()})
+	return nil
 }
 
 // Read says what its parameters are.

@@ -21,6 +21,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
@@ -152,6 +153,7 @@ func TestPoseidon_WorkersComeApartByTheirStaleness(t *testing.T) {
 		all   *trace.Trace
 		over  = make(chan any)
 		once  sync.Once
+		pairs int // of all servers
 	)
 	opts := launch.Options{Local: 3, Engine: nbc.Options{Deadline: 10 * time.Minute}}
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
@@ -204,14 +206,33 @@ func TestPoseidon_WorkersComeApartByTheirStaleness(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		own := []int64{int64(len(w.Exchange().Own()))}
+		if err := comm.Allreduce(ctx, mem.Of(own), mem.Of(own), mem.Int64, mem.Sum); err != nil {
+			return err
+		}
 		gathered, err := trace.Gather(ctx, comm, rec)
 		if comm.Rank() == 0 {
-			s, all = got, gathered
+			s, all, pairs = got, gathered, int(own[0])
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	updates := 0 // one for each pair and worker, where it is served
+	for _, r := range all.Ranks {
+		for _, e := range r.Events {
+			if e.Kind != trace.Update {
+				continue
+			}
+			updates++
+			if e.Name == "" || e.End < e.Begin || e.Iter < 0 || e.Iter >= iters {
+				t.Errorf("rank %d: an update of bucket %q in iteration %d, from %v to %v", r.Rank, e.Name, e.Iter, e.Begin, e.End)
+			}
+		}
+	}
+	if want := 3 * iters * pairs; updates != want {
+		t.Errorf("the trace has %d updates, want %d", updates, want)
 	}
 	for _, r := range all.Ranks { // who computes is told of as computing
 		var waits []trace.Record
@@ -382,7 +403,8 @@ func TestStaleStops(t *testing.T) {
 	state(t, dir, n)
 }
 
-// TestStaleLossNotFinite: a loss that is not finite is told of as without, once.
+// TestStaleLossNotFinite: a loss that is not finite is told of as without, once, and nothing is advised that
+// is refused.
 func TestStaleLossNotFinite(t *testing.T) {
 	if testing.Short() { // other tests have as much for the race detector
 		t.Skip("long")
@@ -394,7 +416,7 @@ func TestStaleLossNotFinite(t *testing.T) {
 	}
 	write(t, path, strings.Replace(string(text), "base_lr: 0.01", "base_lr: 1e30", 1))
 	_, err = run(t, 3, path, func(_ int, c *train.Config) { ssp(c, 1) })
-	if err == nil || !strings.Contains(err.Error(), " is NaN") || strings.Count(err.Error(), "iteration") != 1 || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), " is NaN") || strings.Contains(err.Error(), "set clip_gradients") || strings.Count(err.Error(), "iteration") != 1 || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v, want one message about an iteration", err)
 	}
 }

@@ -112,6 +112,8 @@ type Options struct {
 	// SkipNotFinite leaves out the update of an iteration whose loss or
 	// gradients are NaN or infinite, instead of ending with that error.
 	SkipNotFinite bool
+	// InsteadOfClipping is what a *NotFiniteError advises where clip_gradients cannot be had; "" where it can.
+	InsteadOfClipping string
 	// Rewrite and MadeAs are passed to the nets; see net.Options.
 	Rewrite func(*proto.LayerParameter) error
 	MadeAs  func(*proto.LayerParameter) (*proto.LayerParameter, error)

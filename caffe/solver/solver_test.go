@@ -237,6 +237,18 @@ func TestHooksRunInEveryPass(t *testing.T) {
 	}
 }
 
+// What is advised can be followed.
+func TestNotFiniteAdvises(t *testing.T) {
+	for _, c := range []struct{ fields, instead, want string }{
+		{"", "", "lower base_lr, set clip_gradients, or"},
+		{" clip_gradients: 5", "", "lower base_lr, lower clip_gradients, or"},
+		{"", "lower momentum", "lower base_lr, lower momentum, or"},
+	} {
+		s := start(t, file(t, t.TempDir(), sgd+c.fields), Options{InsteadOfClipping: c.instead})
+		wantError(t, s.NotFinite(7, float32(math.NaN())), "iteration 7: the loss is NaN", c.want)
+	}
+}
+
 // A gradient that is not finite ends training, or leaves the parameters as they
 // are where that is asked for.
 func TestGradientThatIsNotFinite(t *testing.T) {

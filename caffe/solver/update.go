@@ -80,7 +80,7 @@ func (u Update) FirstNotFinite(lo, hi int) (element int, value float32, found bo
 // NotFinite is the error of an element whose gradient, perhaps on another worker, has
 // such a value.
 func (u Update) NotFinite(element int, value float32) error {
-	err := &NotFiniteError{Iter: u.iter, Value: value}
+	err := u.s.NotFinite(u.iter, value)
 	_ = u.s.each(element, element+1, func(p *net.Param, _, _ int) error {
 		err.Layer, err.Gradient = u.s.net.LayerName(p.Layer), p.Name
 		return nil
@@ -88,10 +88,22 @@ func (u Update) NotFinite(element int, value float32) error {
 	return err
 }
 
+// NotFinite is the error of a loss of such a value; of something else where more of it is set.
+func (s *Solver) NotFinite(iter int, value float32) *NotFiniteError {
+	e := &NotFiniteError{Iter: iter, Value: value, Advice: s.opts.InsteadOfClipping}
+	switch {
+	case s.Clips():
+		e.Advice = "lower clip_gradients"
+	case e.Advice == "":
+		e.Advice = "set clip_gradients"
+	}
+	return e
+}
+
 // NotFiniteAt is the error of an element of the packed parameters, or of what the rule
 // remembers of it, that iteration iter has given such a value.
 func (s *Solver) NotFiniteAt(iter, element int, value float32, history bool) error {
-	err := &NotFiniteError{Iter: iter, Value: value}
+	err := s.NotFinite(iter, value)
 	_ = s.each(element, element+1, func(p *net.Param, _, _ int) error {
 		err.Layer = s.net.LayerName(p.Layer)
 		if history {
@@ -110,7 +122,9 @@ func (u Update) check(p *net.Param, diff []float32) error {
 	if k < 0 {
 		return nil
 	}
-	return &NotFiniteError{Iter: u.iter, Value: diff[k], Layer: u.s.net.LayerName(p.Layer), Gradient: p.Name}
+	err := u.s.NotFinite(u.iter, diff[k])
+	err.Layer, err.Gradient = u.s.net.LayerName(p.Layer), p.Name
+	return err
 }
 
 // block is how many elements are checked and then updated, while they are in
@@ -233,6 +247,8 @@ type NotFiniteError struct {
 	// Gradient, Parameter or History the layer of that parameter; "" if there is
 	// none on this worker.
 	Layer, Top string
+	// Advice is what may help besides a lower base_lr.
+	Advice string
 	// Gradient, Parameter and History name the parameter whose gradient, value
 	// after the update, or memory of the update rule is not finite; all are "" for
 	// the loss.
@@ -241,7 +257,7 @@ type NotFiniteError struct {
 
 // Error says where the numbers went wrong and what usually helps.
 func (e *NotFiniteError) Error() string {
-	const advice = "lower base_lr, set clip_gradients, or look at the data"
+	advice := "lower base_lr, " + e.Advice + ", or look at the data"
 	switch {
 	case e.Gradient != "":
 		return fmt.Sprintf("iteration %d: a gradient is %v, that of parameter %q of layer %q: %s", e.Iter, e.Value, e.Gradient, e.Layer, advice)
@@ -264,7 +280,8 @@ func (s *Solver) checkParams() error {
 	data := mem.Float32s(buf)
 	for i := range s.net.Learnable() {
 		p := &s.net.Learnable()[i]
-		e := &NotFiniteError{Iter: max(s.iter-1, 0), Layer: s.net.LayerName(p.Layer)}
+		e := s.NotFinite(max(s.iter-1, 0), 0)
+		e.Layer = s.net.LayerName(p.Layer)
 		part := func(v []float32) []float32 { return v[p.Offset : p.Offset+p.Blob.Count()] }
 		if k := vec.FirstNotFinite(part(data)); k >= 0 {
 			e.Parameter, e.Value = p.Name, part(data)[k]
@@ -304,7 +321,7 @@ func (s *Solver) checkResult() error {
 	if err := call(s.Callbacks.OnParams, s.iter); err != nil {
 		return err
 	}
-	e := &NotFiniteError{Iter: max(s.iter-1, 0)}
+	e := s.NotFinite(max(s.iter-1, 0), 0)
 	bad := []float64{0}
 	if errors.As(s.checkParams(), &e) {
 		bad[0] = 1
@@ -329,7 +346,7 @@ func (s *Solver) checkLoss(loss float32) error {
 	if Finite(float64(loss)) {
 		return nil
 	}
-	e := &NotFiniteError{Iter: s.iter, Value: loss}
+	e := s.NotFinite(s.iter, loss)
 	if !s.opts.Idle && (!s.opts.Apart || s.share() > 0) {
 		e.Layer, e.Top, _ = s.computes.NotFinite()
 	}
