@@ -42,6 +42,9 @@ func (w *Worker) attach() {
 		Requested:        w.requested,
 		Interrupted:      w.interrupted,
 	}
+	if w.shards != nil {
+		w.solver.Callbacks.History = w.takeHistory
+	}
 	if w.stragglers != nil && w.Works() {
 		w.solver.Callbacks.Share = w.share
 	}
@@ -372,7 +375,7 @@ func (w *Worker) snapshot(int) error {
 		err = w.sameReplicas()
 	}
 	if err == nil && w.shards != nil {
-		err = w.gatherHistory(w.ctx)
+		w.shards.whole, err = w.gatherHistory(w.ctx)
 	}
 	if err == nil && !w.team.Works(root) {
 		err = w.gatherParameters(w.ctx)

@@ -81,11 +81,8 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err := w.makeExchange(ctx, c); err != nil {
 		return err
 	}
-	w.holdShard()
-	if w.shards != nil && iter[0] > 0 {
-		if err := w.spreadHistory(ctx); err != nil {
-			return err
-		}
+	if err := w.initHistory(ctx, iter[0] > 0); err != nil {
+		return err
 	}
 	if iter[0] > 0 {
 		if err := w.restoreResiduals(ctx); err != nil {

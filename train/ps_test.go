@@ -175,7 +175,8 @@ func TestServersGoOnFromASnapshot(t *testing.T) {
 }
 
 // TestPoseidon_ServersRememberTheirShardsAlone: a server holds "one shard of the globally shared model
-// parameters" (section 4.1), and what the update rule remembers of it; rank 0 all of that, for snapshots.
+// parameters" (section 4.1), and what the update rule remembers of it; rank 0
+// too, which has all of it only while a snapshot is written.
 func TestPoseidon_ServersRememberTheirShardsAlone(t *testing.T) {
 	path, _ := files(t, 30)
 	for scheme, least := range map[string]int{"ps": 0, "ps,ip1=sfb": 10*216 + 10} {
@@ -197,6 +198,9 @@ func TestPoseidon_ServersRememberTheirShardsAlone(t *testing.T) {
 			for _, s := range w.Exchange().Own() {
 				served[comm.Rank()] += s.Len
 			}
+			if err := w.Solver().Snapshot(); err != nil {
+				return err
+			}
 			remembered[comm.Rank()] = len(w.Solver().History()[0])
 			if comm.Rank() == 0 {
 				whole = w.Solver().Net().PackedCount()
@@ -206,7 +210,7 @@ func TestPoseidon_ServersRememberTheirShardsAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if remembered[0] != whole || remembered[1] != served[1] || remembered[2] != served[2] {
+		if !slices.Equal(remembered, served) || scheme == "ps" && served[0] >= whole {
 			t.Errorf("%s: of %d elements they update %v and remember %v", scheme, whole, served, remembered)
 		}
 		if served[2] < least || served[1] < served[2] || served[1] >= whole {

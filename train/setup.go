@@ -38,17 +38,17 @@ func (w *Worker) Use(s *Setup) error {
 			return err
 		}
 	}
-	if w.shards != nil {
-		if err := w.gatherHistory(w.ctx); err != nil {
-			return err
-		}
+	if w.shards == nil {
+		w.exchange = s.exchange
+		return nil
+	}
+	whole, err := w.gatherHistory(w.ctx)
+	if err != nil {
+		return err
 	}
 	w.exchange = s.exchange
 	w.holdShard()
-	if w.shards != nil { // the other buckets' pairs may be other servers'
-		return w.spreadHistory(w.ctx)
-	}
-	return nil
+	return w.spreadHistory(w.ctx, whole) // the other buckets' pairs may be other servers'
 }
 
 // newSetup cuts the net into buckets and prepares to move them.

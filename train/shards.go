@@ -19,6 +19,7 @@ type shards struct {
 	norm  []float64          // by block of gradients; see solver.Update.ClipBy
 	bad   []int64            // the first gradient that is not finite
 	piece []float32          // of a history
+	whole [][]float32        // the history of all parameters, at the root while a snapshot is taken
 }
 
 // pieceLen is how many elements of a history move at a time.
@@ -115,12 +116,8 @@ func (w *Worker) clipShards(u solver.Update, own []exchange.Sum) (solver.Update,
 	return u.ClipBy(w.shards.norm), err
 }
 
-// holdShard has the solver remember what this rank updates, and no more; at the root
-// everything, for snapshots.
+// holdShard has the solver remember what this rank updates, and no more.
 func (w *Worker) holdShard() {
-	if w.shards == nil || w.comm.Rank() == root {
-		return
-	}
 	var own []exchange.Range
 	for _, s := range w.exchange.Own() {
 		own = append(own, s.Range)
@@ -132,26 +129,55 @@ func (w *Worker) holdShard() {
 	w.solver.Hold(parts)
 }
 
-// gatherHistory brings the solver's history to the root.
-func (w *Worker) gatherHistory(ctx context.Context) error {
-	for k := range w.solver.Rule().Histories() {
-		if err := w.gather(ctx, func(lo, hi int) []float32 { return w.solver.Remembered(k, lo, hi) }); err != nil {
-			return err
-		}
+// initHistory has each rank remember what it updates by: where training goes on, of what the root has read.
+func (w *Worker) initHistory(ctx context.Context, goesOn bool) error {
+	if w.shards == nil {
+		return nil
 	}
-	return nil
+	var whole [][]float32
+	if goesOn && w.comm.Rank() == root {
+		whole = w.solver.History()
+	}
+	w.holdShard()
+	if !goesOn {
+		return nil
+	}
+	return w.spreadHistory(ctx, whole)
+}
+
+// gatherHistory brings the solver's history to the root, where it lies as long as somebody reads it.
+func (w *Worker) gatherHistory(ctx context.Context) (whole [][]float32, err error) {
+	for k := range w.solver.Rule().Histories() {
+		var all []float32
+		if w.comm.Rank() == root {
+			all = make([]float32, w.solver.Net().PackedCount())
+		}
+		if err := w.gather(ctx, all, func(lo, hi int) []float32 { return w.solver.Remembered(k, lo, hi) }); err != nil {
+			return nil, err
+		}
+		whole = append(whole, all)
+	}
+	return whole, nil
+}
+
+// takeHistory gives the gathered history away.
+func (w *Worker) takeHistory() [][]float32 {
+	whole := w.shards.whole
+	w.shards.whole = nil
+	return whole
 }
 
 // gatherParameters brings the parameters to a root that only serves.
 func (w *Worker) gatherParameters(ctx context.Context) error {
 	data, _ := w.solver.Net().Packed()
-	return w.gather(ctx, func(lo, hi int) []float32 { return mem.Float32s(data)[lo:hi] })
+	all := mem.Float32s(data)
+	return w.gather(ctx, all, func(lo, hi int) []float32 { return all[lo:hi] })
 }
 
-// gather brings to the root, from those who update them, what of gives for elements [lo, hi),
+// gather brings to the root's all, from those who update them, what of gives for elements [lo, hi),
 // piece by piece: a sum of whole numbers, whose bits are those of the one rank that has an
 // element.
-func (w *Worker) gather(ctx context.Context, of func(lo, hi int) []float32) error {
+func (w *Worker) gather(ctx context.Context, all []float32, of func(lo, hi int) []float32) error {
 	return w.eachPiece(func(piece []float32, off int) error {
 		clear(piece)
 		w.eachOwn(off, len(piece), func(s exchange.Sum, lo, hi int) {
@@ -164,18 +190,18 @@ func (w *Worker) gather(ctx context.Context, of func(lo, hi int) []float32) erro
 			return err
 		}
 		if w.comm.Rank() == root {
-			copy(of(off, off+len(piece)), piece)
+			copy(all[off:], piece)
 		}
 		return nil
 	})
 }
 
-// spreadHistory brings the root's history to those who update by it.
-func (w *Worker) spreadHistory(ctx context.Context) error {
+// spreadHistory brings the root's history of all parameters to those who update by it.
+func (w *Worker) spreadHistory(ctx context.Context, whole [][]float32) error {
 	for k := range w.solver.Rule().Histories() {
 		err := w.eachPiece(func(piece []float32, off int) error {
 			if w.comm.Rank() == root {
-				copy(piece, w.solver.History()[k][off:])
+				copy(piece, whole[k][off:])
 			}
 			if err := w.comm.Bcast(ctx, mem.Of(piece), mem.Float32, root); err != nil {
 				return err

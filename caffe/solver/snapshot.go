@@ -80,7 +80,8 @@ func (s *Solver) Snapshot() error {
 	if s.opts.NoSnapshots {
 		return nil
 	}
-	if err := s.checkParams(); err != nil {
+	history := s.wholeHistory()
+	if err := s.checkNumbers(history); err != nil {
 		return err
 	}
 	stem := fmt.Sprintf("%s_iter_%d", s.param.GetSnapshotPrefix(), s.iter)
@@ -93,7 +94,7 @@ func (s *Solver) Snapshot() error {
 			return fmt.Errorf("snapshot of iteration %d: %w", s.iter, err)
 		}
 	}
-	if err := s.opts.Writer.State(snap.State, s.state(snap.Model)); err != nil {
+	if err := s.opts.Writer.State(snap.State, s.stateOf(snap.Model, history)); err != nil {
 		return fmt.Errorf("snapshot of iteration %d: %w", s.iter, err)
 	}
 	if s.Events.OnSnapshot != nil {
@@ -102,10 +103,16 @@ func (s *Solver) Snapshot() error {
 	return nil
 }
 
-// state is what a solver needs to resume, besides the model: in Caffe's layout,
-// the first history of all parameters, then the second.
-func (s *Solver) state(model string) *proto.SolverState { return s.stateOf(model, s.History()) }
+// wholeHistory returns what the rule remembers of all parameters.
+func (s *Solver) wholeHistory() [][]float32 {
+	if s.Callbacks.History != nil {
+		return s.Callbacks.History()
+	}
+	return s.History()
+}
 
+// stateOf is what a solver needs to resume, besides the model: in Caffe's layout,
+// the first history of all parameters, then the second.
 func (s *Solver) stateOf(model string, history [][]float32) *proto.SolverState {
 	st := &proto.SolverState{
 		Iter: pb.Int32(int32(s.iter)), LearnedNet: &model, CurrentStep: pb.Int32(s.currentStep()),

@@ -34,8 +34,12 @@ type Callbacks struct {
 	// when it returns.
 	OnParams func(iter int) error
 	// OnSnapshot runs before a snapshot, also on workers that do not write it:
-	// parameters and history must be current on the one that does.
+	// parameters and history must be current on the one that does, or be there for History.
 	OnSnapshot func(iter int) error
+	// History runs on the worker that writes a snapshot, after OnSnapshot, and returns the history of all
+	// parameters, each slice laid out as these are, where the worker itself remembers parts (Hold). It is
+	// read for the snapshot alone.
+	History func() [][]float32
 	// Beside runs on the worker that writes a snapshot, after its model and before its
 	// state: it writes what else is to lie there once there is a state, to files of which
 	// stem is the beginning of the name.

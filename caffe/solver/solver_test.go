@@ -340,13 +340,20 @@ func TestLastUpdateIsChecked(t *testing.T) {
 // TestHistoryIsChecked: a history that is not finite would spoil the run that
 // is resumed from it.
 func TestHistoryIsChecked(t *testing.T) {
-	dir := t.TempDir()
-	s := start(t, file(t, dir, sgd), Options{})
-	step(t, s, 2)
-	s.History()[0][s.Net().Learnable()[1].Offset] = float32(math.Inf(1))
-	wantError(t, s.Snapshot(), "iteration 1: its update made the solver's history of parameter", `of layer "ip1"`)
-	if got := names(t, dir); len(got) > 0 {
-		t.Errorf("files %v", got)
+	for _, elsewhere := range []bool{false, true} { // others remember it, and the snapshot has it from them
+		dir := t.TempDir()
+		s := start(t, file(t, dir, sgd), Options{})
+		step(t, s, 2)
+		whole := s.History()
+		if elsewhere {
+			s.Hold(nil)
+			s.Callbacks.History = func() [][]float32 { return whole }
+		}
+		whole[0][s.Net().Learnable()[1].Offset] = float32(math.Inf(1))
+		wantError(t, s.Snapshot(), "iteration 1: its update made the solver's history of parameter", `of layer "ip1"`)
+		if got := names(t, dir); len(got) > 0 {
+			t.Errorf("files %v", got)
+		}
 	}
 }
 

@@ -276,6 +276,17 @@ func (e *NotFiniteError) Error() string {
 // checkParams returns a *NotFiniteError if a parameter, or what the rule
 // remembers of it, is NaN or infinite on this worker.
 func (s *Solver) checkParams() error {
+	if !s.holds {
+		return s.checkNumbers(s.history)
+	}
+	if err := s.checkNumbers(nil); err != nil {
+		return err
+	}
+	return s.checkHeld()
+}
+
+// checkNumbers is checkParams with a history of all parameters.
+func (s *Solver) checkNumbers(history [][]float32) error {
 	buf, _ := s.net.Packed()
 	data := mem.Float32s(buf)
 	for i := range s.net.Learnable() {
@@ -287,24 +298,18 @@ func (s *Solver) checkParams() error {
 			e.Parameter, e.Value = p.Name, part(data)[k]
 			return e
 		}
-		if s.holds {
-			continue
-		}
-		for _, h := range s.history {
+		for _, h := range history {
 			if k := vec.FirstNotFinite(part(h)); k >= 0 {
 				e.History, e.Value = p.Name, part(h)[k]
 				return e
 			}
 		}
 	}
-	return s.checkHeld()
+	return nil
 }
 
 // checkHeld is checkParams of what is remembered of parts.
 func (s *Solver) checkHeld() error {
-	if !s.holds {
-		return nil
-	}
 	for _, h := range s.history {
 		for _, p := range s.held {
 			if k := vec.FirstNotFinite(h[p.at:][:p.hi-p.lo]); k >= 0 {
