@@ -138,6 +138,30 @@ func losses(t *testing.T, r result) []float64 {
 	return ls
 }
 
+// TestWorkersApartOverMPI: processes whose workers are some iterations apart train about as one alone.
+func TestWorkersApartOverMPI(t *testing.T) {
+	run := mpirun(t)
+	const iters = 24
+	dir := workplace(t, iters)
+	write(t, dir, "solver.prototxt", fmt.Sprintf(`net: "net.prototxt" base_lr: 0.03 lr_policy: "fixed" display: 1 max_iter: %d
+snapshot_prefix: "s" random_seed: 3`, iters))
+	train := []string{"train", "--solver", "solver.prototxt", "--deadline", "10m"}
+	want := losses(t, command(t, dir, scaffe, train...))
+	args := append([]string{"-np", "3", scaffe}, train...)
+	got := losses(t, command(t, dir, run, append(args, "--scheme", "ps", "--pair", "4K", "--consistency", "ssp:2")...))
+	if len(want) != iters+1 || len(got) != len(want) {
+		t.Fatalf("%d losses, with one rank %d", len(got), len(want))
+	}
+	for i := range want { // others' steps may be missing, two iterations long
+		if !(math.Abs(got[i]-want[i]) <= 0.5*want[i]) {
+			t.Errorf("loss %d is %v, with one rank %v", i, got[i], want[i])
+		}
+	}
+	if got[iters] >= got[0] {
+		t.Errorf("the loss does not fall: %v", got)
+	}
+}
+
 // TestTheSameLossHoweverStarted: one rank, ranks in one process, and ranks
 // under mpirun give the same curve; and the same command the same bits.
 func TestTheSameLossHoweverStarted(t *testing.T) {
