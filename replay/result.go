@@ -84,6 +84,11 @@ type Row struct {
 	// Late is how long after their time waits for computation ended on average, on the rank where
 	// that was most.
 	Late float64
+	// Carrying is for how long the cores of a machine are busy with carrying an iteration's messages to the network
+	// and from it, by what the cost model has measured of that, those of its nodes' ranks with each other counted
+	// as well; 0 where that was not measured, since every rank has a core. Where it is much of the iteration,
+	// the cores and not the network may be what limits.
+	Carrying float64
 }
 
 // computation fills in what is computed.

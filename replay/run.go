@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
@@ -114,6 +116,7 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 		}
 		row := w.row(&r.c)
 		row.Nodes, row.Ranks = res.Nodes, res.Ranks
+		row.Carrying = 1e3 * r.comm.Selector().Model.Carrying(stat.Mean(node, nil))
 		row.Late, row.NodeBytes, row.Products = v[2+2*i], node, v[3+2*i]*r.scale*max(r.c.Straggler.Factor, 1)
 		res.Rows = append(res.Rows, row)
 	}

@@ -98,6 +98,7 @@ func columns(systems bool) []report.Column[Row] {
 		{Name: "node_bytes", Hidden: true, Value: func(r Row) any { return r.nodes() }},
 		{Name: "products_ms", Title: "products ms", Digits: 2, Hidden: !systems, Dash: true, Value: func(r Row) any { return report.Optional(r.Products, r.measured()) }},
 		{Name: "waits_late_ms", Title: "late ms", Digits: 3, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.Late, r.measured()) }},
+		{Name: "carrying_ms", Title: "carrying ms", Digits: 1, Hidden: !systems, Dash: true, Value: func(r Row) any { return report.Optional(r.Carrying, r.Carrying > 0) }},
 		{Name: "images_per_second", Title: "images/s", Value: func(r Row) any {
 			return report.Shown{Value: r.Rate, Text: fmt.Sprintf("%.4g", r.Rate)}
 		}},
@@ -184,7 +185,7 @@ func (res *Result) ofSystems() (lines []string) {
 			res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Spec),
 		"iteration: the slowest rank's, median with its 95 % confidence interval; predicted: by the cost model; exposed: iteration less compute",
 		"stall: exposed over iteration; speed-up: over one rank, which waits for nobody; products: what rebuilding gradients from factors computes more, no part of compute",
-		"MB per node: payload of messages in and out in an iteration, by the engine's count")
+		"MB per node: payload of messages in and out in an iteration, by the engine's count; carrying: for how long that keeps the machine's cores busy, as measured of a stream")
 }
 
 // closing is how far the rows can be trusted.

@@ -139,13 +139,16 @@ type figureCell struct {
 	sizes float64
 }
 
-// Rates of the lab's links in Mbit/s: a row whose waits ended late is measured again at half the
+// Rates of the lab's links in Mbit/s: a row that the lab's cores strain for is measured again at half the
 // rate, in twice the time.
 const (
 	firstRate = 1000
 	lastRate  = 125
 	// lateAtMost is how late waits for computation may end on average, over the iteration.
 	lateAtMost = 0.01
+	// carryingAtMost is for how long the machine's cores may be busy with carrying messages, over the
+	// iteration: they also compute sums, and do nothing while all ranks compute.
+	carryingAtMost = 0.5
 )
 
 // computation is how long that of an iteration is to take at the first rate.
@@ -294,6 +297,7 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 			Most       float64 `json:"node_bytes_most"`
 			Products   float64 `json:"products_ms"`
 			Late       float64 `json:"waits_late_ms"`
+			Carrying   float64 `json:"carrying_ms"`
 		}
 	}
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {
@@ -306,7 +310,7 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 		row := FigureRow{
 			Figure: name, Profile: x.profile, Gbit: x.gbit, Nodes: r.Nodes, PerNode: x.layout.PPN, System: r.System, Schemes: r.Schemes, SizeScale: x.sizes, Rate: rate,
 			Iterations: r.Iterations, Iteration: r.Iteration, Predicted: r.Predicted, Compute: doc.Compute, Products: r.Products, Stall: r.Stall, Speedup: r.Speedup,
-			Images: one * r.Speedup, GbitLeast: gbit(r.Least), GbitMost: gbit(r.Most), Late: r.Late, MPI: library(), Version: doc.Version,
+			Images: one * r.Speedup, GbitLeast: gbit(r.Least), GbitMost: gbit(r.Most), Late: r.Late, Carrying: r.Carrying, MPI: library(), Version: doc.Version,
 		}
 		if r.Low != nil && r.High != nil {
 			row.Low, row.High = *r.Low, *r.High
@@ -316,8 +320,11 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 	return rows, nil
 }
 
-// late reports whether waits ended so late that the lab, not its links, may be what is measured.
-func (r *FigureRow) late() bool { return r.Late > lateAtMost*r.Iteration }
+// strained reports whether the lab's cores, not its links, may be what is measured: waits ended late, or
+// messages kept the cores busy.
+func (r *FigureRow) strained() bool {
+	return r.measured() && (r.Late > lateAtMost*r.Iteration || r.Carrying > carryingAtMost*r.Iteration)
+}
 
 // measure measures the cells that there are no rows of yet.
 func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log io.Writer) error {
@@ -370,19 +377,19 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 	return nil
 }
 
-// settle measures a cell at lower and lower rates until no waits end late.
+// settle measures a cell at lower and lower rates until the lab's cores do not strain.
 func (x *figureCell) settle(ctx context.Context, replay replayer, log io.Writer) ([]FigureRow, error) {
 	for rate := firstRate; ; rate /= 2 {
 		rows, err := replay(ctx, *x, rate)
-		if err != nil || rate <= lastRate || !slices.ContainsFunc(rows, func(r FigureRow) bool { return r.late() }) {
+		if err != nil || rate <= lastRate || !slices.ContainsFunc(rows, func(r FigureRow) bool { return r.strained() }) {
 			return rows, err
 		}
-		worst := 0.0
+		late, carrying := 0.0, 0.0
 		for _, r := range rows {
 			if r.measured() {
-				worst = max(worst, r.Late/r.Iteration)
+				late, carrying = max(late, r.Late/r.Iteration), max(carrying, r.Carrying/r.Iteration)
 			}
 		}
-		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late: again at %d Mbit/s\n", 100*worst, rate/2)
+		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late, messages kept the cores busy for up to %.0f %%: again at %d Mbit/s\n", 100*late, 100*carrying, rate/2)
 	}
 }

@@ -28,7 +28,9 @@ type FigureRow struct {
 	Images              float64
 	GbitLeast, GbitMost float64
 	Late                float64
-	MPI, Version        string
+	// Carrying is for how long the machine's cores are busy with carrying an iteration's bytes.
+	Carrying     float64
+	MPI, Version string
 }
 
 // figureColumns are the columns of the file, in the order in which parseFigure reads them.
@@ -56,6 +58,7 @@ var figureColumns = []report.Column[FigureRow]{
 	{Name: "node_gbit_least", Title: "node Gbit: least", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.GbitLeast, r.measured()) }},
 	{Name: "node_gbit_most", Title: "most", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.GbitMost, r.measured()) }},
 	{Name: "waits_late_ms", Title: "late ms", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.Late, r.measured()) }},
+	{Name: "carrying_ms", Title: "carrying ms", Digits: 1, Dash: true, Value: func(r FigureRow) any { return report.Optional(r.Carrying, r.Carrying > 0) }},
 	{Name: "mpi", Hidden: true, Value: func(r FigureRow) any { return r.MPI }},
 	{Name: "version", Hidden: true, Value: func(r FigureRow) any { return r.Version }},
 }
@@ -87,6 +90,6 @@ func parseFigure(c *cells) (r FigureRow) {
 	r.System, r.Schemes = c.text(), c.text()
 	r.SizeScale, r.Rate, r.Iterations, r.Iteration, r.Low, r.High = c.number(), c.whole(), c.whole(), c.number(), c.number(), c.number()
 	r.Predicted, r.Compute, r.Products, r.Stall, r.Speedup, r.Images = c.number(), c.number(), c.number(), c.number(), c.number(), c.number()
-	r.GbitLeast, r.GbitMost, r.Late, r.MPI, r.Version = c.number(), c.number(), c.number(), c.text(), c.text()
+	r.GbitLeast, r.GbitMost, r.Late, r.Carrying, r.MPI, r.Version = c.number(), c.number(), c.number(), c.number(), c.text(), c.text()
 	return r
 }

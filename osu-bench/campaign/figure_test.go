@@ -79,7 +79,7 @@ func TestFigureCells(t *testing.T) {
 // report is a replay's, of two systems on two nodes.
 const replayed = `{"version": "v1", "batch": 32, "compute_ms": 500, "rows": [
  {"system": "caffe+wfbp", "system_schemes": "ps", "row_nodes": %[2]d, "predicted_ms": 990, "iterations": 6, "iteration_ms": 1000, "iteration_low_ms": 900, "iteration_high_ms": 1100,
-  "stall": 0.5, "speedup": 1, "node_bytes_least": 1e6, "node_bytes_most": 2e6, "products_ms": 0, "waits_late_ms": %[1]g},
+  "stall": 0.5, "speedup": 1, "node_bytes_least": 1e6, "node_bytes_most": 2e6, "products_ms": 0, "waits_late_ms": %[1]g, "carrying_ms": 400},
  {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "row_nodes": %[2]d, "iterations": 3, "iteration_ms": 500, "stall": 0, "speedup": 2,
   "node_bytes_least": 5e5, "node_bytes_most": 5e5, "products_ms": 7, "waits_late_ms": 1},
  {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "row_nodes": 32, "predicted_ms": 550, "iterations": 0, "iteration_ms": null,
@@ -95,7 +95,7 @@ func TestFigureRows(t *testing.T) {
 	want := FigureRow{
 		Figure: "poseidon-8", Profile: "vgg19-titanx", Gbit: 10, Nodes: 2, PerNode: 1, System: "caffe+wfbp", Schemes: "ps", SizeScale: 0.05, Rate: 500,
 		Iterations: 6, Iteration: 1000, Low: 900, High: 1100, Predicted: 990, Compute: 500, Stall: 0.5, Speedup: 1,
-		Images: 32 / 0.5, GbitLeast: 0.16, GbitMost: 0.32, Late: 2.5, MPI: library(), Version: "v1",
+		Images: 32 / 0.5, GbitLeast: 0.16, GbitMost: 0.32, Late: 2.5, Carrying: 400, MPI: library(), Version: "v1",
 	}
 	if d := cmp.Diff(want, rows[0]); d != "" {
 		t.Error(d)
@@ -103,8 +103,17 @@ func TestFigureRows(t *testing.T) {
 	if rows[1].Low != 0 || rows[1].Images != 128 || rows[1].Products != 7 {
 		t.Errorf("%+v", rows[1])
 	}
-	if r := rows[2]; r.Nodes != 32 || r.measured() || r.kind() != "predicted" || r.Predicted != 550 || r.Speedup != 29 || r.late() {
+	if r := rows[2]; r.Nodes != 32 || r.measured() || r.kind() != "predicted" || r.Predicted != 550 || r.Speedup != 29 || r.strained() {
 		t.Errorf("%+v", r)
+	}
+	for _, r := range []struct {
+		late, carrying float64
+		strained       bool
+	}{{10, 500, false}, {10.1, 0, true}, {0, 501, true}} {
+		row := rows[0]
+		if row.Late, row.Carrying = r.late, r.carrying; row.strained() != r.strained {
+			t.Errorf("%+v: %v", r, row.strained())
+		}
 	}
 	if _, err := x.rows("poseidon-8", 500, "mpirun: no"); err == nil {
 		t.Error("no report is no error")
@@ -168,7 +177,7 @@ func TestFigureIsMeasured(t *testing.T) {
 	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@1000 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
 		t.Errorf("%q, want %q", asked, want)
 	}
-	if !strings.Contains(log.String(), "late: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
+	if !strings.Contains(log.String(), "late, messages kept the cores busy for up to 40 %: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
 		t.Error(log.String())
 	}
 	asked, fails = nil, false

@@ -49,6 +49,15 @@ type Model struct {
 	Library struct{ Op, Bandwidth float64 }
 }
 
+// Carrying is for how many seconds all cores of a machine are busy where each of the nodes that it hosts
+// sends and receives so many bytes, both counted; 0 where the network does that by itself.
+func (m *Model) Carrying(bytes float64) float64 {
+	if m.Carry == 0 || m.Cores == 0 {
+		return 0
+	}
+	return float64(max(1, m.Hosted)*bytes) / float64(m.Carry*m.Cores)
+}
+
 // Rates are bytes a second, by how much memory is in use at a time: see At.
 type Rates struct {
 	Cached, Shared, Bandwidth float64

@@ -107,6 +107,17 @@ func TestCarrying(t *testing.T) {
 	if times[6] < cpu || times[6] > 1.2*cpu {
 		t.Errorf("with one core for all it takes %g s, %g of them the core's", times[6], cpu)
 	}
+	m.Cores, m.Hosted = 2, 6
+	if got, want := m.Carrying(1e8), 6*1e8/2e9; got != want {
+		t.Errorf("two cores carry what six nodes send and receive in %g s, want %g", got, want)
+	}
+	m.Hosted = 0 // a machine is a node
+	if got, want := m.Carrying(1e8), 1e8/2e9; got != want {
+		t.Errorf("two cores carry what a node sends and receives in %g s, want %g", got, want)
+	}
+	if m.Carry = 0; m.Carrying(1e8) != 0 {
+		t.Error("a network that carries by itself keeps cores busy")
+	}
 }
 
 // A message that waits for its receive takes a question, an answer and packets more.

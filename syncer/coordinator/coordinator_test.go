@@ -340,6 +340,15 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("%v: %v s, %v on the wire", scheme, got, want)
 		}
 	}
+	alone := s.Model
+	s.Model.Carry, s.Model.Cores, s.Model.Hosted = 1e9, 2, 8 // all eight nodes share a machine, which carries no more than 125 MB/s to each and from it
+	for _, scheme := range []Scheme{PS, SFB, OneBit} {
+		want := wire(scheme) * s.Model.Inter.Bandwidth / 125e6
+		if got := predict(8, 1, 32, 0, scheme).Time.Seconds(); got < want || got > 1.25*want+1e-3 {
+			t.Errorf("%v: %v s, of which two cores need %v for all nodes' bytes", scheme, got, want)
+		}
+	}
+	s.Model = alone
 	if plain, more := predict(8, 1, 32, 0, SFB).Time, predict(8, 1, 32, time.Second, SFB).Time; more != plain+time.Second {
 		t.Errorf("sfb %v, with a second of products %v", plain, more)
 	}

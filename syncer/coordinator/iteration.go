@@ -275,11 +275,20 @@ func (s *search) change(rows []int) error {
 // Text says in a line what the choice was made by.
 func (it *Iterations) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "chosen by the predicted iteration (%s): %.3f ms as chosen", it.Basis, report.Milliseconds(it.Chosen))
+	fmt.Fprintf(&b, "chosen by the predicted iteration (%s): %v as chosen", it.Basis, rough(it.Chosen))
 	for _, w := range it.Weighed {
-		fmt.Fprintf(&b, "; %.3f %s", report.Milliseconds(w.Time), w.Name)
+		fmt.Fprintf(&b, "; %v %s", rough(w.Time), w.Name)
 	}
 	return b.String()
+}
+
+// rough returns d with three digits, which is more than a prediction is worth.
+func rough(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
 }
 
 // table is what was weighed, for programs.

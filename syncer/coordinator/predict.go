@@ -161,12 +161,12 @@ func (n *Network) choose(q selection.Query) (selection.Choice, error) {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // wire is how long it takes until every node has so many bytes through its port,
-// each way; on one node, until every rank has so many of others' memory, at what one
+// each way, or until the cores of a machine have carried those of all its nodes; on one node, until every rank has so many of others' memory, at what one
 // core reads and what the memory gives to all.
 func (n *Network) wire(bytes float64) float64 {
 	m := &n.Selector.Model
 	if n.Book.NodeCount() > 1 {
-		return bytes / m.Inter.Bandwidth
+		return max(bytes/m.Inter.Bandwidth, m.Carrying(2*bytes))
 	}
 	all := float64(len(n.Book.Nodes))
 	turns := 1.0 // on fewer cores than ranks
