@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/models"
 	"github.com/scaffe/scaffe/syncer/coordinator"
@@ -58,5 +59,5 @@ func (w *Worker) forecast(c Config, n *coordinator.Network) (f *exchange.Forecas
 	const accesses = 5 // of momentum's update to a parameter: it reads parameter, gradient and history, and writes two
 	m := &n.Selector.Model
 	f.Update = time.Duration(float64(accesses*bytes) / m.Core.At(float64(3*bytes), m.Cache) * float64(time.Second))
-	return f, fmt.Sprintf("computation %.3g ms: multiplications and additions counted, at %.3g G/s as measured of a product", all.Seconds()*1e3, w.schemes.rate/1e9)
+	return f, fmt.Sprintf("computation %v: multiplications and additions counted, at %.3g G/s as measured of a product", units.Rough(all), w.schemes.rate/1e9)
 }

@@ -1,4 +1,5 @@
-// Package units reads and writes sizes as people type them: 65536, 512K, 1M.
+// Package units reads and writes sizes as people type them: 65536, 512K, 1M. Times it rounds as people read
+// them.
 //
 //	n, err := units.ParseBytes("512K") // 524288
 //	units.FormatBytes(n)               // "512K"
@@ -7,6 +8,7 @@ package units
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // ParseBytes reads a size in bytes with an optional binary suffix K, M or G.
@@ -36,4 +38,13 @@ func FormatBytes(n int) string {
 		}
 	}
 	return strconv.Itoa(n)
+}
+
+// Rough returns d with its first three digits, which is more than a prediction is worth.
+func Rough(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
 }

@@ -3,6 +3,7 @@ package units_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/scaffe/scaffe/internal/units"
 )
@@ -29,6 +30,16 @@ func TestBytes(t *testing.T) {
 	for _, text := range []string{"", "K", "-1", "1.5M", "99999999999G", "1T"} {
 		if n, err := units.ParseBytes(text); err == nil {
 			t.Errorf("%q is read as %d", text, n)
+		}
+	}
+}
+
+func TestRough(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		0: 0, 7: 7, 999: 999, 1004: 1000, 1234567: 1230000, 999999 * time.Microsecond: time.Second, 61234 * time.Millisecond: 61200 * time.Millisecond,
+	} {
+		if got := units.Rough(d); got != want {
+			t.Errorf("%v is about %v, not %v", d, got, want)
 		}
 	}
 }

@@ -377,19 +377,26 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 	return nil
 }
 
-// settle measures a cell at lower and lower rates until the lab's cores do not strain.
+// settle measures a cell at lower and lower rates until the lab's cores do not strain. Rates at which messages
+// would keep them busy for too much even of the computation are passed over.
 func (x *figureCell) settle(ctx context.Context, replay replayer, log io.Writer) ([]FigureRow, error) {
-	for rate := firstRate; ; rate /= 2 {
+	for rate := firstRate; ; {
 		rows, err := replay(ctx, *x, rate)
 		if err != nil || rate <= lastRate || !slices.ContainsFunc(rows, func(r FigureRow) bool { return r.strained() }) {
 			return rows, err
 		}
-		late, carrying := 0.0, 0.0
+		late, busy, carrying, compute := 0.0, 0.0, 0.0, 0.0
 		for _, r := range rows {
 			if r.measured() {
-				late, carrying = max(late, r.Late/r.Iteration), max(carrying, r.Carrying/r.Iteration)
+				late, busy, carrying = max(late, r.Late/r.Iteration), max(busy, r.Carrying/r.Iteration), max(carrying, r.Carrying)
+				compute = r.Compute
 			}
 		}
-		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late, messages kept the cores busy for up to %.0f %%: again at %d Mbit/s\n", 100*late, 100*carrying, rate/2)
+		next := rate / 2
+		for next > lastRate && carrying > carryingAtMost*compute*float64(rate)/float64(next) {
+			next /= 2
+		}
+		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late, messages kept the cores busy for up to %.0f %%: again at %d Mbit/s\n", 100*late, 100*busy, next)
+		rate = next
 	}
 }

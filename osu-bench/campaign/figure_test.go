@@ -147,6 +147,30 @@ func first(t *testing.T, path string) string {
 	return header + "\n" + strings.Repeat(",", len(figureColumns)-3) + "\n"
 }
 
+// Rates at which messages would keep the cores busy for more than half of the computation are passed over.
+func TestFigureSettles(t *testing.T) {
+	x := figureCell{profile: "vgg19-titanx", gbit: 10, layout: Layout{8, 1}, systems: []string{"caffe+wfbp", "poseidon"}, sizes: 0.05}
+	var asked []int
+	fake := func(_ context.Context, x figureCell, rate int) ([]FigureRow, error) {
+		asked = append(asked, rate)
+		rows, err := x.rows("poseidon-8", rate, fmt.Sprintf(replayed, 0.0, 8))
+		for i := range rows {
+			rows[i].Carrying = 900
+			rows[i].Compute *= float64(firstRate) / float64(rate)
+			rows[i].Iteration *= float64(firstRate) / float64(rate)
+		}
+		return rows, err
+	}
+	var log bytes.Buffer
+	rows, err := x.settle(context.Background(), fake, &log)
+	if err != nil || len(rows) != 3 || rows[0].Rate != 250 || !slices.Equal(asked, []int{1000, 250}) {
+		t.Error(rows, asked, err)
+	}
+	if !strings.Contains(log.String(), "for up to 180 %: again at 250 Mbit/s") {
+		t.Error(log.String())
+	}
+}
+
 // A row whose waits ended later than 1 % of its iteration is measured again at half the rate;
 // what is in the file is not measured again; a replay that fails is tried again by the next run.
 func TestFigureIsMeasured(t *testing.T) {

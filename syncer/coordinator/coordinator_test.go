@@ -592,3 +592,23 @@ func TestPhases(t *testing.T) {
 		}
 	}
 }
+
+// A whole buffer passes the port in every round of recursive doubling, and parts of it otherwise.
+func TestPhasesOfDoubling(t *testing.T) {
+	nodes := 8
+	b := book(t, nodes, 8, fc("fc", 4096, 4096))
+	port := func(algorithm string) float64 {
+		n := Network{Book: b, Selector: selection.Default(), Spec: spec.Spec{Levels: []spec.Level{{Algorithm: algorithm}}}}
+		p, err := n.Phases([]*Layer{&b.Layers[0]}, Allreduce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.PushPort.Seconds() * n.Selector.Model.Inter.Bandwidth / (4 * 4096 * 4096)
+	}
+	if got := port("doubling"); math.Abs(got-3) > 1e-3 {
+		t.Errorf("recursive doubling over %d nodes: %v times the buffer", nodes, got)
+	}
+	if got := port("ring"); math.Abs(got-2*7./8) > 1e-3 {
+		t.Errorf("a ring of %d nodes: %v times the buffer", nodes, got)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/units"
 )
 
 // Iterator predicts how long an iteration takes in which the book's layers go by such schemes, and all that
@@ -275,20 +276,11 @@ func (s *search) change(rows []int) error {
 // Text says in a line what the choice was made by.
 func (it *Iterations) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "chosen by the predicted iteration (%s): %v as chosen", it.Basis, rough(it.Chosen))
+	fmt.Fprintf(&b, "chosen by the predicted iteration (%s): %v as chosen", it.Basis, units.Rough(it.Chosen))
 	for _, w := range it.Weighed {
-		fmt.Fprintf(&b, "; %v %s", rough(w.Time), w.Name)
+		fmt.Fprintf(&b, "; %v %s", units.Rough(w.Time), w.Name)
 	}
 	return b.String()
-}
-
-// rough returns d with three digits, which is more than a prediction is worth.
-func rough(d time.Duration) time.Duration {
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit)
 }
 
 // table is what was weighed, for programs.

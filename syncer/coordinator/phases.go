@@ -43,6 +43,9 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 		p = Phases{Push: o.Time, PushPort: o.Time}
 	case Allreduce:
 		p = Phases{Push: o.Time, PushPort: 2 * through}
+		if o.passes > 0 {
+			p.PushPort = seconds(n.wire(float64(o.passes) * bytes))
+		}
 	case Reduce:
 		pull := n.collective(schedule.Bcast, &all).Time
 		p = Phases{Push: o.Time - pull, Pull: pull, PushPort: through, PullPort: through}

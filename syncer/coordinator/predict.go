@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -123,6 +124,9 @@ func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
 	} else {
 		t := selection.Predict(v, q.Bytes, c.Spec, n.Layout(), n.Selector.Model, q.Buffers)
 		p.Time, p.Spec = seconds(t), c.Spec.String()
+		if c.Spec.Levels[len(c.Spec.Levels)-1].Algorithm == "doubling" {
+			p.passes = bits.Len(uint(n.Book.NodeCount() - 1))
+		}
 	}
 	n.predictions[q] = p
 	return p
