@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,11 +57,35 @@ func startSentinel(ranks map[int]int) (end func(failed int)) {
 	if err != nil || cmd.Start() != nil {
 		return none
 	}
+	unbind(cmd.Process.Pid)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
 	return func(failed int) {
 		_, _ = fmt.Fprintln(in, failed)
 		_ = in.Close()
-		_ = cmd.Wait()
+		select {
+		case <-ended:
+		case <-time.After(sentinelTimeout): // it had no processor: it must not look any more
+			_ = cmd.Process.Kill()
+		}
 	}
+}
+
+// sentinelTimeout is how long a sentinel that has been told to end may take: reports
+// wait for it, and so do the ranks that have asked for them.
+const sentinelTimeout = time.Second
+
+// unbind lets a process run on all processors: one that a rank starts has the rank's,
+// on which that may compute. The kernel leaves out those that are not for this job.
+func unbind(pid int) {
+	var all unix.CPUSet
+	for cpu := range 8 * int(unsafe.Sizeof(all)) {
+		all.Set(cpu)
+	}
+	_ = unix.SchedSetaffinity(pid, &all) // where it is forbidden, it waits for its turn
 }
 
 // sentinel waits until it is told to end, or until one of the processes ends.
