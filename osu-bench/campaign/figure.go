@@ -348,7 +348,7 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 			continue
 		}
 		fmt.Fprintf(log, "%d of %d: %s, %s, %g Gbit/s\n", i+1, len(cells), x.profile, nodesOf(x.layout.Nodes, x.layout.PPN), x.gbit)
-		got, err := missing.settle(ctx, replay, log)
+		got, err := missing.settle(ctx, missing.begin(rows), replay, log)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: the same command goes on from %s", c.Out)
 		}
@@ -377,10 +377,37 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 	return nil
 }
 
-// settle measures a cell at lower and lower rates until the lab's cores do not strain. Rates at which messages
-// would keep them busy for too much even of the computation are passed over.
-func (x *figureCell) settle(ctx context.Context, replay replayer, log io.Writer) ([]FigureRow, error) {
-	for rate := firstRate; ; {
+// begin returns the rate at which a cell is measured first: the one that rows of the same net at the same
+// bandwidth on the most nodes below its own suggest, since with as many times the messages carrying them takes
+// the cores as many times as long.
+func (x *figureCell) begin(rows []FigureRow) int {
+	below, carrying, compute, rate := 0, 0.0, 0.0, firstRate
+	for _, r := range rows {
+		n := r.Nodes
+		if !r.measured() || r.Profile != x.profile || r.Gbit != x.gbit || r.PerNode != x.layout.PPN || n >= x.layout.Nodes || n < below {
+			continue
+		}
+		if n > below {
+			below, carrying = n, 0
+		}
+		carrying, compute, rate = max(carrying, r.Carrying*float64(x.layout.Nodes)/float64(n)), r.Compute, r.Rate
+	}
+	return bearable(carrying, compute, rate, rate)
+}
+
+// bearable returns a rate, at most the given one and halves of it, at which carrying messages does not keep the
+// cores busy for too much even of the computation, if it took them this long at the rate measured.
+func bearable(carrying, compute float64, measured, rate int) int {
+	for rate > lastRate && carrying > carryingAtMost*compute*float64(measured)/float64(rate) {
+		rate /= 2
+	}
+	return rate
+}
+
+// settle measures a cell at lower and lower rates until the lab's cores do not strain. Rates that are not
+// bearable are passed over.
+func (x *figureCell) settle(ctx context.Context, rate int, replay replayer, log io.Writer) ([]FigureRow, error) {
+	for {
 		rows, err := replay(ctx, *x, rate)
 		if err != nil || rate <= lastRate || !slices.ContainsFunc(rows, func(r FigureRow) bool { return r.strained() }) {
 			return rows, err
@@ -392,10 +419,7 @@ func (x *figureCell) settle(ctx context.Context, replay replayer, log io.Writer)
 				compute = r.Compute
 			}
 		}
-		next := rate / 2
-		for next > lastRate && carrying > carryingAtMost*compute*float64(rate)/float64(next) {
-			next /= 2
-		}
+		next := bearable(carrying, compute, rate, rate/2)
 		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late, messages kept the cores busy for up to %.0f %%: again at %d Mbit/s\n", 100*late, 100*busy, next)
 		rate = next
 	}

@@ -147,7 +147,8 @@ func first(t *testing.T, path string) string {
 	return header + "\n" + strings.Repeat(",", len(figureColumns)-3) + "\n"
 }
 
-// Rates at which messages would keep the cores busy for more than half of the computation are passed over.
+// Rates at which messages would keep the cores busy for more than half of the computation are passed over,
+// by what fewer nodes took from the first one on.
 func TestFigureSettles(t *testing.T) {
 	x := figureCell{profile: "vgg19-titanx", gbit: 10, layout: Layout{8, 1}, systems: []string{"caffe+wfbp", "poseidon"}, sizes: 0.05}
 	var asked []int
@@ -162,12 +163,20 @@ func TestFigureSettles(t *testing.T) {
 		return rows, err
 	}
 	var log bytes.Buffer
-	rows, err := x.settle(context.Background(), fake, &log)
+	rows, err := x.settle(context.Background(), x.begin(nil), fake, &log)
 	if err != nil || len(rows) != 3 || rows[0].Rate != 250 || !slices.Equal(asked, []int{1000, 250}) {
 		t.Error(rows, asked, err)
 	}
 	if !strings.Contains(log.String(), "for up to 180 %: again at 250 Mbit/s") {
 		t.Error(log.String())
+	}
+	for rate, x := range map[int]figureCell{
+		125:  {profile: "vgg19-titanx", gbit: 10, layout: Layout{16, 1}}, // twice as many messages
+		1000: {profile: "vgg19-titanx", gbit: 20, layout: Layout{16, 1}}, // nothing is known
+	} {
+		if got := x.begin(rows); got != rate {
+			t.Errorf("%v at %g Gbit/s begins at %d Mbit/s, want %d", x.layout, x.gbit, got, rate)
+		}
 	}
 }
 
@@ -198,7 +207,7 @@ func TestFigureIsMeasured(t *testing.T) {
 	if err := c.measure(context.Background(), fake, &out, &log); err == nil || !strings.Contains(err.Error(), "1 replays failed") {
 		t.Fatal(err)
 	}
-	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@1000 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
+	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@125 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
 		t.Errorf("%q, want %q", asked, want)
 	}
 	if !strings.Contains(log.String(), "late, messages kept the cores busy for up to 40 %: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
@@ -208,7 +217,7 @@ func TestFigureIsMeasured(t *testing.T) {
 	if err := c.measure(context.Background(), fake, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if len(asked) != 4 || asked[3] != "8@125 caffe+wfbp,poseidon" {
+	if len(asked) != 1 || asked[0] != "8@125 caffe+wfbp,poseidon" {
 		t.Errorf("%q", asked)
 	}
 	asked = nil
