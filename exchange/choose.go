@@ -19,6 +19,7 @@ import (
 // the others, so that all come to the same; basis says in words what f goes by. Schemes are by layer of layers; those of a
 // lone rank, which has nobody to be kept in step with, are Reduce, whatever the audit says.
 func Choose(ctx context.Context, comm *collectives.Comm, layers []Layer, asked coordinator.Asked, n *coordinator.Network, f *Forecast, basis string) ([]Scheme, *coordinator.Audit, error) {
+	defer n.Forget()
 	audit, err := n.Book.Choose(asked, n.Predict)
 	if err == nil && f != nil && comm.Rank() == 0 {
 		err = Weigh(audit, f, basis)

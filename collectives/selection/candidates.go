@@ -36,7 +36,9 @@ const (
 // one to choose, which is the fastest that the model knows or, of those that it
 // cannot tell from that, the one that loses the least where the model is wrong; then the
 // others, the fastest first. There is always one.
-func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate {
+func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate { return s.Batch().candidates(l, q) }
+
+func (s *Batch) candidates(l spec.Layout, q Query) []Candidate {
 	specs := shapes(l, q.Collective)
 	var all []Candidate
 	for _, shape := range specs {
@@ -51,7 +53,7 @@ func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate {
 	likely, slowest := likely(rough, l), 1.0
 	for i, c := range all {
 		if c.Seconds <= likely {
-			all[i].Seconds = s.predict(q, l, c.Spec)
+			all[i].Seconds = s.Predict(l, q, c.Spec)
 			slowest = max(slowest, all[i].Seconds/c.Seconds)
 		}
 	}
@@ -62,17 +64,12 @@ func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate {
 	}
 	if l.Nodes > 1 && q.libraryServes() && q.Bytes <= LibraryBytes {
 		library := spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}}
-		all = slices.Insert(all, 0, Candidate{library, s.predict(q, l, library)})
+		all = slices.Insert(all, 0, Candidate{library, s.Predict(l, q, library)})
 	}
 	first := s.preferred(q, l, all)
 	rest := slices.Delete(slices.Clone(all), first, first+1)
 	slices.SortStableFunc(rest, func(a, b Candidate) int { return cmp.Compare(a.Seconds, b.Seconds) })
 	return slices.Insert(rest, 0, all[first])
-}
-
-// predict is Predict under s's model.
-func (s *Selector) predict(q Query, l spec.Layout, sp spec.Spec) float64 {
-	return Predict(q.Collective, q.Bytes, sp, l, s.Model, q.Buffers)
 }
 
 // likely returns up to what a closed form has to say for a spec to be simulated.
@@ -89,7 +86,7 @@ func likely(rough []float64, l spec.Layout) float64 {
 // than the fastest beyond modelTolerance it is the one that is never far from the
 // best of them, whichever parameters of the model are twice as bad as they seem;
 // of equals the first.
-func (s *Selector) preferred(q Query, l spec.Layout, all []Candidate) int {
+func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 	fastest := make([]int, len(all))
 	for i := range fastest {
 		fastest[i] = i
@@ -108,7 +105,7 @@ func (s *Selector) preferred(q Query, l spec.Layout, all []Candidate) int {
 	models := append(worse(s.Model), s.Model)
 	took := make([][]float64, len(models)) // by model, by candidate
 	for _, at := range close {
-		p := newPrediction(q.Collective, q.Bytes, all[at].Spec, l, q.Buffers)
+		p := s.plans.prediction(q.Collective, q.Bytes, all[at].Spec, l, q.Buffers)
 		for k, m := range models {
 			took[k] = append(took[k], p.under(m))
 		}

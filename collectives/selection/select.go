@@ -112,6 +112,11 @@ func satisfies(s spec.Spec, q Query) error {
 // has no levels where it leaves the choice. What somebody asked for and cannot
 // be had is an error, never passed over.
 func (s *Selector) Select(l spec.Layout, q Query, asked spec.Spec) (Choice, error) {
+	return s.Batch().Select(l, q, asked)
+}
+
+// Select is the selector's.
+func (s *Batch) Select(l spec.Layout, q Query, asked spec.Spec) (Choice, error) {
 	if len(asked.Levels) > 0 {
 		return s.asked("call", "the call asks for it", asked, q)
 	}
@@ -124,11 +129,26 @@ func (s *Selector) Select(l spec.Layout, q Query, asked spec.Spec) (Choice, erro
 			return Choice{Spec: r.Spec, Source: at, Why: fmt.Sprintf("%s: %v", at, r), Text: r.Spec.String()}, nil
 		}
 	}
-	best := s.Candidates(l, s.Class(q))[0]
+	best := s.candidates(l, s.Class(q))[0]
 	return Choice{
 		Spec: best.Spec, Source: "model", Text: best.Spec.String(),
 		Why: fmt.Sprintf("the built-in cost model (%s) finds it the fastest for %v", s.From, l),
 	}, nil
+}
+
+// Batch answers many questions as its selector does, and builds and simulates the schedules that their predictions
+// have in common once, which it keeps. It is not for concurrent use.
+type Batch struct {
+	*Selector
+	plans plans
+}
+
+// Batch returns one that has answered nothing yet.
+func (s *Selector) Batch() *Batch { return &Batch{s, newPlans()} }
+
+// Predict is Predict under the selector's model.
+func (s *Batch) Predict(l spec.Layout, q Query, how spec.Spec) float64 {
+	return s.plans.prediction(q.Collective, q.Bytes, how, l, q.Buffers).under(s.Model)
 }
 
 // Class returns the query that stands for all that are answered as q is, so that answers

@@ -28,11 +28,36 @@ const (
 // no compiler fuses the two. Ranks that agree on the arguments agree on the
 // result.
 func Predict(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.Model, buffers BufferKind) float64 {
-	return newPrediction(v, bytes, s, l, buffers).under(m)
+	return newPlans().prediction(v, bytes, s, l, buffers).under(m)
 }
 
-// prediction is that of a spec for a call, under any number of models: the schedules that are
-// simulated are built once.
+// plans are schedules that have been built to be simulated, nil of a spec that does not serve the call, and the seconds
+// that simulations of them came to. Predictions that have them in common build and simulate each once: of pipelines that
+// are full, those of all sizes simulate the same few chunks.
+type plans struct {
+	built map[plan]*sim.Plans
+	took  map[run]float64
+}
+
+func newPlans() plans { return plans{map[plan]*sim.Plans{}, map[run]float64{}} }
+
+// run is a simulation of a plan: all that its result depends on.
+type run struct {
+	plan
+	model   sim.Model
+	buffers BufferKind
+	whole   int // bytes of the collective that it is a part of
+}
+
+// plan is what schedules are built of.
+type plan struct {
+	collective schedule.Collective
+	bytes      int
+	spec       string
+	layout     spec.Layout
+}
+
+// prediction is that of a spec for a call, under any number of models.
 type prediction struct {
 	collective schedule.Collective
 	bytes      int
@@ -40,11 +65,12 @@ type prediction struct {
 	layout     spec.Layout
 	small      spec.Layout // that is simulated
 	buffers    BufferKind
-	plans      map[int]*sim.Plans // by bytes; nil of a spec that does not serve the call
+	text       string // of spec
+	plans      plans
 }
 
-func newPrediction(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, buffers BufferKind) *prediction {
-	p := &prediction{collective: v, bytes: bytes, spec: s, layout: l, small: l, buffers: buffers, plans: map[int]*sim.Plans{}}
+func (known plans) prediction(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, buffers BufferKind) *prediction {
+	p := &prediction{collective: v, bytes: bytes, spec: s, layout: l, small: l, buffers: buffers, text: s.String(), plans: known}
 	for !s.IsLibrary() && fewestChunks*opsPerChunk(v, s, p.small) > maxOps {
 		smaller, ok := shrink(p.small)
 		if !ok {
@@ -91,21 +117,32 @@ const elemSize = 4
 // simulated returns what package sim makes of the collective of so many bytes, as a part of
 // the whole.
 func (p *prediction) simulated(bytes int, m sim.Model) float64 {
-	nodes := nodesOf(p.small)
-	plans, built := p.plans[bytes]
-	if !built {
-		plans, _ = p.build(bytes, nodes)
-		p.plans[bytes] = plans
+	of := plan{p.collective, bytes, p.text, p.small}
+	as := run{of, m, p.buffers, p.bytes}
+	if t, known := p.plans.took[as]; known {
+		return t
 	}
-	if plans != nil {
-		res, err := plans.Simulate(sim.Setup{
+	nodes := nodesOf(p.small)
+	all, built := p.plans.built[of]
+	if !built {
+		all, _ = p.build(bytes, nodes)
+		p.plans.built[of] = all
+	}
+	t := 0.0
+	if all != nil {
+		res, err := all.Simulate(sim.Setup{
 			Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers == Unregistered, Part: float64(bytes) / float64(p.bytes),
 		})
-		if err == nil {
-			return res.Max
+		if err != nil {
+			all = nil
 		}
+		t = res.Max
 	}
-	return p.closed(p.small, m) // of a spec that does not serve the call
+	if all == nil { // a spec that does not serve the call
+		t = p.closed(p.small, m)
+	}
+	p.plans.took[as] = t
+	return t
 }
 
 // build makes the schedules of the collective of so many bytes.

@@ -612,3 +612,32 @@ func TestPhasesOfDoubling(t *testing.T) {
 		t.Errorf("a ring of %d nodes: %v times the buffer", nodes, got)
 	}
 }
+
+// What is forgotten changes no prediction.
+func TestForget(t *testing.T) {
+	b, err := New(Config{
+		Layers: []Layer{{Name: "fc", Type: "InnerProduct", Params: []Range{{Len: 3 << 20}}}}, Nodes: spec.NodesOf(4, 1),
+		Workers: Places{All: true}, Servers: Places{All: true}, Batch: []int{32, 32, 32, 32},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := Network{Book: b, Selector: selection.Default()}
+	var took []time.Duration
+	for range 2 {
+		by, err := n.Collective(schedule.Reduce, 6<<20, spec.Spec{Levels: []spec.Level{{Algorithm: "chain", Chunk: 128 << 10}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, by)
+		if n.batch == nil {
+			t.Error("nothing is kept")
+		}
+		if n.Forget(); n.batch != nil {
+			t.Error("schedules are kept")
+		}
+	}
+	if took[0] != took[1] {
+		t.Errorf("predicted: %v, and %v after that was forgotten", took[0], took[1])
+	}
+}

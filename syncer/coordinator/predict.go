@@ -32,6 +32,7 @@ type Network struct {
 	Product func(l *Layer) time.Duration
 
 	// What has been found already: nets have many layers of few sizes.
+	batch       *selection.Batch
 	choices     map[selection.Query]selection.Choice
 	predictions map[selection.Query]Prediction
 }
@@ -93,7 +94,7 @@ func (n *Network) one(l *Layer, s Scheme, specs []spec.Spec) (o Outlook, err err
 		return o, err
 	}
 	for i, v := range by {
-		o.Time += seconds(selection.Predict(v, 4*l.Elements(), specs[i], n.Layout(), n.Selector.Model, selection.Registered))
+		o.Time += n.predict(query(v, 4*l.Elements()), specs[i])
 		if text := specs[i].String(); o.Spec == "" {
 			o.Spec = text
 		} else if o.Spec != text {
@@ -114,7 +115,8 @@ func (n *Network) Layout() spec.Layout {
 
 // collective predicts one of a layer's parameters, as it is asked for or selected.
 func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
-	q := selection.Query{Collective: v, Bytes: 4 * l.Elements(), Type: mem.Float32, Buffers: selection.Registered, Library: n.Library}
+	q := query(v, 4*l.Elements())
+	q.Library = n.Library
 	p, found := n.predictions[q]
 	if found {
 		return p
@@ -122,8 +124,7 @@ func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
 	if c, err := n.choose(q); err != nil { // what is asked for cannot be had
 		p.Refused = err.Error()
 	} else {
-		t := selection.Predict(v, q.Bytes, c.Spec, n.Layout(), n.Selector.Model, q.Buffers)
-		p.Time, p.Spec = seconds(t), c.Spec.String()
+		p.Time, p.Spec = n.predict(q, c.Spec), c.Spec.String()
 		if c.Spec.Levels[len(c.Spec.Levels)-1].Algorithm == "doubling" {
 			p.passes = bits.Len(uint(n.Book.NodeCount() - 1))
 		}
@@ -136,7 +137,7 @@ func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
 // Spec says, or is selected.
 func (n *Network) Collective(v schedule.Collective, bytes int, asked spec.Spec) (time.Duration, error) {
 	if len(asked.Levels) > 0 {
-		return seconds(selection.Predict(v, bytes, asked, n.Layout(), n.Selector.Model, selection.Registered)), nil
+		return n.predict(query(v, bytes), asked), nil
 	}
 	p := n.collective(v, &Layer{Params: []Range{{Len: bytes / 4}}})
 	if p.Refused != "" {
@@ -154,12 +155,33 @@ func (n *Network) choose(q selection.Query) (selection.Choice, error) {
 	c, found := n.choices[class]
 	if !found {
 		var err error
-		if c, err = n.Selector.Select(n.Layout(), q, n.Spec); err != nil {
+		if c, err = n.asking().Select(n.Layout(), q, n.Spec); err != nil {
 			return c, err
 		}
 		n.choices[class] = c
 	}
 	return c, nil
+}
+
+// query asks about a collective of registered buffers.
+func query(v schedule.Collective, bytes int) selection.Query {
+	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Buffers: selection.Registered}
+}
+
+// predict says how long a collective takes by a spec.
+func (n *Network) predict(q selection.Query, how spec.Spec) time.Duration {
+	return seconds(n.asking().Predict(n.Layout(), q, how))
+}
+
+// Forget drops the schedules that predictions were made of, which take some dozen megabytes of a big net. Later
+// predictions are the same, and build them again.
+func (n *Network) Forget() { n.batch = nil }
+
+func (n *Network) asking() *selection.Batch {
+	if n.batch == nil {
+		n.batch = n.Selector.Batch()
+	}
+	return n.batch
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
