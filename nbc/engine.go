@@ -101,6 +101,7 @@ type Engine struct {
 	held      []*Request // the library's blocking calls that wait until they are alone
 	taken     []*Request
 	done      [64]Completion
+	summed    int       // bytes, since the transport was last asked what has arrived
 	looked    time.Time // when the loop last looked at the clock
 	failed    error
 	told      chan struct{} // closed when the other ranks know of a failure of this one's own; nil: there is none
@@ -350,9 +351,9 @@ func (e *Engine) progress() bool {
 		e.fail(err)
 		return false
 	}
+	e.summed = 0
 	for _, c := range e.done[:n] {
 		e.received(c)
-		e.perform()
 	}
 	m, err := e.device.Poll(e.done[:])
 	if err != nil {
@@ -361,19 +362,19 @@ func (e *Engine) progress() bool {
 	}
 	for _, c := range e.done[:m] {
 		e.combined(c)
-		e.perform()
 	}
-	if moved || n+m > 0 {
+	if e.perform() || moved || n+m > 0 {
 		return true
 	}
 	return e.exec.partly() && e.perform()
 }
 
 // perform does what the executor asks for, and reports whether that was
-// anything.
+// anything. Where several requests are under way it adds little before it looks again what
+// has arrived: something more urgent waits for one addition, whatever else could be added.
 func (e *Engine) perform() (any bool) {
 	for {
-		a, ok := e.exec.next()
+		a, ok := e.exec.next(e.summed < LinkBytes || e.exec.inUse == 1)
 		if !ok {
 			return any
 		}
@@ -388,8 +389,10 @@ func (e *Engine) perform() (any bool) {
 				e.start(a.r, a.op)
 			}
 		case stepCombine:
+			e.summed += a.r.bind.Datatype.Bytes(a.r.plan.schedule.Ops[a.op].Dst.Len)
 			e.combine(a.r, a.op, a.last)
 		case stepDivide:
+			e.summed += a.r.size()
 			done, err := e.device.Divide(a.r.token(a.op), a.r.bind.Datatype, a.r.bind.Out, a.r.bind.Out, a.r.bind.Divide)
 			e.began(a.r, a.op, done, err)
 		case stepRelease:

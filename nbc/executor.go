@@ -16,10 +16,10 @@ type executor struct {
 	failed bool
 	folds  bool // messages for one range may be added together: see fold.go
 
-	ready   []*Request // with ops that may begin, in the order in which they became so
-	readyAt int        // ready[readyAt:] are left
-	acts    []action   // that come before ready's
-	actsAt  int
+	acts   []action // that come first: they take no time
+	actsAt int
+	ready  heap // requests with ops that may begin
+	sums   heap // runs of messages that may be added, by their first, and sums that may be divided
 
 	partials heap // runs of messages of which not all have come, by their first
 }
@@ -71,13 +71,16 @@ func (x *executor) admit(r *Request, done []int32, lent []Token) {
 func (x *executor) enlist(r *Request) {
 	if !r.enlisted && r.head < len(r.queue) {
 		r.enlisted = true
-		x.ready = append(x.ready, r)
+		x.ready.push(r, 0)
 	}
 }
 
-// next returns what is to be done next; false where that is nothing until
-// something has ended. Its cost does not depend on how many requests wait.
-func (x *executor) next() (action, bool) {
+// next returns what is to be done next, the most urgent first (P3, section 4.2: of what has
+// arrived at a server, it is added and sent on before the rest); false where that is nothing
+// until something has ended. Of one request, messages are sent and received before others are
+// added, which takes time; those are left alone where sums is false, with what comes after
+// them. What next costs does not depend on how many requests wait.
+func (x *executor) next(sums bool) (action, bool) {
 	if x.actsAt < len(x.acts) {
 		a := x.acts[x.actsAt]
 		if x.actsAt++; x.actsAt == len(x.acts) {
@@ -85,26 +88,37 @@ func (x *executor) next() (action, bool) {
 		}
 		return a, true
 	}
-	if x.readyAt == len(x.ready) {
+	switch {
+	case !x.sums.empty() && (x.ready.empty() || x.sums.top().sooner(x.ready.top())):
+		if !sums {
+			return action{}, false
+		}
+		return x.nextSum(), true
+	case x.ready.empty():
 		return action{}, false
 	}
-	r := x.ready[x.readyAt]
+	r := x.ready.top().r
 	i := r.queue[r.head]
 	r.state[i] = opPosted
 	if r.head++; r.head == len(r.queue) {
-		x.delist()
+		r.enlisted = false
+		x.ready.pop()
 	}
 	x.follow(r, i)
 	return action{step: stepBegin, r: r, op: i}, true
 }
 
-// delist takes the first request off the list: all its ready ops have begun.
-func (x *executor) delist() {
-	x.ready[x.readyAt].enlisted = false
-	x.ready[x.readyAt] = nil
-	if x.readyAt++; x.readyAt == len(x.ready) {
-		x.ready, x.readyAt = x.ready[:0], 0
+// nextSum takes the most urgent sum.
+func (x *executor) nextSum() action {
+	p := x.sums.pop()
+	if p.r.divided {
+		return action{step: stepDivide, r: p.r, op: p.op}
 	}
+	last := p.op
+	for next := p.r.plan.next[last]; next >= 0 && p.r.state[next] == opCombining; next = p.r.plan.next[last] {
+		last = next
+	}
+	return action{step: stepCombine, r: p.r, op: p.op, last: last}
 }
 
 // lookup returns the op that a token names; nil where its request has ended.
@@ -159,7 +173,7 @@ func (x *executor) complete(r *Request, i int32) {
 func (x *executor) completed(r *Request, i int32) {
 	if r.bind.Divide > 0 {
 		r.divided = true
-		x.acts = append(x.acts, action{step: stepDivide, r: r, op: i})
+		x.sums.push(r, i)
 		return
 	}
 	x.finish(r)

@@ -110,7 +110,7 @@ func TestExecutor(t *testing.T) {
 			t.Fatalf("unknown command %s", d.Cmd)
 		}
 		for {
-			a, ok := x.next()
+			a, ok := x.next(true)
 			if !ok {
 				break
 			}
@@ -148,7 +148,7 @@ func TestWaitingRequestsCostNothing(t *testing.T) {
 		x.admit(&Request{plan: plan, bind: &Binding{}}, nil, nil)
 	}
 	for n := 0; ; n++ {
-		if _, ok := x.next(); !ok {
+		if _, ok := x.next(true); !ok {
 			if n != standing {
 				t.Fatalf("%d ops begin, not %d", n, standing)
 			}
@@ -158,15 +158,15 @@ func TestWaitingRequestsCostNothing(t *testing.T) {
 	busy := &Request{plan: plan, bind: &Binding{}}
 	for range 10 {
 		x.admit(busy, nil, nil)
-		if len(x.ready)-x.readyAt != 1 {
-			t.Fatalf("%d requests are looked at to begin one op", len(x.ready)-x.readyAt)
+		if len(x.ready.items) != 1 {
+			t.Fatalf("%d requests are looked at to begin one op", len(x.ready.items))
 		}
-		a, ok := x.next()
+		a, ok := x.next(true)
 		if !ok || a.r != busy || busy.slot != standing {
 			t.Fatalf("asks for %+v in slot %d", a, busy.slot)
 		}
 		x.received(busy, 0, mem.Buffer{})
-		if a, ok = x.next(); !ok || a.step != stepEnd || x.inUse != standing {
+		if a, ok = x.next(true); !ok || a.step != stepEnd || x.inUse != standing {
 			t.Fatalf("asks for %+v with %d under way", a, x.inUse)
 		}
 	}

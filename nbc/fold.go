@@ -129,7 +129,7 @@ func (x *executor) add(r *Request, first int32, any bool) bool {
 			break
 		}
 	}
-	x.acts = append(x.acts, action{step: stepCombine, r: r, op: first, last: last})
+	x.sums.push(r, first)
 	return true
 }
 

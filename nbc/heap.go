@@ -21,6 +21,11 @@ func (p *pending) before(o *pending) bool {
 	return p.seq < o.seq
 }
 
+// sooner reports whether p's request has its turn before o's.
+func (p *pending) sooner(o *pending) bool {
+	return p.priority < o.priority || p.priority == o.priority && p.order < o.order
+}
+
 // heap hands out what waits, the most urgent first: in a time that grows with the logarithm
 // of how much waits, and without memory of its own for each. The zero value is empty.
 type heap struct {

@@ -139,7 +139,7 @@ func TestThousandsThatStall(t *testing.T) {
 		requests[i] = r
 		m.admit(r, now)
 		x.admit(r, nil, nil)
-		x.next() // it receives
+		x.next(true) // it receives
 	}
 	for looks, inquiring := 0, 0; inquiring < n; looks++ {
 		if looks > 2*(n/askMost+5)*(n/sweepMost+1) {
