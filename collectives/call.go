@@ -39,6 +39,7 @@ type call struct {
 	spec       spec.Spec
 	cuts       []int // see Parts
 	priority   int
+	credit     int
 	deadline   time.Duration
 	buffers    selection.BufferKind
 	needsSend  bool
@@ -129,7 +130,7 @@ func (c *Comm) init(k call) (*nbc.Request, error) {
 	}
 	bind := nbc.Binding{
 		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, InAt: k.off, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority,
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority, Credit: k.credit,
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum
@@ -234,6 +235,8 @@ func (k *call) check(c *Comm) (count int, err error) {
 		return 0, fmt.Errorf("op %v needs a floating-point type (got %v, whose sum may not fit): use %v and divide", k.op, k.dt, mem.Sum)
 	case k.root < 0 || k.root >= size:
 		return 0, fmt.Errorf("root must be a rank of the communicator, in [0,%d) (got %d)", size, k.root)
+	case k.credit < 0:
+		return 0, fmt.Errorf("option Credit must not be negative (got %d): 0 binds each link by itself", k.credit)
 	case k.deadline < 0:
 		return 0, fmt.Errorf("option Within must not be negative (got %v)", k.deadline)
 	case !k.buffers.Valid():

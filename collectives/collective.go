@@ -122,7 +122,7 @@ func (c *Comm) Init(k Call, opts ...Option) (*nbc.Request, error) {
 }
 
 // Option says how one collective is to be done; the zero Option says nothing. All
-// ranks give the same options, but for Within and Priority.
+// ranks give the same options, but for Within, Priority and Credit.
 type Option struct {
 	set    setting
 	spec   spec.Spec
@@ -139,6 +139,7 @@ const (
 	setDeadline
 	setBuffers
 	setPriority
+	setCredit
 	setParts
 )
 
@@ -152,6 +153,8 @@ func (o *Option) apply(k *call) {
 		k.buffers = selection.BufferKind(o.number)
 	case setPriority:
 		k.priority = int(o.number)
+	case setCredit:
+		k.credit = int(o.number)
 	case setParts:
 		k.cuts = o.cuts
 	}
@@ -170,3 +173,8 @@ func Buffers(kind selection.BufferKind) Option { return Option{set: setBuffers, 
 // Priority says how soon the collective's result is needed, 0 the soonest: where
 // several share a link, its large messages go before those of higher numbers.
 func Priority(n int) Option { return Option{set: setPriority, number: int64(n)} }
+
+// Credit has the order of Priority hold for all the other nodes together: of the collectives
+// with a credit at most n large messages are under way to them, and the most urgent is the next to
+// leave. With 0 each link between two ranks has an order of its own, and two messages under way.
+func Credit(n int) Option { return Option{set: setCredit, number: int64(n)} }

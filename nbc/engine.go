@@ -152,7 +152,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 			e.migrator = nil
 		}
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
-		e.links = newLinkQueue(e.rank, e.Nodes())
+		e.links.open(e.rank, e.Nodes(), time.Now())
 		e.watchdog = newWatchdog(e.rank, opts)
 		opened <- nil
 		e.loop()
@@ -382,7 +382,7 @@ func (e *Engine) perform() (any bool) {
 		switch a.step {
 		case stepBegin:
 			if l := e.links.to(a.r, a.op); l != nil {
-				e.links.hold(l, a.r, a.op)
+				e.links.hold(l, a.r, a.op, time.Now())
 			} else if a.r.blocks() {
 				e.held = append(e.held, a.r)
 			} else {

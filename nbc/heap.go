@@ -1,5 +1,7 @@
 package nbc
 
+import "time"
+
 // pending is a request, or an op of it, that waits for its turn. It has what decides when that
 // comes, since a request may start again while a heap still knows of its last execution.
 type pending struct {
@@ -8,6 +10,7 @@ type pending struct {
 	seq      uint64 // of the push: what belongs to one request stays in order
 	r        *Request
 	op       int32
+	at       time.Duration // when it began to wait; see linkQueue
 }
 
 // before reports whether p has its turn before o.
@@ -40,9 +43,11 @@ func (h *heap) empty() bool { return len(h.items) == 0 }
 func (h *heap) top() *pending { return &h.items[0] }
 
 // push lets op of r wait.
-func (h *heap) push(r *Request, op int32) {
+func (h *heap) push(r *Request, op int32) { h.pushAt(r, op, 0) }
+
+func (h *heap) pushAt(r *Request, op int32, at time.Duration) {
 	h.pushed++
-	h.items = append(h.items, pending{r.bind.Priority, r.order, h.pushed, r, op})
+	h.items = append(h.items, pending{r.bind.Priority, r.order, h.pushed, r, op, at})
 	h.up(len(h.items) - 1)
 }
 

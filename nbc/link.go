@@ -1,6 +1,7 @@
 package nbc
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/scaffe/scaffe/schedule"
@@ -13,8 +14,13 @@ import (
 // request that starts late but is needed soon overtakes between two messages
 // (P3 section 4.2).
 //
+// All links of a rank share its port. What is needed soonest has the port to itself only
+// where that holds over all peers: of the requests with a credit (Binding.Credit), only so many
+// large messages are under way to other nodes, whichever these are, and the most urgent is the
+// next to leave. The port is one more queue beside those of the links, for these requests.
+//
 // Ranks may start requests in different orders, so the messages that fill a
-// link may be ones that their receiver does not expect yet. Therefore a link on
+// link may be ones that their receiver does not expect yet. Therefore a link, or a port, on
 // which nothing ends for a while takes one message more: so no rank waits for ever.
 
 const (
@@ -24,38 +30,71 @@ const (
 	// linkPatience is how long a full link may stand still before it takes one
 	// message more.
 	linkPatience = 2 * time.Millisecond
+	// portPatience is how long a full port may at most. Where messages take longer than
+	// linkPatience to leave, patience is not to undo the order: a port waits for twice as
+	// long as the last ones took, within this.
+	portPatience = 20 * time.Millisecond
 )
 
-// linkQueue holds large sends back until their link has room. It is given the
+// Order is what became of the order of urgency in which large messages leave for other nodes.
+type Order struct {
+	// Inversions counts the messages that began while one of a request with a lower
+	// Binding.Priority was held back: its link was full, and another had room.
+	Inversions int64
+	// Patience counts the messages that left though there was no room, since nothing had
+	// ended for a while.
+	Patience int64
+	// Longest is the longest that a message was held back.
+	Longest time.Duration
+}
+
+// Order returns what became of the order of urgency since the engine started. It may be
+// called from any goroutine.
+func (e *Engine) Order() Order {
+	q := &e.links
+	return Order{q.inversions.Load(), q.patience.Load(), time.Duration(q.longest.Load())}
+}
+
+// Add returns the counts of o and p together.
+func (o Order) Add(p Order) Order {
+	return Order{o.Inversions + p.Inversions, o.Patience + p.Patience, max(o.Longest, p.Longest)}
+}
+
+// linkQueue holds large sends back until there is room for them. It is given the
 // time, and does nothing by itself.
 type linkQueue struct {
 	links   []*link // by rank; nil for those of this node
+	port    *link   // of requests with a credit, to all ranks of other nodes
 	waiting []*link // those that hold sends back
 	held    int     // sends held back, on all links
 	orders  uint64  // requests admitted
+	started time.Time
+
+	inversions, patience, longest atomic.Int64 // see Order
 }
 
-// link is the sends to one rank of another node.
+// link is the sends to one rank of another node, or through the port.
 type link struct {
 	under int       // large sends under way
 	held  heap      // those that wait for room
 	moved time.Time // when the last one began or ended
+	port  bool
+	pace  time.Duration // between the ends of two messages, of late; of a port
 }
 
-// newLinkQueue returns the links of a rank to those of other nodes; nodes is
-// by rank.
-func newLinkQueue(rank int, nodes []int) linkQueue {
-	var q linkQueue
+// open makes the links of a rank to those of other nodes; nodes is by rank.
+func (q *linkQueue) open(rank int, nodes []int, now time.Time) {
+	q.started = now
 	for r, n := range nodes {
 		if n == nodes[rank] {
 			continue
 		}
 		if q.links == nil {
 			q.links = make([]*link, len(nodes))
+			q.port = &link{port: true}
 		}
 		q.links[r] = &link{}
 	}
-	return q
 }
 
 // admit gives r its place among requests of equal priority.
@@ -71,29 +110,46 @@ func (q *linkQueue) to(r *Request, i int32) *link {
 	if op.Kind != schedule.Send || r.library != nil || q.links == nil || r.bind.Datatype.Bytes(op.Src.Len) < LinkBytes {
 		return nil
 	}
-	return q.links[r.peer(op.Peer)]
+	l := q.links[r.peer(op.Peer)]
+	if l != nil && r.bind.Credit > 0 {
+		return q.port
+	}
+	return l
 }
 
 // hold lets a send wait for its turn, which next gives it.
-func (q *linkQueue) hold(l *link, r *Request, op int32) {
+func (q *linkQueue) hold(l *link, r *Request, op int32, now time.Time) {
 	if l.held.empty() {
 		q.waiting = append(q.waiting, l)
 	}
-	l.held.push(r, op)
+	l.held.pushAt(r, op, now.Sub(q.started))
 	q.held++
 }
 
+// room reports whether there is room for the next send.
+func (l *link) room() bool {
+	if l.port {
+		return l.under < l.held.top().r.bind.Credit
+	}
+	return l.under < SendWindow
+}
+
+// still reports whether the link has stood still for longer than it may.
+func (l *link) still(now time.Time) bool {
+	return now.Sub(l.moved) > max(linkPatience, min(2*l.pace, portPatience))
+}
+
 // next returns a send that has waited and may begin now, which it then counts
-// as under way: where there is room, and one more on a link that stands still; the
+// as under way: where there is room, and one more where nothing moves; the
 // most urgent of them. What it costs grows with the number of links that hold sends back,
 // not with that of the sends.
 func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
-	best := -1
+	best, most := -1, -1 // most is the most urgent of all
 	for i, l := range q.waiting {
-		if l.under >= SendWindow && now.Sub(l.moved) <= linkPatience {
-			continue
+		if most < 0 || l.held.top().before(q.waiting[most].held.top()) {
+			most = i
 		}
-		if best < 0 || l.held.top().before(q.waiting[best].held.top()) {
+		if (l.room() || l.still(now)) && (best < 0 || l.held.top().before(q.waiting[best].held.top())) {
 			best = i
 		}
 	}
@@ -101,6 +157,7 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 		return h, false
 	}
 	l := q.waiting[best]
+	q.count(l, q.waiting[most].held.top(), now)
 	h = l.held.pop()
 	if l.held.empty() {
 		last := len(q.waiting) - 1
@@ -113,15 +170,32 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 	return h, true
 }
 
+// count keeps account of the next send of l, while most is the most urgent of all that wait.
+func (q *linkQueue) count(l *link, most *pending, now time.Time) {
+	h := l.held.top()
+	if most.priority < h.priority {
+		q.inversions.Add(1)
+	}
+	if !l.room() {
+		q.patience.Add(1)
+	}
+	if waited := int64(now.Sub(q.started) - h.at); waited > q.longest.Load() {
+		q.longest.Store(waited)
+	}
+}
+
 // sent says that a send of l has ended.
 func (l *link) sent(now time.Time) {
+	if l.port && !l.held.empty() && !l.room() {
+		l.pace += (min(now.Sub(l.moved), portPatience) - l.pace) / 4
+	}
 	l.under--
 	l.moved = now
 }
 
 // clear forgets what is held back and under way: the engine has failed.
 func (q *linkQueue) clear() {
-	for _, l := range q.links {
+	for _, l := range append(q.links, q.port) {
 		if l != nil {
 			l.held, l.under = heap{}, 0
 		}

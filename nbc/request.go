@@ -49,6 +49,11 @@ type Binding struct {
 	// among equals those of the request that started first. It may differ
 	// between ranks.
 	Priority int
+	// Credit, unless 0, says how many of the large messages of such requests may be under
+	// way to ranks of other nodes together, whichever these are: the most urgent is the next
+	// to leave (P3, section 4.2). With 0 a request's messages are bound by two to each rank
+	// instead. It may differ between ranks.
+	Credit int
 }
 
 // Request is one collective on one rank, bound to its buffers: started any
@@ -100,6 +105,9 @@ const (
 
 // Prepare binds plan to buffers. The request must be closed.
 func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
+	if b.Credit < 0 {
+		return nil, fmt.Errorf("nbc: %s: the credit must not be negative (got %d): use 0 to bind each link by itself", b.name(), b.Credit)
+	}
 	if plan.uses[schedule.In].Len > 0 && plan.uses[schedule.In].Off < b.InAt {
 		return nil, fmt.Errorf("nbc: %s: buffer \"in\" begins with element %d, but element %d is read", b.name(), b.InAt, plan.uses[schedule.In].Off)
 	}

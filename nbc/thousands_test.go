@@ -30,7 +30,7 @@ func TestHeap(t *testing.T) {
 			if len(wait) == 0 || rapid.IntRange(0, 2).Draw(t, "step") > 0 {
 				r := rapid.SampledFrom(requests).Draw(t, "request")
 				h.push(r, int32(h.pushed))
-				wait = append(wait, pending{r.bind.Priority, r.order, h.pushed, r, int32(h.pushed - 1)})
+				wait = append(wait, pending{r.bind.Priority, r.order, h.pushed, r, int32(h.pushed - 1), 0})
 				continue
 			}
 			slices.SortFunc(wait, func(a, b pending) int {
@@ -75,12 +75,13 @@ func sends(tb testing.TB, n int) []*Request {
 // leaves costs a few comparisons, and none where a link is full.
 func TestATurnOfTheLinksCostsTheSame(t *testing.T) {
 	for _, n := range []int{10, 10_000} {
-		q := newLinkQueue(0, []int{0, 1})
+		now := time.Now()
+		var q linkQueue
+		q.open(0, []int{0, 1}, now)
 		for _, r := range sends(t, n) {
 			q.admit(r)
-			q.hold(q.to(r, 0), r, 0)
+			q.hold(q.to(r, 0), r, 0, now)
 		}
-		now := time.Now()
 		l, last := q.links[1], -1
 		most := 2 * bits.Len(uint(n)) // of each level both children
 		for left := n; left > 0; left-- {
@@ -181,12 +182,13 @@ func TestThousandsThatStall(t *testing.T) {
 func BenchmarkHeld(b *testing.B) {
 	for _, n := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			q := newLinkQueue(0, []int{0, 1})
 			requests := sends(b, n)
 			now := time.Now()
+			var q linkQueue
+			q.open(0, []int{0, 1}, now)
 			for _, r := range requests {
 				q.admit(r)
-				q.hold(q.to(r, 0), r, 0)
+				q.hold(q.to(r, 0), r, 0, now)
 			}
 			for range SendWindow {
 				q.next(now)
@@ -195,7 +197,7 @@ func BenchmarkHeld(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				q.links[1].sent(now)
 				h, _ := q.next(now)
-				q.hold(q.links[1], h.r, 0)
+				q.hold(q.links[1], h.r, 0, now)
 			}
 		})
 	}

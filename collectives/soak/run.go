@@ -422,7 +422,7 @@ func (b *buffers) free() {
 }
 
 func (b *buffers) options() []collectives.Option {
-	o := []collectives.Option{collectives.Priority(b.priority)}
+	o := []collectives.Option{collectives.Priority(b.priority), collectives.Credit(int(b.key % 3))}
 	if b.spec != "" {
 		s, err := spec.Parse(b.spec)
 		if err != nil {
@@ -430,7 +430,7 @@ func (b *buffers) options() []collectives.Option {
 		}
 		return append(o, collectives.With(s))
 	}
-	if b.priority == 0 {
+	if b.priority == 0 && b.key%2 == 0 {
 		return nil // the call that is kept
 	}
 	return o

@@ -1,0 +1,144 @@
+package nbc
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// portRequest is a request of rank 0 that sends one large message to another rank.
+func portRequest(tb testing.TB, q *linkQueue, to, priority, credit int) *Request {
+	tb.Helper()
+	s, err := schedule.Parse(fmt.Sprintf("rank 0 of 4 count %d scratch 0\n0: send in[0:%d] to %d #0\n", LinkBytes, LinkBytes, to))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	plan, err := Compile(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := &Request{plan: plan, bind: &Binding{Priority: priority, Credit: credit}}
+	q.admit(r)
+	return r
+}
+
+// leave returns the priorities of the sends that leave at once.
+func leave(q *linkQueue, now time.Time) (priorities []int) {
+	for {
+		h, ok := q.next(now)
+		if !ok {
+			return priorities
+		}
+		priorities = append(priorities, h.priority)
+	}
+}
+
+// TestP3_ThePortSendsWhatIsNeededNext: with a credit of two, two messages are under way to three
+// other nodes together, and whichever peer the next one goes to, it is the most urgent: one
+// that is handed over late waits behind two at most (section 4.2). By links, each has two under
+// way, which lets less urgent messages leave before it, and that is counted.
+func TestP3_ThePortSendsWhatIsNeededNext(t *testing.T) {
+	for _, credit := range []int{0, 2} {
+		now := time.Now()
+		var q linkQueue
+		q.open(0, []int{0, 1, 2, 3}, now)
+		hold := func(to, priority int) *link {
+			r := portRequest(t, &q, to, priority, credit)
+			l := q.to(r, 0)
+			q.hold(l, r, 0, now)
+			return l
+		}
+		var links [4]*link
+		for to := 1; to < 4; to++ {
+			for n := range 4 {
+				links[to] = hold(to, 10*n+to)
+			}
+		}
+		under := leave(&q, now)
+		now = now.Add(time.Millisecond)
+		hold(1, 0) // the first layer's
+		links[3].sent(now)
+		after := leave(&q, now)
+		want, then, order := "[1 2 3 11 12 13]", "[23]", Order{Inversions: 1}
+		if credit > 0 {
+			want, then, order = "[1 2]", "[0]", Order{}
+		}
+		if fmt.Sprint(under) != want || fmt.Sprint(after) != then {
+			t.Errorf("credit %d: %v leave, want %v; then %v, want %v", credit, under, want, after, then)
+		}
+		e := Engine{links: linkQueue{}}
+		e.links.inversions.Store(q.inversions.Load())
+		e.links.patience.Store(q.patience.Load())
+		if got := e.Order(); got != order {
+			t.Errorf("credit %d: %+v, want %+v", credit, got, order)
+		}
+	}
+}
+
+// TestP3_APortThatStandsStill takes one message more when its patience ends, the most
+// urgent, and counts it; where messages take longer to leave it waits for longer, within a bound.
+func TestP3_APortThatStandsStill(t *testing.T) {
+	now := time.Now()
+	var q linkQueue
+	q.open(0, []int{0, 1, 2, 3}, now)
+	for n := range 60 {
+		r := portRequest(t, &q, 1+n%3, 60-n, 1)
+		q.hold(q.to(r, 0), r, 0, now)
+	}
+	if got := fmt.Sprint(leave(&q, now), q.port.under); got != "[1] 1" {
+		t.Fatalf("%v leave", got)
+	}
+	now = now.Add(linkPatience)
+	if got := leave(&q, now); len(got) > 0 {
+		t.Fatalf("%v leave too soon", got)
+	}
+	now = now.Add(time.Microsecond)
+	if got := fmt.Sprint(leave(&q, now), q.patience.Load()); got != "[2] 1" {
+		t.Fatalf("out of patience: %v", got)
+	}
+	if got := time.Duration(q.longest.Load()); got != linkPatience+time.Microsecond {
+		t.Errorf("the longest wait is %v", got)
+	}
+	q.port.sent(now) // the second
+	for range 20 {   // each of which takes 5 ms to leave
+		now = now.Add(5 * time.Millisecond)
+		q.port.sent(now)
+		if got := leave(&q, now); len(got) != 1 {
+			t.Fatalf("%v leave after one has", got)
+		}
+	}
+	now = now.Add(6 * time.Millisecond)
+	if got := leave(&q, now); len(got) > 0 {
+		t.Errorf("%v leave while the one before is still leaving", got)
+	}
+	for range 20 { // a receiver that comes late
+		now = now.Add(time.Minute)
+		q.port.sent(now)
+		leave(&q, now)
+	}
+	now = now.Add(portPatience + time.Microsecond)
+	if got := leave(&q, now); len(got) != 1 {
+		t.Errorf("%v leave where nothing moves", got)
+	}
+}
+
+// TestPortsAndLinksAreApart: what has no credit takes no part in the port, and the other way round.
+func TestPortsAndLinksAreApart(t *testing.T) {
+	now := time.Now()
+	var q linkQueue
+	q.open(0, []int{0, 1, 1, 0}, now)
+	for n := range 4 {
+		for credit := range 2 {
+			r := portRequest(t, &q, 1, 2*n+credit, credit)
+			q.hold(q.to(r, 0), r, 0, now)
+		}
+	}
+	if got := fmt.Sprint(leave(&q, now)); got != "[0 1 2]" {
+		t.Errorf("%v leave", got)
+	}
+	if near := portRequest(t, &q, 3, 0, 1); q.to(near, 0) != nil {
+		t.Error("a message within the node is held back")
+	}
+}
