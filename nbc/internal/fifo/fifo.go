@@ -23,6 +23,9 @@ func (q *Queue[T]) All() []T { return q.items[q.first:] }
 
 // Drop takes the n oldest out.
 func (q *Queue[T]) Drop(n int) {
+	if n == 0 {
+		return
+	}
 	clear(q.items[q.first : q.first+n]) // it keeps nothing alive
 	q.first += n
 	if left := q.Len(); left <= q.first { // each value moves once for one that was taken
