@@ -36,10 +36,10 @@ type call struct {
 	off        int   // where this rank's part begins in recv, in elements
 	dt         mem.Datatype
 	op         mem.Op
+	credit     int32
 	spec       spec.Spec
 	cuts       []int // see Parts
 	priority   int
-	credit     int
 	deadline   time.Duration
 	buffers    selection.BufferKind
 	needsSend  bool
@@ -130,7 +130,7 @@ func (c *Comm) init(k call) (*nbc.Request, error) {
 	}
 	bind := nbc.Binding{
 		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, InAt: k.off, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority, Credit: k.credit,
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority, Credit: int(k.credit),
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -154,7 +155,7 @@ func (o *Option) apply(k *call) {
 	case setPriority:
 		k.priority = int(o.number)
 	case setCredit:
-		k.credit = int(o.number)
+		k.credit = int32(max(-1, min(o.number, math.MaxInt32)))
 	case setParts:
 		k.cuts = o.cuts
 	}

@@ -73,14 +73,14 @@ type callKey struct {
 	dt         mem.Datatype
 	op         mem.Op
 	priority   int
-	credit     int
 	deadline   int64
+	credit     int32
 	buffers    selection.BufferKind
 	blocking   bool
 }
 
 func (k *call) key() callKey {
-	return callKey{k.collective, k.root, k.send, k.recv, k.dt, k.op, k.priority, k.credit, int64(k.deadline), k.buffers, k.blocking}
+	return callKey{k.collective, k.root, k.send, k.recv, k.dt, k.op, k.priority, int64(k.deadline), k.credit, k.buffers, k.blocking}
 }
 
 // run does a blocking call.

@@ -354,6 +354,7 @@ func (e *Engine) progress() bool {
 	e.summed = 0
 	for _, c := range e.done[:n] {
 		e.received(c)
+		e.performAlone()
 	}
 	m, err := e.device.Poll(e.done[:])
 	if err != nil {
@@ -362,11 +363,20 @@ func (e *Engine) progress() bool {
 	}
 	for _, c := range e.done[:m] {
 		e.combined(c)
+		e.performAlone()
 	}
-	if e.perform() || moved || n+m > 0 {
+	if e.exec.inUse > 1 && (n+m > 0 || !e.exec.sums.empty()) && e.perform() || moved || n+m > 0 {
 		return true
 	}
 	return e.exec.partly() && e.perform()
+}
+
+// performAlone does what follows from one completion before it looks at others, where one request is
+// under way at most: its order is that in which they have come.
+func (e *Engine) performAlone() {
+	if e.exec.inUse <= 1 {
+		e.perform()
+	}
 }
 
 // perform does what the executor asks for, and reports whether that was

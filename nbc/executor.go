@@ -18,8 +18,8 @@ type executor struct {
 
 	acts   []action // that come first: they take no time
 	actsAt int
-	ready  heap // requests with ops that may begin
-	sums   heap // runs of messages that may be added, by their first, and sums that may be divided
+	ready  turns // requests with ops that may begin
+	sums   heap  // of several requests: runs of messages that may be added, by their first, and sums that may be divided
 
 	partials heap // runs of messages of which not all have come, by their first
 }
@@ -71,7 +71,7 @@ func (x *executor) admit(r *Request, done []int32, lent []Token) {
 func (x *executor) enlist(r *Request) {
 	if !r.enlisted && r.head < len(r.queue) {
 		r.enlisted = true
-		x.ready.push(r, 0)
+		x.ready.push(r)
 	}
 }
 
@@ -88,16 +88,16 @@ func (x *executor) next(sums bool) (action, bool) {
 		}
 		return a, true
 	}
+	r := x.ready.top()
 	switch {
-	case !x.sums.empty() && (x.ready.empty() || x.sums.top().sooner(x.ready.top())):
+	case !x.sums.empty() && (r == nil || x.sums.top().r.sooner(r)):
 		if !sums {
 			return action{}, false
 		}
 		return x.nextSum(), true
-	case x.ready.empty():
+	case r == nil:
 		return action{}, false
 	}
-	r := x.ready.top().r
 	i := r.queue[r.head]
 	r.state[i] = opPosted
 	if r.head++; r.head == len(r.queue) {
@@ -106,6 +106,20 @@ func (x *executor) next(sums bool) (action, bool) {
 	}
 	x.follow(r, i)
 	return action{step: stepBegin, r: r, op: i}, true
+}
+
+// sum lets a sum wait for its turn: the messages of ops first to last, or the division of the
+// whole. That of a request that is alone has it at once.
+func (x *executor) sum(r *Request, first, last int32) {
+	if x.inUse > 1 {
+		x.sums.push(r, first)
+		return
+	}
+	a := action{step: stepCombine, r: r, op: first, last: last}
+	if r.divided {
+		a.step = stepDivide
+	}
+	x.acts = append(x.acts, a)
 }
 
 // nextSum takes the most urgent sum.
@@ -173,7 +187,7 @@ func (x *executor) complete(r *Request, i int32) {
 func (x *executor) completed(r *Request, i int32) {
 	if r.bind.Divide > 0 {
 		r.divided = true
-		x.sums.push(r, i)
+		x.sum(r, i, i)
 		return
 	}
 	x.finish(r)

@@ -129,7 +129,7 @@ func (x *executor) add(r *Request, first int32, any bool) bool {
 			break
 		}
 	}
-	x.sums.push(r, first)
+	x.sum(r, first, last)
 	return true
 }
 

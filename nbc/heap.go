@@ -24,9 +24,10 @@ func (p *pending) before(o *pending) bool {
 	return p.seq < o.seq
 }
 
-// sooner reports whether p's request has its turn before o's.
-func (p *pending) sooner(o *pending) bool {
-	return p.priority < o.priority || p.priority == o.priority && p.order < o.order
+// sooner reports whether r has its turn before o, which is under way as r is.
+func (r *Request) sooner(o *Request) bool {
+	a, b := r.bind.Priority, o.bind.Priority
+	return a < b || a == b && r.order < o.order
 }
 
 // heap hands out what waits, the most urgent first: in a time that grows with the logarithm
@@ -105,4 +106,41 @@ func (h *heap) down(i int) {
 		h.items[i], h.items[child] = h.items[child], h.items[i]
 		i = child
 	}
+}
+
+// turns hands out requests that are under way, the most urgent first. One alone, as with a
+// small collective that is waited for, needs no heap.
+type turns struct {
+	one  *Request // nil: they are in rest
+	rest heap
+}
+
+// push lets r wait.
+func (t *turns) push(r *Request) {
+	switch {
+	case t.one != nil:
+		t.rest.push(t.one, 0)
+		t.one = nil
+	case t.rest.empty():
+		t.one = r
+		return
+	}
+	t.rest.push(r, 0)
+}
+
+// top returns what has its turn next; nil where nothing waits.
+func (t *turns) top() *Request {
+	if t.one != nil || t.rest.empty() {
+		return t.one
+	}
+	return t.rest.top().r
+}
+
+// pop takes what has its turn.
+func (t *turns) pop() {
+	if t.one != nil {
+		t.one = nil
+		return
+	}
+	t.rest.pop()
 }

@@ -106,8 +106,15 @@ func (q *linkQueue) admit(r *Request) {
 // to returns the link that op i of r is to take, nil for one that is not held
 // back: no send, small, or to a rank of this node.
 func (q *linkQueue) to(r *Request, i int32) *link {
+	if q.links == nil { // all ranks are of this node
+		return nil
+	}
+	return q.linkTo(r, i)
+}
+
+func (q *linkQueue) linkTo(r *Request, i int32) *link {
 	op := &r.plan.schedule.Ops[i]
-	if op.Kind != schedule.Send || r.library != nil || q.links == nil || r.bind.Datatype.Bytes(op.Src.Len) < LinkBytes {
+	if op.Kind != schedule.Send || r.library != nil || r.bind.Datatype.Bytes(op.Src.Len) < LinkBytes {
 		return nil
 	}
 	l := q.links[r.peer(op.Peer)]
