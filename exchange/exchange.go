@@ -16,7 +16,7 @@ import (
 	"github.com/scaffe/scaffe/trace"
 )
 
-// Config says what to exchange and how. Design, Scheme, Schemes, Spec, Bucket,
+// Config says what to exchange and how. Design, Scheme, Schemes, Spec, Bucket, Slice,
 // Root, Book, UpdateAtOnce and the layers must be alike on all ranks.
 type Config struct {
 	Design Design
@@ -35,6 +35,12 @@ type Config struct {
 	// Buckets, unless nil, are what AutoBucket has come to by scheme: another exchange's of
 	// the same layers (MinBuckets).
 	Buckets map[Scheme]int
+	// Slice is what buckets of Reduce and Allreduce are cut into, whose parts are summed, updated and
+	// pulled by themselves; those of PS are Book's pairs.
+	Slice coordinator.Slice
+	// Credit, unless 0, is how many large messages are under way to other nodes together, whichever
+	// these are, those of the first buckets first (collectives.Credit).
+	Credit int
 	// Team says who works; nil means all ranks. Ranks that only serve take part in what
 	// moves by PS and Adam alone, and call the same methods as the others, without computing.
 	Team *syncer.Team
@@ -104,7 +110,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	}
 	x.ctx, x.cancel = context.WithCancel(ctx)
 	if x.alone { // nothing to overlap: all work is the computing goroutine's
-		c.Design, c.UpdateAtOnce = SCB, true
+		c.Design, c.UpdateAtOnce, c.Slice = SCB, true, coordinator.LayerSlice
 	}
 	if c.Scheme == Auto {
 		c.Scheme = Reduce

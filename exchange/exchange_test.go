@@ -45,6 +45,16 @@ func layers() ([]exchange.Layer, int) {
 	return ls, at
 }
 
+// end is how many elements the packed buffers of a net have.
+func end(ls []exchange.Layer) (n int) {
+	for _, l := range ls {
+		for _, p := range l.Params {
+			n = (p.End() + 15) / 16 * 16
+		}
+	}
+	return n
+}
+
 // model is a stand-in for a solver: parameters move by a hundredth of the sum of
 // the gradients, and gradients depend on the parameters, rank and iteration in
 // a way that no order of additions leaves unnoticed.
@@ -66,6 +76,9 @@ func (m *model) use(_ int, s exchange.Sum) error {
 // train runs iterations and returns the parameters that this rank has.
 func train(ctx context.Context, comm *collectives.Comm, c exchange.Config, iters int) ([]float32, *exchange.Exchange, error) {
 	ls, n := layers()
+	if c.Layers != nil { // another net
+		ls, n = c.Layers, end(c.Layers)
+	}
 	m := &model{}
 	worker := comm.Rank() // its number
 	if c.Team != nil {

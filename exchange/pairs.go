@@ -65,6 +65,35 @@ func (x *Exchange) pairsOf(r Range) (pairs []ps.Pair) {
 	return pairs
 }
 
+// slicesOf returns the slices of what moves as one by Reduce or Allreduce, from its own front on; nil where it is not
+// cut. Each is of one bucket, whatever moves as one: so all designs have the same bits.
+func (x *Exchange) slicesOf(m moved) (all []Range) {
+	if m.Scheme != Reduce && m.Scheme != Allreduce || x.c.Slice <= 0 {
+		return nil
+	}
+	for i := range x.buckets {
+		b := &x.buckets[i]
+		if b.Off < m.Off || b.Off >= m.End() {
+			continue
+		}
+		var params []Range
+		for _, l := range b.Layers {
+			params = append(params, x.c.Layers[l].Params...)
+		}
+		slices := x.c.Slice.Cut(params)
+		if len(slices) == 0 { // of no elements
+			slices = []Range{b.Range}
+		}
+		front, back := &slices[0], &slices[len(slices)-1] // which have what lies around the parameters
+		front.Off, front.Len = b.Off, front.End()-b.Off
+		back.Len = b.End() - back.Off
+		for _, s := range slices {
+			all = append(all, Range{Off: s.Off - m.Off, Len: s.Len})
+		}
+	}
+	return all
+}
+
 // linear is what serves gathers, and all that the scheme OneBit moves.
 var linear = spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}
 

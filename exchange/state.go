@@ -158,10 +158,10 @@ func (x *Exchange) sums(b Bucket, parts []syncer.Part) [][]Sum {
 func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	bytes := func(n int) int { return mem.Float32.Bytes(n) }
 	s := syncer.Bucket{
-		Name: b.Name, Cuts: b.cuts,
+		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b),
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
-	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index)} // forward needs the first buckets soonest
+	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index), collectives.Credit(x.c.Credit)} // forward needs the first buckets soonest
 	workers := x.team.Workers()
 	switch {
 	case b.Scheme == PS && x.c.Links != nil:
@@ -227,16 +227,26 @@ type putter struct {
 	matrix int
 }
 
-// moves returns how many bytes the collectives of a bucket are about.
-func (x *Exchange) moves(b *Bucket) int {
-	if b.Scheme != SFB {
-		return b.Bytes()
+// moves returns how many bytes the collectives of a bucket are about: of its slices each size, the largest first.
+func (x *Exchange) moves(b *Bucket) []int {
+	if b.Scheme == SFB {
+		n := 0
+		for _, l := range b.Layers {
+			n += x.c.Layers[l].Factors.Bytes()
+		}
+		return []int{n}
 	}
-	n := 0
-	for _, l := range b.Layers {
-		n += x.c.Layers[l].Factors.Bytes()
+	var sizes []int
+	for _, s := range x.slicesOf(moved{Bucket: *b}) {
+		if n := mem.Float32.Bytes(s.Len); !slices.Contains(sizes, n) {
+			sizes = append(sizes, n)
+		}
 	}
-	return n
+	if sizes == nil {
+		return []int{b.Bytes()}
+	}
+	slices.SortFunc(sizes, func(a, b int) int { return b - a })
+	return sizes
 }
 
 // library reports whether the MPI library serves any bucket: its collectives
@@ -244,8 +254,9 @@ func (x *Exchange) moves(b *Bucket) int {
 // keep.
 func (x *Exchange) library() bool {
 	for i := range x.buckets {
-		for _, s := range x.Specs(&x.buckets[i]) {
-			if s.IsLibrary() {
+		b := &x.buckets[i]
+		for _, n := range x.moves(b) {
+			if slices.ContainsFunc(x.specs(b, n), spec.Spec.IsLibrary) {
 				return true
 			}
 		}
@@ -254,15 +265,17 @@ func (x *Exchange) library() bool {
 }
 
 // Specs returns which collectives move a bucket: its gradients, or factors, and then, with
-// Reduce, PS and Adam, its parameters.
-func (x *Exchange) Specs(b *Bucket) []spec.Spec {
+// Reduce, PS and Adam, its parameters. Of one that is cut they are those of its largest slice.
+func (x *Exchange) Specs(b *Bucket) []spec.Spec { return x.specs(b, x.moves(b)[0]) }
+
+func (x *Exchange) specs(b *Bucket, bytes int) []spec.Spec {
 	var specs []spec.Spec
 	for _, v := range collectivesOf(b.Scheme) {
 		if v == schedule.Gather { // for which nothing is selected
 			specs = append(specs, linear)
 			continue
 		}
-		choice, err := x.team.All().Selector().Select(x.team.Layout(), x.query(v, x.moves(b)), x.specOf(b.Scheme))
+		choice, err := x.team.All().Selector().Select(x.team.Layout(), x.query(v, bytes), x.specOf(b.Scheme))
 		if err == nil { // otherwise it could not have been made
 			specs = append(specs, choice.Spec)
 		}

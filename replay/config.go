@@ -29,9 +29,13 @@ type Config struct {
 	Asked *coordinator.Asked
 	// Workers are the ranks that compute, the zero value all; each has the profile's batch.
 	// Servers and Pair are those of the scheme PS: the zero values are all ranks, and
-	// coordinator.DefaultPair. Every rank works or serves.
+	// coordinator.DefaultPair; a Slice but coordinator.AutoSlice takes the place of Pair, and cuts what
+	// moves by other schemes too. Every rank works or serves.
 	Workers, Servers coordinator.Places
 	Pair             int
+	Slice            coordinator.Slice
+	// Credit is as in exchange.Config.
+	Credit int
 	// Spec, unless it has no levels, is how the collectives are done.
 	Spec spec.Spec
 	// Bucket is as in exchange.Config.
@@ -42,7 +46,7 @@ type Config struct {
 	Turn int
 	// Ratio, unless 0, scales the profile's times so that the communication
 	// alone takes Ratio times the computation: that of SC-B, or for all Systems that of the
-	// scheme PS, with even pairs, under WFBP.
+	// scheme PS, with even pairs of Pair, under WFBP.
 	Ratio float64
 	// Budget, unless 0, bounds Iterations so that the measured part takes about
 	// so many seconds, yet six iterations where Iterations allows.

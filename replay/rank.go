@@ -105,12 +105,12 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part
 	var book *coordinator.Book
 	if slices.ContainsFunc(schemes, exchange.Scheme.Served) {
 		var err error
-		if book, err = r.book(of.layers, p.tensors); err != nil { // with pairs of its own
+		if book, err = r.book(of.layers, p); err != nil { // with pairs of its own
 			return nil, err
 		}
 	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Team: r.team, Book: book, Layers: of.layers,
+		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Slice: p.slice, Credit: p.credit, Team: r.team, Book: book, Layers: of.layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {

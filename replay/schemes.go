@@ -107,7 +107,10 @@ func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
 // choose gives every layer of a system its scheme as asked, on all ranks the same.
 func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*plan, error) {
 	one, alone := asked.One()
-	p := &plan{tensors: s.Tensors, asked: asked, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
+	p := &plan{tensors: s.Tensors, slice: r.c.Slice, credit: r.c.Credit, asked: asked, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
+	if s.Plain {
+		p.slice, p.credit = coordinator.AutoSlice, 0
+	}
 	if s.ByLayer && p.bucket == 0 {
 		p.bucket = 1
 	}
@@ -115,7 +118,7 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 		p.backward = append(p.backward, r.c.Profile.Layers[i].Backward)
 	}
 	if !alone || one == exchange.PS {
-		b, err := r.book(r.layers, s.Tensors)
+		b, err := r.book(r.layers, p)
 		if err = r.comm.Agree(ctx, err); err != nil {
 			return nil, err
 		}
@@ -149,7 +152,7 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 }
 
 // book returns the information book of the net's first layers.
-func (r *rank) book(layers []exchange.Layer, tensors bool) (*coordinator.Book, error) {
-	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Tensors: tensors}
+func (r *rank) book(layers []exchange.Layer, p *plan) (*coordinator.Book, error) {
+	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: p.slice, Tensors: p.tensors}
 	return book(r.c.Profile, layers, c)
 }

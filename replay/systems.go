@@ -22,6 +22,8 @@ type System struct {
 	ByLayer bool
 	// Tensors: servers hold whole parameters, dealt to them in turn.
 	Tensors bool
+	// Plain: neither Config.Slice nor Config.Credit holds.
+	Plain bool
 }
 
 // systems are those that the Poseidon paper compares, section 5, and those of this runtime.
@@ -66,6 +68,8 @@ next:
 // plan is by which schemes the layers go, and what follows from that.
 type plan struct {
 	tensors  bool // see System
+	slice    coordinator.Slice
+	credit   int
 	asked    coordinator.Asked
 	bucket   int // as in exchange.Config
 	buckets  map[exchange.Scheme]int
@@ -117,7 +121,7 @@ func (r *rank) prepare(ctx context.Context) (err error) {
 		r.ways = append(r.ways, &way{name: s.Name, design: s.Design, plan: p})
 	}
 	r.alone.name, r.alone.design = "ps alone", exchange.WFBP
-	r.alone.plan, err = r.choose(ctx, System{ByLayer: true}, coordinator.Asked{Default: exchange.PS})
+	r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true}, coordinator.Asked{Default: exchange.PS})
 	return err
 }
 

@@ -17,7 +17,7 @@
 //	err = sync.Pulled(ctx)           // the parameters are current here
 //
 // A part is what one worker, or every worker, updates at once. Where a root or
-// everybody updates, the whole bucket is one part.
+// everybody updates, the whole bucket is one part, or each of its slices is.
 //
 // It knows buckets of bytes, and no layers, prototxt or solvers. A new scheme
 // (parameter server, sufficient factors) is a new implementation of Syncer. When
@@ -27,7 +27,6 @@ package syncer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -44,6 +43,9 @@ type Bucket struct {
 	// Cuts are elements at which the bucket is cut into parts that are summed
 	// as separate buckets would be; see collectives.Parts.
 	Cuts []int
+	// Slices, unless nil, are all of the bucket, ascending: each is a part of its own, with Reduce
+	// and Allreduce (P3, section 4.2). Cuts are of no matter then.
+	Slices []schedule.Range
 }
 
 // options are those of the bucket's collectives.
@@ -52,11 +54,6 @@ func (b *Bucket) options(opts []collectives.Option) []collectives.Option {
 		return opts
 	}
 	return append(opts[:len(opts):len(opts)], collectives.Parts(b.Cuts...))
-}
-
-// whole is all of the bucket as one part.
-func (b *Bucket) whole(updates bool) [1]Part {
-	return [1]Part{{Range: schedule.Range{Len: b.Diff.Len() / mem.Float32.Size()}, Updates: updates}}
 }
 
 // Part is elements of a bucket whose gradients are summed, and whose parameters
@@ -92,60 +89,46 @@ type Syncer interface {
 	Close()
 }
 
-// tree is the scheme "reduce": gradients are reduced to the root, which
-// updates and broadcasts the parameters (S-Caffe section 4.1).
-type tree struct {
-	push, pull *nbc.Request
-	parts      [1]Part
-}
-
-// Reduce returns the syncer of a bucket with the scheme "reduce". Every rank
+// Reduce returns the syncer of a bucket with the scheme "reduce": gradients are reduced to the
+// root, which updates and broadcasts the parameters (S-Caffe section 4.1). Every rank
 // of comm must make the same syncers in the same order; opts say how the
 // collectives are done.
 func Reduce(comm *collectives.Comm, b Bucket, root int, opts ...collectives.Option) (Syncer, error) {
-	opts = b.options(opts)
-	push, err := comm.ReduceInit(b.Diff, b.Diff, mem.Float32, mem.Sum, root, opts...)
-	pull, err2 := comm.BcastInit(b.Data, mem.Float32, root, opts...)
-	if err := errors.Join(err, err2); err != nil {
-		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
-	}
-	return &tree{push: push, pull: pull, parts: b.whole(comm.Rank() == root)}, nil
-}
-
-func (t *tree) Parts() []Part                           { return t.parts[:] }
-func (t *tree) Push() error                             { return t.push.Start() }
-func (t *tree) Pushed(ctx context.Context) (int, error) { return 0, t.push.Wait(ctx) }
-func (t *tree) Pull(int) error                          { return t.pull.Start() }
-func (t *tree) Pulled(ctx context.Context) error        { return t.pull.Wait(ctx) }
-func (t *tree) Payload() nbc.Payload                    { return t.push.Payload().Add(t.pull.Payload()) }
-
-func (t *tree) Close() {
-	t.push.Close()
-	t.pull.Close()
-}
-
-// all is the scheme "allreduce": every worker has the sum of the gradients and
-// updates its own parameters. There is nothing to pull.
-type all struct {
-	push  *nbc.Request
-	parts [1]Part
+	return b.byParts(comm.Rank() == root, opts, func(data, diff mem.Buffer, opts []collectives.Option) (push, pull *nbc.Request, err error) {
+		if push, err = comm.ReduceInit(diff, diff, mem.Float32, mem.Sum, root, opts...); err != nil {
+			return nil, nil, err
+		}
+		pull, err = comm.BcastInit(data, mem.Float32, root, opts...)
+		return push, pull, err
+	})
 }
 
 // Allreduce returns the syncer of a bucket with the scheme "allreduce", under
-// the same rule as Reduce. The parameters must start out equal on all workers,
-// and every worker must apply the same update.
+// the same rule as Reduce: every worker has the sum of the gradients and
+// updates its own parameters. There is nothing to pull. The parameters must start out equal on
+// all workers, and every worker must apply the same update.
 func Allreduce(comm *collectives.Comm, b Bucket, opts ...collectives.Option) (Syncer, error) {
-	push, err := comm.AllreduceInit(b.Diff, b.Diff, mem.Float32, mem.Sum, b.options(opts)...)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
-	}
-	return &all{push: push, parts: b.whole(true)}, nil
+	return b.byParts(true, opts, func(_, diff mem.Buffer, opts []collectives.Option) (push, pull *nbc.Request, err error) {
+		push, err = comm.AllreduceInit(diff, diff, mem.Float32, mem.Sum, opts...)
+		return push, nil, err
+	})
 }
 
-func (a *all) Parts() []Part                           { return a.parts[:] }
-func (a *all) Push() error                             { return a.push.Start() }
-func (a *all) Pushed(ctx context.Context) (int, error) { return 0, a.push.Wait(ctx) }
-func (a *all) Pull(int) error                          { return nil }
-func (a *all) Pulled(context.Context) error            { return nil }
-func (a *all) Payload() nbc.Payload                    { return a.push.Payload() }
-func (a *all) Close()                                  { a.push.Close() }
+// byParts returns the syncer of a bucket of which each part has requests of its own.
+func (b *Bucket) byParts(updates bool, opts []collectives.Option, requests func(data, diff mem.Buffer, opts []collectives.Option) (push, pull *nbc.Request, err error)) (Syncer, error) {
+	var r Requests
+	slices := b.Slices
+	if len(slices) == 0 { // one, cut where Cuts says
+		slices, opts = []schedule.Range{{Len: b.Diff.Len() / mem.Float32.Size()}}, b.options(opts)
+	}
+	for _, s := range slices {
+		at, n := mem.Float32.Bytes(s.Off), mem.Float32.Bytes(s.Len)
+		push, pull, err := requests(b.Data.Slice(at, n), b.Diff.Slice(at, n), opts)
+		r.Add(Part{Range: s, Updates: updates}, push, pull)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
+		}
+	}
+	return r.Syncer(nil), nil
+}

@@ -39,6 +39,12 @@ snapshot_after_train: false snapshot_prefix: "s"`)
 			t.Errorf("%v: %.1f allocations an iteration", k, perIteration)
 		}
 	}
+	for _, scheme := range []exchange.Scheme{exchange.PS, exchange.Reduce} { // ip1 is two slices
+		c := train.Config{Scheme: scheme, Bucket: 1, Slice: 1024, Credit: 1}
+		if perIteration := allocations(t, path, 3, c); perIteration >= 1 {
+			t.Errorf("%v in slices: %.1f allocations an iteration", scheme, perIteration)
+		}
+	}
 	for _, ranks := range []int{1, 3} {
 		for _, d := range append(exchange.All(), exchange.WFBP) {
 			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.SFB, exchange.Adam, exchange.OneBit} {

@@ -24,7 +24,7 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 	if err := w.comm.Allreduce(ctx, mem.Of(batch), mem.Of(batch), mem.Int64, mem.Sum); err != nil {
 		return nil, err
 	}
-	config := w.bookConfig(c.Pair)
+	config := w.bookConfig(pieces{c.Pair, c.Slice, c.Credit})
 	for r, b := range batch {
 		config.Batch[r] = int(b)
 	}
@@ -36,9 +36,9 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 }
 
 // bookConfig is what a book is made of, but for what ranks must ask each other.
-func (w *Worker) bookConfig(pair int) coordinator.Config {
+func (w *Worker) bookConfig(p pieces) coordinator.Config {
 	return coordinator.Config{
-		Nodes: w.comm.Nodes(), Workers: coordinator.Places{Ranks: w.roles.workers}, Servers: coordinator.Places{Ranks: w.roles.servers}, Pair: pair,
+		Nodes: w.comm.Nodes(), Workers: coordinator.Places{Ranks: w.roles.workers}, Servers: coordinator.Places{Ranks: w.roles.servers}, Pair: p.pair, Slice: p.slice,
 		Batch: make([]int, w.comm.Size()), Layers: w.bookLayers(),
 	}
 }

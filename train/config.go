@@ -55,9 +55,13 @@ type Config struct {
 	// Workers are the ranks that compute, the zero value all: the batch is divided among
 	// them. Servers are the ranks that hold the parameters with the scheme PS, the zero value
 	// all; every rank works or serves. Pair is the size of their KV pairs in bytes, 0
-	// coordinator.DefaultPair.
+	// coordinator.DefaultPair; a Slice but coordinator.AutoSlice takes its place, and cuts what
+	// moves by other schemes too.
 	Workers, Servers coordinator.Places
 	Pair             int
+	Slice            coordinator.Slice
+	// Credit is as in exchange.Config.
+	Credit int
 	// Consistency says for whom an iteration waits.
 	Consistency Consistency
 	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.

@@ -70,7 +70,7 @@ func (w *Worker) predict() ([]coordinator.Outlook, error) {
 		book = w.schemes.audit.Book
 	} else { // one scheme, which does not depend on batches
 		var err error
-		if book, err = coordinator.New(w.bookConfig(w.pair)); err != nil {
+		if book, err = coordinator.New(w.bookConfig(w.moves)); err != nil {
 			return nil, err
 		}
 	}

@@ -83,6 +83,29 @@ func TestPoseidon_ServersTrainAsAReduction(t *testing.T) {
 	}
 }
 
+// TestP3_SlicesTrainAsLayers: slices, each pushed, summed, updated and pulled by itself, in order of priority through a
+// port, leave no trace in losses, scores and snapshots (P3, sections 4.2 and 5.6: accuracy is not affected): by servers and by a root, with
+// BatchNorm's statistics, clipped gradients and several passes.
+func TestP3_SlicesTrainAsLayers(t *testing.T) {
+	linear, err := spec.Parse("linear")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, dir := files(t, 30)
+	withStatistics(t, path, dir, "clip_gradients: 0.5 iter_size: 2")
+	want := mustRun(t, 3, path, func(_ int, c *train.Config) { c.Spec, c.Bucket = linear, 1 })
+	history := state(t, dir, 40)
+	for i, scheme := range []exchange.Scheme{exchange.PS, exchange.Reduce, exchange.PS} {
+		slice := []coordinator.Slice{1500, 1024, coordinator.LayerSlice}[i]
+		got := mustRun(t, 3, path, func(_ int, c *train.Config) {
+			c.Scheme, c.Spec, c.Bucket, c.Slice, c.Credit = scheme, linear, 1, slice, 1+i
+		})
+		if !slices.Equal(got.loss, want.loss) || !slices.Equal(got.scores, want.scores) || !bytes.Equal(got.snapshot, want.snapshot) || !bytes.Equal(state(t, dir, 40), history) {
+			t.Errorf("%v, slices of %v: other bits than without", scheme, slice)
+		}
+	}
+}
+
 // onlyServes gives the ranks their roles, and fails if one that does not work reads a batch.
 func onlyServes(t *testing.T, rank int, c *train.Config, workers, servers []int) {
 	c.Workers.Ranks, c.Servers.Ranks = workers, servers

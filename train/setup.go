@@ -21,7 +21,7 @@ func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
 func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
-	c.Pair = w.pair
+	c.Pair, c.Slice, c.Credit = w.moves.pair, w.moves.slice, w.moves.credit
 	return w.newSetup(ctx, c)
 }
 
@@ -70,7 +70,7 @@ func (w *Worker) newExchange(ctx context.Context, c Config, change func(*exchang
 		return nil, err
 	}
 	config := exchange.Config{
-		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Root: lowest, Team: w.team, Book: book,
+		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Slice: c.Slice, Credit: c.Credit, Root: lowest, Team: w.team, Book: book,
 		Layers: w.exchangeLayers(), Data: data, Diff: diff,
 		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
 	}

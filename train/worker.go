@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -33,7 +34,7 @@ type Worker struct {
 	schemes    schemes
 	files      atomicfile.FS // of what lies beside snapshots
 	roles      struct{ workers, servers []int }
-	pair       int
+	moves      pieces
 	setups     []*Setup
 	rec        *trace.Recorder
 	meter      trace.Meter
@@ -68,6 +69,13 @@ type Worker struct {
 	ctx context.Context
 }
 
+// pieces is in what pieces parameters move, and in what order: Config's fields of these names.
+type pieces struct {
+	pair   int
+	slice  coordinator.Slice
+	credit int
+}
+
 // New builds this rank's solver and joins it to the others'. It is a
 // collective: where it fails on one rank, it fails on all, with the same
 // error.
@@ -79,7 +87,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, pair: c.Pair, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, moves: pieces{c.Pair, c.Slice, c.Credit}, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.divide(ctx, c)
 	if err == nil {
 		err = comm.Agree(ctx, w.findCheckpoint(&c))

@@ -30,19 +30,35 @@ func roleFlags() []cli.Flag {
 		cmdline.Checked("workers", "all", "`RANKS` that work, likewise; every rank works or serves", cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
 		cmdline.Checked("pair", units.FormatBytes(coordinator.DefaultPair), "`SIZE` of the KV pairs that servers hold",
 			cmdline.Parsed(coordinator.ParsePair, "want a multiple of 4K, such as 256K or 2M")),
+		cmdline.Checked("slice", coordinator.AutoSlice.String(), "cut parameters every `N` elements, such as 50000: each slice is pushed, summed, updated and pulled by itself, "+
+			"with ps as a KV pair; layer cuts nothing, auto nothing but pairs",
+			cmdline.Parsed(coordinator.ParseSlice, ""), "auto", "layer"),
 	}
 }
 
+// roles are what roleFlags say.
+type roles struct {
+	workers, servers coordinator.Places
+	pair             int
+	slice            coordinator.Slice
+}
+
 // readRoles reads roleFlags.
-func readRoles(c *cli.Context) (workers, servers coordinator.Places, pair int, err error) {
-	if servers, err = coordinator.ParsePlaces(c.String("servers")); err != nil {
-		return workers, servers, 0, err
+func readRoles(c *cli.Context) (r roles, err error) {
+	if err := cmdline.Together(c, "slice", "pair"); err != nil {
+		return r, err
 	}
-	if workers, err = coordinator.ParsePlaces(c.String("workers")); err != nil {
-		return workers, servers, 0, err
+	if r.servers, err = coordinator.ParsePlaces(c.String("servers")); err != nil {
+		return r, err
 	}
-	pair, err = coordinator.ParsePair(c.String("pair"))
-	return workers, servers, pair, err
+	if r.workers, err = coordinator.ParsePlaces(c.String("workers")); err != nil {
+		return r, err
+	}
+	if r.pair, err = coordinator.ParsePair(c.String("pair")); err != nil {
+		return r, err
+	}
+	r.slice, err = coordinator.ParseSlice(c.String("slice"))
+	return r, err
 }
 
 // readSchemes reads schemeFlags.
@@ -50,7 +66,8 @@ func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Confi
 	if asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
 		return asked, cfg, err
 	}
-	cfg.Workers, cfg.Servers, cfg.Pair, err = readRoles(c)
+	r, err := readRoles(c)
+	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice = r.workers, r.servers, r.pair, r.slice
 	return asked, cfg, err
 }
 

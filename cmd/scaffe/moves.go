@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,12 +21,11 @@ import (
 type moves struct {
 	design exchange.Design
 	asked  coordinator.Asked // the schemes
-	// Who computes, and of the scheme ps:
-	workers, servers coordinator.Places
-	pair             int
-	spec             spec.Spec
-	bucket           int
-	launch           launch.Options
+	roles
+	credit int
+	spec   spec.Spec
+	bucket int
+	launch launch.Options
 }
 
 func moveFlags() []cli.Flag {
@@ -35,6 +37,9 @@ func moveFlags() []cli.Flag {
 	}, roleFlags(), []cli.Flag{
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
+		cmdline.Checked("credit", creditOff, fmt.Sprintf("let at most `N` large messages be under way from a rank to other nodes together, the most urgent first; "+
+			"off binds each link by itself; the default with --slice N is %d", sliceCredit),
+			cmdline.Parsed(parseCredit, ""), creditOff),
 	}, selectionFlags(), []cli.Flag{
 		localFlag(),
 		cmdline.Duration("deadline", nbc.DefaultDeadline, "abort a collective that takes longer than `TIME`, naming the rank at fault"),
@@ -50,6 +55,23 @@ func schemeFlag() cli.Flag {
 		cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...)
 	f.Aliases = []string{"aggregate"}
 	return f
+}
+
+// creditOff, for --credit, is no credit; sliceCredit is the default where parameters are sliced.
+const (
+	creditOff   = "off"
+	sliceCredit = 2
+)
+
+func parseCredit(s string) (int, error) {
+	if s == creditOff {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("invalid credit %q: want a number of messages, such as %d, or %s to bind each link by itself", s, sliceCredit, creditOff)
+	}
+	return n, nil
 }
 
 // auto, for --bucket, leaves the size to the network.
@@ -77,8 +99,14 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
 		return m, err
 	}
-	if m.workers, m.servers, m.pair, err = readRoles(c); err != nil {
+	if m.roles, err = readRoles(c); err != nil {
 		return m, err
+	}
+	if m.credit, err = parseCredit(c.String("credit")); err != nil {
+		return m, err
+	}
+	if !c.IsSet("credit") && m.slice > 0 {
+		m.credit = sliceCredit
 	}
 	m.bucket, err = parseBucket(c.String("bucket"))
 	return m, err

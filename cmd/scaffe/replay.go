@@ -45,7 +45,7 @@ func replayCommand() *cli.Command {
 			cmdline.Duration("budget", 0, "limit measuring to about `TIME` (at least 6 iterations)"),
 			cmdline.Float("compute-scale", 1, true, "multiply all times of the profile by `F`"),
 			cmdline.Float("ratio", 0, true, "scale the times so that communication alone (with --systems that of ps under WFBP) takes `R` times as long as computation"),
-			cmdline.Float("size-scale", 1, false, "multiply sizes and times of the profile, and --pair, by `F`, at most 1"),
+			cmdline.Float("size-scale", 1, false, "multiply sizes and times of the profile, --pair and --slice by `F`, at most 1"),
 			cmdline.Checked("predict", "", "with --systems, predict an iteration on the numbers of nodes in `LIST` too", cmdline.Parsed(parseNodes, "want numbers of nodes such as 16,32")),
 			cmdline.Float("jitter", 0, true, "vary computation randomly by up to a `FRACTION`, such as 0.05"),
 			cmdline.Checked("straggler", "", "slow one rank down, `RANK:FACTOR`", cmdline.Parsed(replay.ParseStraggler, "want RANK:FACTOR, such as 2:10")),
@@ -85,7 +85,7 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Ratio, cfg.Jitter, cfg.Check = c.Float64("ratio"), c.Float64("jitter"), c.Bool("check")
 	cfg.Spec, cfg.Bucket = m.spec, m.bucket
 	cfg.Asked, cfg.Workers, cfg.Servers = &m.asked, m.workers, m.servers
-	cfg.Pair = coordinator.ScalePair(m.pair, min(c.Float64("size-scale"), 1))
+	cfg.Pair, cfg.Slice, cfg.Credit = coordinator.ScalePair(m.pair, min(c.Float64("size-scale"), 1)), m.slice.Scale(min(c.Float64("size-scale"), 1)), m.credit
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {
 		return cfg, cmdline.Usagef("missing --profile: want a file or a built-in profile (scaffe replay --list shows them)")

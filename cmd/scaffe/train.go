@@ -102,7 +102,8 @@ func newTraining(c *cli.Context) (*training, error) {
 		return nil, err
 	}
 	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
-	t.config.Asked, t.config.Workers, t.config.Servers, t.config.Pair = &m.asked, m.workers, m.servers, m.pair
+	t.config.Asked, t.config.Workers, t.config.Servers = &m.asked, m.workers, m.servers
+	t.config.Pair, t.config.Slice, t.config.Credit = m.pair, m.slice, m.credit
 	t.launch = m.launch
 	if t.config.Consistency, err = train.ParseConsistency(c.String("consistency")); err != nil {
 		return nil, err

@@ -69,8 +69,9 @@ type Config struct {
 	// together (iter_size): the paper's K.
 	Batch  []int
 	Layers []Layer
-	// Pair is the size of a KV pair in bytes; 0: DefaultPair.
-	Pair int
+	// Pair is the size of a KV pair in bytes; 0: DefaultPair. A Slice but AutoSlice takes its place.
+	Pair  int
+	Slice Slice
 	// Tensors asks for pairs that are whole parameters, dealt in their order: the "coarse-grained"
 	// shards of TensorFlow (section 5.1). Pair is then of no matter.
 	Tensors bool
@@ -81,7 +82,8 @@ type Book struct {
 	Nodes            []int // the node of every rank
 	Workers, Servers []int // ranks, ascending
 	Batch            []int // by rank
-	PairBytes        int
+	PairBytes        int   // 0: a bucket is one pair
+	Slice            Slice
 	Tensors          bool // pairs are whole parameters
 	Layers           []Layer
 	Pairs            []Pair // ascending
@@ -90,14 +92,17 @@ type Book struct {
 // New checks c and writes the book. Every layer's parameters are cut into pairs;
 // Deal cuts anew.
 func New(c Config) (*Book, error) {
-	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Tensors: c.Tensors, Layers: c.Layers}
+	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Tensors: c.Tensors, Layers: c.Layers}
 	if b.PairBytes == 0 {
 		b.PairBytes = DefaultPair
 	}
 	var err error
 	b.Workers, b.Servers, err = Roles(c.Nodes, c.Workers, c.Servers)
-	if err = errors.Join(err, checkPair(b.PairBytes)); err != nil {
+	if err = errors.Join(err, checkPair(b.PairBytes), c.Slice.check()); err != nil {
 		return nil, err
+	}
+	if c.Slice != AutoSlice {
+		b.PairBytes = max(0, 4*int(c.Slice))
 	}
 	if len(c.Batch) != len(c.Nodes) || len(c.Nodes) == 0 {
 		return nil, fmt.Errorf("information book: %d batches of %s", len(c.Batch), ranks(len(c.Nodes)))
@@ -172,18 +177,21 @@ func (b *Book) Deal(buckets [][]int, whole ...int) {
 // cut cuts the parameters of neighboring layers into pairs, unless they are to be one.
 func (b *Book) cut(members []int, whole bool) []Pair {
 	switch {
-	case whole:
-		return cutPairs(b.Layers, members, math.MaxInt/2)
-	case b.Tensors:
+	case b.Tensors && !whole:
 		return tensors(b.Layers, members)
+	case whole || b.PairBytes == 0:
+		return cutPairs(b.Layers, members, math.MaxInt/2)
 	}
 	return cutPairs(b.Layers, members, b.PairBytes/4)
 }
 
 // pair says in words what a pair is.
 func (b *Book) pair() string {
-	if b.Tensors {
+	switch {
+	case b.Tensors:
 		return "a parameter"
+	case b.PairBytes == 0:
+		return "a bucket"
 	}
 	return units.FormatBytes(b.PairBytes)
 }
@@ -241,12 +249,13 @@ var properties = []struct {
 	{"batch", func(b *Book) any { return b.Batch }},
 	{"pair", func(b *Book) any { return b.PairBytes }},
 	{"pairs", func(b *Book) any { return b.Pairs }},
+	{"slice", func(b *Book) any { return b.Slice }},
 	{"layers", func(b *Book) any { return b.Layers }},
 }
 
 // Query returns properties of the book by their names, as Table 2's method does:
 // n_worker, n_server and batchsize, which Algorithm 1 asks for; n_node, workers,
-// servers, nodes, batch, pair, pairs and layers; and by the name of a layer, a
+// servers, nodes, batch, pair, pairs, slice and layers; and by the name of a layer, a
 // *Layer.
 func (b *Book) Query(names ...string) ([]any, error) {
 	var values []any
@@ -280,6 +289,7 @@ func (b *Book) Entries() []Entry {
 		{"servers", fmt.Sprint(b.Servers)},
 		{"batch", fmt.Sprint(b.Batch)},
 		{"pair", b.pair()},
+		{"slice", b.Slice.String()},
 	}
 	for i := range b.Layers {
 		l := &b.Layers[i]

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/schedule"
@@ -30,6 +31,69 @@ const (
 	Cut = 1024
 )
 
+// Slice is what parameters are cut into, each part of which is pushed, summed, updated and pulled
+// by itself (P3, section 4.2): at most so many elements, a multiple of Cut. With ps a slice is a KV pair, with
+// reduce and allreduce a part of a bucket; factors and quantised gradients are not cut.
+type Slice int
+
+const (
+	// AutoSlice, the zero value, has KV pairs of Config.Pair, and cuts nothing else.
+	AutoSlice Slice = 0
+	// LayerSlice cuts nothing: all of a bucket is one KV pair.
+	LayerSlice Slice = -1
+)
+
+// The words for AutoSlice and LayerSlice.
+const (
+	wordAuto  = "auto"
+	wordLayer = "layer"
+)
+
+// ParseSlice reads the value of --slice.
+func ParseSlice(text string) (Slice, error) {
+	switch text {
+	case wordAuto:
+		return AutoSlice, nil
+	case wordLayer:
+		return LayerSlice, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < Cut || n > math.MaxInt32 {
+		return 0, fmt.Errorf("invalid slice %q: want at least %d elements, such as 50000, or %s, or %s to cut nothing", text, Cut, wordAuto, wordLayer)
+	}
+	return Slice(n), nil
+}
+
+// String is the inverse of ParseSlice.
+func (s Slice) String() string {
+	switch s {
+	case AutoSlice:
+		return wordAuto
+	case LayerSlice:
+		return wordLayer
+	}
+	return strconv.Itoa(int(s))
+}
+
+// Scale returns s for a net whose sizes are multiplied by factor, at most 1.
+func (s Slice) Scale(factor float64) Slice {
+	if s <= 0 {
+		return s
+	}
+	return max(Cut, Slice(float64(s)*factor))
+}
+
+func (s Slice) check() error {
+	if s != AutoSlice && s != LayerSlice && s < Cut {
+		return fmt.Errorf("slice of %d elements: want at least %d", int(s), Cut)
+	}
+	return nil
+}
+
+// Cut cuts parameters, neighbors in the packed buffers, as KV pairs are cut. s is neither AutoSlice nor
+// LayerSlice.
+func (s Slice) Cut(params []Range) []Range { return cut(params, int(s)) }
+
 // ParsePair reads the value of --pair, in bytes.
 func ParsePair(text string) (int, error) {
 	n, err := units.ParseBytes(text)
@@ -52,10 +116,7 @@ func checkPair(bytes int) error {
 	return nil
 }
 
-// cutPairs cuts neighboring layers' parameters into pairs of at most so many
-// elements, a multiple of Cut: at the ends of parameters, and within them at
-// multiples of Cut from their start. The gaps between parameters belong to the pair
-// around them.
+// cutPairs cuts neighboring layers' parameters into pairs of at most so many elements.
 func cutPairs(layers []Layer, members []int, elements int) []Pair {
 	var params []Range
 	var owners []int
@@ -64,24 +125,35 @@ func cutPairs(layers []Layer, members []int, elements int) []Pair {
 			params, owners = append(params, p), append(owners, i)
 		}
 	}
+	var pairs []Pair
+	in := 0
+	for _, r := range cut(params, elements) {
+		for in+1 < len(params) && params[in+1].Off <= r.Off {
+			in++
+		}
+		pairs = append(pairs, Pair{Layer: owners[in], Range: r})
+	}
+	return pairs
+}
+
+// cut cuts neighboring parameters into at most so many elements each, at least Cut: at the ends of parameters,
+// and within them at multiples of Cut from their start. The gaps between parameters
+// belong to what is around them.
+func cut(params []Range, elements int) (all []Range) {
 	if len(params) == 0 {
 		return nil
 	}
-	var pairs []Pair
 	end := params[len(params)-1].End()
-	for at, in := params[0].Off, 0; at < end; {
+	for at := params[0].Off; at < end; {
 		to := end
 		if at+elements < end {
 			k := sort.Search(len(params), func(k int) bool { return params[k].Off > at+elements }) - 1
 			to = params[k].Off + (at+elements-params[k].Off)/Cut*Cut
 		}
-		for in+1 < len(params) && params[in+1].Off <= at {
-			in++
-		}
-		pairs = append(pairs, Pair{Layer: owners[in], Range: Range{Off: at, Len: to - at}})
+		all = append(all, Range{Off: at, Len: to - at})
 		at = to
 	}
-	return pairs
+	return all
 }
 
 // tensors returns a pair for each parameter of neighboring layers, with the gap behind it.

@@ -239,7 +239,11 @@ func (n *Network) servers(l *Layer) Prediction {
 		least = 0
 	}
 	oneWay := n.wire(max(most*others, bytes-least))
-	t := 2*n.hop() + 2*oneWay + n.add(min(most, float64(b.PairBytes)))
+	pair := most
+	if b.PairBytes > 0 {
+		pair = min(most, float64(b.PairBytes))
+	}
+	t := 2*n.hop() + 2*oneWay + n.add(pair)
 	specText := "linear"
 	if layout := n.Layout(); layout.Nodes > 1 && layout.PPN > 1 {
 		specText = "linear/linear"

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/internal/report"
-	"github.com/scaffe/scaffe/internal/units"
 )
 
 // Write writes the audit: a row a layer, and in JSON the whole book.
@@ -36,6 +35,14 @@ func (a *Audit) head() []report.Field {
 	}
 }
 
+// sliced says what slices are cut of.
+func (b *Book) sliced() []string {
+	if b.Slice <= 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("# slices of at most %v elements, cut at multiples of %d: ps (its pairs), reduce and allreduce; factors (sfb, adam) and quantised gradients (onebit) are not cut", b.Slice, Cut)}
+}
+
 // Text returns what Write writes as text, line by line.
 func (a *Audit) Text() []string {
 	var b strings.Builder
@@ -47,8 +54,8 @@ func (a *Audit) table() *report.Table[Row] {
 	b := a.Book
 	t := &report.Table[Row]{
 		Head: a.head(), Rows: a.Rows,
-		Above: append([]string{fmt.Sprintf("# scheme %v: P1 = %d workers, P2 = %d servers, %d nodes, K = %d, pairs of %s",
-			a.Asked, len(b.Workers), len(b.Servers), b.NodeCount(), b.factorRows(&Layer{}), units.FormatBytes(b.PairBytes))}, a.Notes...),
+		Above: append(append([]string{fmt.Sprintf("# scheme %v: P1 = %d workers, P2 = %d servers, %d nodes, K = %d, pairs of %s",
+			a.Asked, len(b.Workers), len(b.Servers), b.NodeCount(), b.factorRows(&Layer{}), b.pair())}, b.sliced()...), a.Notes...),
 		Columns: []report.Column[Row]{
 			{Name: "layer", Left: true, Value: func(r Row) any { return r.Layer.Name }},
 			{Name: "type", Hidden: true, Value: func(r Row) any { return r.Layer.Type }},

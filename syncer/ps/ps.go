@@ -21,8 +21,9 @@
 package ps
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -54,26 +55,18 @@ func Spec(l spec.Layout) spec.Spec {
 	return spec.Spec{Levels: []spec.Level{linear}}
 }
 
-// server is one rank's part in a bucket's pairs.
-type server struct {
-	parts   []syncer.Part
-	push    *nbc.Set
-	pull    []*nbc.Request
-	payload nbc.Payload
-}
-
 // New returns the syncer of a bucket. pairs are all of it, ascending; each is a part,
 // which its server updates. A rank that only serves has no other parts than its own. Every
 // rank of the team must make the same syncers in the same order, and their parameters must
 // be equal at the start.
 func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.Option) (syncer.Syncer, error) {
-	s := &server{}
-	var pushes []*nbc.Request
+	var s syncer.Requests
+	var servers []int // by part
 	rank := team.All().Rank()
 	end := 0
 	for _, p := range pairs {
 		if p.Off != end || p.Len <= 0 || mem.Float32.Bytes(p.End()) > b.Diff.Len() {
-			s.close(pushes)
+			s.Close()
 			return nil, fmt.Errorf("bucket %q: KV pair %v, where one is due that begins at %d and ends within %d bytes", b.Name, p.Range, end, b.Diff.Len())
 		}
 		end = p.End()
@@ -90,49 +83,49 @@ func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.O
 			}
 			how := append(opts[:len(opts):len(opts)], collectives.With(Spec(comm.Layout())))
 			if push, err = comm.ReduceInit(in, part(b.Diff), mem.Float32, mem.Sum, root, how...); err == nil {
-				pushes = append(pushes, push)
 				pull, err = comm.BcastInit(part(b.Data), mem.Float32, root, how...)
 			}
 		}
+		s.Add(syncer.Part{Range: p.Range, Updates: rank == p.Server}, push, pull)
+		servers = append(servers, p.Server)
 		if err != nil {
-			s.close(pushes)
+			s.Close()
 			return nil, fmt.Errorf("bucket %q: KV pair %v at rank %d: %w", b.Name, p.Range, p.Server, err)
 		}
-		s.pull = append(s.pull, pull)
-		s.payload = s.payload.Add(push.Payload()).Add(pull.Payload())
-		s.parts = append(s.parts, syncer.Part{Range: p.Range, Updates: rank == p.Server})
 	}
 	if mem.Float32.Bytes(end) != b.Diff.Len() {
-		s.close(pushes)
+		s.Close()
 		return nil, fmt.Errorf("bucket %q: its KV pairs end at element %d, it has %d bytes", b.Name, end, b.Diff.Len())
 	}
-	s.push = nbc.NewSet(pushes...)
-	return s, nil
+	return s.Syncer(inTurn(servers, place(team))), nil
 }
 
-func (s *server) Parts() []syncer.Part                    { return s.parts }
-func (s *server) Push() error                             { return s.push.Start() }
-func (s *server) Pushed(ctx context.Context) (int, error) { return s.push.Next(ctx) }
-func (s *server) Pull(part int) error                     { return s.pull[part].Start() }
-
-func (s *server) Pulled(ctx context.Context) error {
-	for _, r := range s.pull {
-		if err := r.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+// place is where this rank begins among the servers: the number of the first worker on its node.
+func place(team *syncer.Team) int {
+	nodes := team.All().Nodes()
+	return max(0, slices.IndexFunc(team.Members(), func(r int) bool { return nodes[r] == nodes[team.All().Rank()] }))
 }
 
-func (s *server) Payload() nbc.Payload { return s.payload }
-
-func (s *server) Close() { s.close(nil) }
-
-func (s *server) close(pushes []*nbc.Request) {
-	for _, r := range append(pushes, s.pull...) {
-		r.Close()
+// inTurn returns the order in which a rank pushes what has these servers: to one after the other, from
+// the one after the rank's own place on, so that not all workers begin with the same server, whose
+// port would be what all wait for. nil is the order of the parts.
+func inTurn(servers []int, place int) []int {
+	distinct := slices.Compact(slices.Sorted(slices.Values(servers)))
+	if len(distinct) < 2 {
+		return nil
 	}
-	if s.push != nil {
-		s.push.Close()
+	turns := make([]int, len(servers)) // the most significant: how many of the server's come before
+	seen := map[int]int{}
+	for i, s := range servers {
+		number, _ := slices.BinarySearch(distinct, s)
+		after := (number + 2*len(distinct) - place%len(distinct) - 1) % len(distinct)
+		turns[i] = seen[s]*len(distinct) + after
+		seen[s]++
 	}
+	order := make([]int, len(servers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(turns[i], turns[j]) })
+	return order
 }

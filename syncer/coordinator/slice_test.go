@@ -1,0 +1,93 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/report"
+)
+
+// TestP3_ParametersAreCutIntoSlices: "the size of the parameter slices" bounds what moves as one (P3, section 4.2): in KV
+// pairs, and alike where there are none. Not cut, all of a bucket is one.
+func TestP3_ParametersAreCutIntoSlices(t *testing.T) {
+	layers := vgg()
+	c := Config{Nodes: spec.NodesOf(4, 1), Workers: Places{All: true}, Servers: Places{All: true}, Batch: make([]int, 4), Layers: layers}
+	lens := func(slice Slice) (all []int) {
+		c.Slice = slice
+		b, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Deal([][]int{{0, 1}, {2}, {3}}) // the first two share a bucket
+		for _, p := range b.Pairs {
+			all = append(all, p.Len)
+		}
+		return all
+	}
+	// 1,728 and 64 elements, 524,288 and 512, then 4,096 and 100. A slice ends at a multiple of 1,024 from the start
+	// of the parameter that it ends in.
+	for slice, want := range map[Slice][]int{
+		LayerSlice: {526_592, 4096, 100},
+		200_000:    {1792 + 193*1024, 195 * 1024, (512-193-195)*1024 + 512, 4096, 100},
+		AutoSlice:  {1792 + 510*1024, 2*1024 + 512, 4096, 100},
+	} {
+		if got := lens(slice); !slices.Equal(got, want) {
+			t.Errorf("slices of %v: %v, want %v", slice, got, want)
+		}
+	}
+	params := slices.Concat(layers[0].Params, layers[1].Params)
+	var cuts []int
+	for _, r := range Slice(200_000).Cut(params) {
+		cuts = append(cuts, r.Len)
+	}
+	if !slices.Equal(cuts, lens(200_000)[:len(cuts)]) {
+		t.Errorf("what is no pair is cut into %v", cuts)
+	}
+	c.Slice = 1000
+	if _, err := New(c); err == nil || !strings.Contains(err.Error(), "slice of 1000 elements: want at least 1024") {
+		t.Errorf("slices of 1000: %v", err)
+	}
+}
+
+func TestParseSlice(t *testing.T) {
+	for text, want := range map[string]Slice{"auto": AutoSlice, "layer": LayerSlice, "50000": 50_000, "1024": Cut} {
+		if got, err := ParseSlice(text); err != nil || got != want || got.String() != text {
+			t.Errorf("%q is %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "1023", "2M", "layers", "99999999999"} {
+		if _, err := ParseSlice(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("invalid slice %q: want at least 1024 elements, such as 50000", text)) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if s, small, layer := Slice(50_000).Scale(0.5), Slice(2000).Scale(0.01), LayerSlice.Scale(0.5); s != 25_000 || small != Cut || layer != LayerSlice {
+		t.Errorf("scaled to %v, %v and %v", s, small, layer)
+	}
+}
+
+// The audit says what is cut, and what is not.
+func TestAuditSaysWhatIsCut(t *testing.T) {
+	c := Config{Nodes: spec.NodesOf(2, 1), Workers: Places{All: true}, Servers: Places{All: true}, Batch: []int{1, 1}, Layers: vgg()}
+	for slice, want := range map[Slice]string{
+		50_000:     "# slices of at most 50000 elements, cut at multiples of 1024: ps (its pairs), reduce and allreduce; factors (sfb, adam) and quantised gradients (onebit) are not cut",
+		LayerSlice: "pairs of a bucket",
+		AutoSlice:  "pairs of 2M",
+	} {
+		c.Slice = slice
+		b, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := b.Choose(Asked{Default: PS}, predicted(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := a.Write(&out, report.Text); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("slices of %v: %v\n%s\nwant %s", slice, err, out.String(), want)
+		}
+	}
+}
