@@ -79,7 +79,7 @@ func TestPoseidon_WholeTensorsGiveTheSameBits(t *testing.T) {
 		got := make([][]float32, 3)
 		err := launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
 			b := book(t, 3, "all", 4096)
-			b.Tensors = true
+			b.Placement = coordinator.PlaceTensor
 			data, _, err := train(ctx, comm, exchange.Config{Design: exchange.TF, Scheme: exchange.PS, Bucket: bucket, Book: b}, 5)
 			got[comm.Rank()] = data
 			return err

@@ -34,6 +34,7 @@ type Config struct {
 	Workers, Servers coordinator.Places
 	Pair             int
 	Slice            coordinator.Slice
+	Placement        coordinator.Placement // of KV pairs
 	// Credit is as in exchange.Config.
 	Credit int
 	// Spec, unless it has no levels, is how the collectives are done.

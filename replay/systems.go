@@ -20,18 +20,23 @@ type System struct {
 	// ByLayer: no layers share a bucket, unless Config.Bucket says how large one is; Poseidon has
 	// a syncer for each layer (section 4.1).
 	ByLayer bool
-	// Tensors: servers hold whole parameters, dealt to them in turn.
-	Tensors bool
+	// Placement, unless nil, takes the place of Config's.
+	Placement *coordinator.Placement
 	// Plain: neither Config.Slice nor Config.Credit holds.
 	Plain bool
 }
+
+var (
+	even   = coordinator.PlaceEven
+	tensor = coordinator.PlaceTensor
+)
 
 // systems are those that the Poseidon paper compares, section 5, and those of this runtime.
 var systems = []System{
 	{Name: "caffe+ps", Design: exchange.SCB, Scheme: coordinator.PS, ByLayer: true},
 	{Name: "caffe+wfbp", Design: exchange.WFBP, Scheme: coordinator.PS, ByLayer: true},
 	{Name: "poseidon", Design: exchange.WFBP, Scheme: coordinator.Poseidon, ByLayer: true},
-	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, ByLayer: true, Tensors: true},
+	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, ByLayer: true, Placement: &tensor},
 	{Name: "adam", Design: exchange.WFBP, Scheme: coordinator.Adam, ByLayer: true},
 	{Name: "cntk", Design: exchange.WFBP, Scheme: coordinator.OneBit, ByLayer: true},
 	{Name: "auto", Design: exchange.SCOBR, Scheme: coordinator.Auto},
@@ -67,9 +72,9 @@ next:
 
 // plan is by which schemes the layers go, and what follows from that.
 type plan struct {
-	tensors  bool // see System
 	slice    coordinator.Slice
 	credit   int
+	place    coordinator.Placement
 	asked    coordinator.Asked
 	bucket   int // as in exchange.Config
 	buckets  map[exchange.Scheme]int
@@ -121,7 +126,7 @@ func (r *rank) prepare(ctx context.Context) (err error) {
 		r.ways = append(r.ways, &way{name: s.Name, design: s.Design, plan: p})
 	}
 	r.alone.name, r.alone.design = "ps alone", exchange.WFBP
-	r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true}, coordinator.Asked{Default: exchange.PS})
+	r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true, Placement: &even}, coordinator.Asked{Default: exchange.PS})
 	return err
 }
 

@@ -24,7 +24,7 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 	if err := w.comm.Allreduce(ctx, mem.Of(batch), mem.Of(batch), mem.Int64, mem.Sum); err != nil {
 		return nil, err
 	}
-	config := w.bookConfig(pieces{c.Pair, c.Slice, c.Credit})
+	config := w.bookConfig(c.pieces())
 	for r, b := range batch {
 		config.Batch[r] = int(b)
 	}
@@ -39,6 +39,7 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 func (w *Worker) bookConfig(p pieces) coordinator.Config {
 	return coordinator.Config{
 		Nodes: w.comm.Nodes(), Workers: coordinator.Places{Ranks: w.roles.workers}, Servers: coordinator.Places{Ranks: w.roles.servers}, Pair: p.pair, Slice: p.slice,
+		Placement: p.place, Seed: w.solver.Param().GetRandomSeed(),
 		Batch: make([]int, w.comm.Size()), Layers: w.bookLayers(),
 	}
 }

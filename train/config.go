@@ -60,6 +60,7 @@ type Config struct {
 	Workers, Servers coordinator.Places
 	Pair             int
 	Slice            coordinator.Slice
+	Placement        coordinator.Placement // of KV pairs
 	// Credit is as in exchange.Config.
 	Credit int
 	// Consistency says for whom an iteration waits.

@@ -74,7 +74,11 @@ type pieces struct {
 	pair   int
 	slice  coordinator.Slice
 	credit int
+	place  coordinator.Placement
 }
+
+// pieces are those that c asks for.
+func (c *Config) pieces() pieces { return pieces{c.Pair, c.Slice, c.Credit, c.Placement} }
 
 // New builds this rank's solver and joins it to the others'. It is a
 // collective: where it fails on one rank, it fails on all, with the same
@@ -87,7 +91,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, moves: pieces{c.Pair, c.Slice, c.Credit}, rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, moves: c.pieces(), rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.divide(ctx, c)
 	if err == nil {
 		err = comm.Agree(ctx, w.findCheckpoint(&c))

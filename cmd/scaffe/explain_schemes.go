@@ -33,6 +33,8 @@ func roleFlags() []cli.Flag {
 		cmdline.Checked("slice", coordinator.AutoSlice.String(), "cut parameters every `N` elements, such as 50000: each slice is pushed, summed, updated and pulled by itself, "+
 			"with ps as a KV pair; layer cuts nothing, auto nothing but pairs",
 			cmdline.Parsed(coordinator.ParseSlice, ""), "auto", "layer"),
+		cmdline.Checked("placement", coordinator.PlaceEven.String(), "give KV pairs to servers `HOW`: even shares (Poseidon), round-robin (P3), whole parameters drawn, or divided where large (kvstore), or in turn (tensor)",
+			cmdline.Parsed(coordinator.ParsePlacement, "want "+cmdline.Or(coordinator.Placements())), coordinator.Placements()...),
 	}
 }
 
@@ -41,6 +43,7 @@ type roles struct {
 	workers, servers coordinator.Places
 	pair             int
 	slice            coordinator.Slice
+	placement        coordinator.Placement
 }
 
 // readRoles reads roleFlags.
@@ -57,7 +60,10 @@ func readRoles(c *cli.Context) (r roles, err error) {
 	if r.pair, err = coordinator.ParsePair(c.String("pair")); err != nil {
 		return r, err
 	}
-	r.slice, err = coordinator.ParseSlice(c.String("slice"))
+	if r.slice, err = coordinator.ParseSlice(c.String("slice")); err != nil {
+		return r, err
+	}
+	r.placement, err = coordinator.ParsePlacement(c.String("placement"))
 	return r, err
 }
 
@@ -67,7 +73,7 @@ func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Confi
 		return asked, cfg, err
 	}
 	r, err := readRoles(c)
-	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice = r.workers, r.servers, r.pair, r.slice
+	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice, cfg.Placement = r.workers, r.servers, r.pair, r.slice, r.placement
 	return asked, cfg, err
 }
 

@@ -102,6 +102,9 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.roles, err = readRoles(c); err != nil {
 		return m, err
 	}
+	if one, alone := m.asked.One(); c.IsSet("placement") && alone && (one == exchange.Reduce || one == exchange.Allreduce) {
+		return m, cmdline.Usagef("--placement is of servers, which --scheme %v has not: use --scheme ps", one)
+	}
 	if m.credit, err = parseCredit(c.String("credit")); err != nil {
 		return m, err
 	}

@@ -129,6 +129,8 @@ func TestReplayMistakes(t *testing.T) {
 		{"--profile alexnet-k80 --algorithm tree", 2, `invalid --algorithm "tree"`},
 		{"--profile alexnet-k80 --slice 0", 2, `invalid --slice "0": want at least 1024 elements, such as 50000, or auto, or layer to cut nothing`},
 		{"--profile alexnet-k80 --slice 50000 --pair 2M", 2, "--slice and --pair cannot be used together"},
+		{"--profile alexnet-k80 --placement odd", 2, `invalid --placement "odd": want even, round-robin, kvstore or tensor`},
+		{"--profile alexnet-k80 --placement kvstore --scheme reduce", 2, "--placement is of servers, which --scheme reduce has not: use --scheme ps"},
 		{"--profile alexnet-k80 --credit 0", 2, `invalid --credit "0": want a number of messages, such as 2, or off to bind each link by itself`},
 		{"--profile alexnet-k80 --bucket 1X", 2, `invalid --bucket "1X": want a size such as 256K or 4M, or auto`},
 		{"--profile alexnet-k80 --size-scale 0.001 --ratio 1", 1, "a ratio of communication to computation needs at least 2 ranks"},

@@ -72,9 +72,9 @@ type Config struct {
 	// Pair is the size of a KV pair in bytes; 0: DefaultPair. A Slice but AutoSlice takes its place.
 	Pair  int
 	Slice Slice
-	// Tensors asks for pairs that are whole parameters, dealt in their order: the "coarse-grained"
-	// shards of TensorFlow (section 5.1). Pair is then of no matter.
-	Tensors bool
+	// Placement says who serves which pair; Seed is what PlaceKVStore draws by.
+	Placement Placement
+	Seed      int64
 }
 
 // Book is the information book (section 4.1). Its fields are for reading.
@@ -84,7 +84,8 @@ type Book struct {
 	Batch            []int // by rank
 	PairBytes        int   // 0: a bucket is one pair
 	Slice            Slice
-	Tensors          bool // pairs are whole parameters
+	Placement        Placement
+	Seed             int64
 	Layers           []Layer
 	Pairs            []Pair // ascending
 }
@@ -92,7 +93,7 @@ type Book struct {
 // New checks c and writes the book. Every layer's parameters are cut into pairs;
 // Deal cuts anew.
 func New(c Config) (*Book, error) {
-	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Tensors: c.Tensors, Layers: c.Layers}
+	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Placement: c.Placement, Seed: c.Seed, Layers: c.Layers}
 	if b.PairBytes == 0 {
 		b.PairBytes = DefaultPair
 	}
@@ -166,21 +167,27 @@ func (b *Book) Deal(buckets [][]int, whole ...int) {
 		b.Pairs = append(b.Pairs, b.cut(members, len(members) > 0 && slices.Contains(whole, members[0]))...)
 	}
 	order := first(len(b.Pairs))
-	if !b.Tensors {
+	if b.Placement == PlaceEven {
 		largestFirst(order, b.Pairs)
 	}
 	for turn, i := range order {
-		b.Pairs[i].Server = b.Servers[turn%len(b.Servers)]
+		if p := &b.Pairs[i]; p.Server < 0 {
+			p.Server = turn
+		}
+		b.Pairs[i].Server = b.Servers[b.Pairs[i].Server%len(b.Servers)]
 	}
 }
 
-// cut cuts the parameters of neighboring layers into pairs, unless they are to be one.
+// cut cuts the parameters of neighboring layers into pairs, unless they are to be one. A server is
+// the number of one, -1 where it is the next in turn.
 func (b *Book) cut(members []int, whole bool) []Pair {
 	switch {
-	case b.Tensors && !whole:
-		return tensors(b.Layers, members)
-	case whole || b.PairBytes == 0:
+	case whole || b.PairBytes == 0 && b.Placement.cuts():
 		return cutPairs(b.Layers, members, math.MaxInt/2)
+	case b.Placement == PlaceTensor:
+		return tensors(b.Layers, members)
+	case b.Placement == PlaceKVStore:
+		return b.kvstore(members)
 	}
 	return cutPairs(b.Layers, members, b.PairBytes/4)
 }
@@ -188,8 +195,10 @@ func (b *Book) cut(members []int, whole bool) []Pair {
 // pair says in words what a pair is.
 func (b *Book) pair() string {
 	switch {
-	case b.Tensors:
+	case b.Placement == PlaceTensor:
 		return "a parameter"
+	case b.Placement == PlaceKVStore:
+		return fmt.Sprintf("a parameter, or an even part of one of %d elements and more", kvstoreSplits)
 	case b.PairBytes == 0:
 		return "a bucket"
 	}
@@ -250,12 +259,13 @@ var properties = []struct {
 	{"pair", func(b *Book) any { return b.PairBytes }},
 	{"pairs", func(b *Book) any { return b.Pairs }},
 	{"slice", func(b *Book) any { return b.Slice }},
+	{"placement", func(b *Book) any { return b.Placement }},
 	{"layers", func(b *Book) any { return b.Layers }},
 }
 
 // Query returns properties of the book by their names, as Table 2's method does:
 // n_worker, n_server and batchsize, which Algorithm 1 asks for; n_node, workers,
-// servers, nodes, batch, pair, pairs, slice and layers; and by the name of a layer, a
+// servers, nodes, batch, pair, pairs, slice, placement and layers; and by the name of a layer, a
 // *Layer.
 func (b *Book) Query(names ...string) ([]any, error) {
 	var values []any
@@ -290,6 +300,7 @@ func (b *Book) Entries() []Entry {
 		{"batch", fmt.Sprint(b.Batch)},
 		{"pair", b.pair()},
 		{"slice", b.Slice.String()},
+		{"placement", b.Placement.String()},
 	}
 	for i := range b.Layers {
 		l := &b.Layers[i]

@@ -131,7 +131,7 @@ func cutPairs(layers []Layer, members []int, elements int) []Pair {
 		for in+1 < len(params) && params[in+1].Off <= r.Off {
 			in++
 		}
-		pairs = append(pairs, Pair{Layer: owners[in], Range: r})
+		pairs = append(pairs, Pair{Layer: owners[in], Range: r, Server: -1})
 	}
 	return pairs
 }
@@ -166,7 +166,7 @@ func tensors(layers []Layer, members []int) (pairs []Pair) {
 			if n := len(pairs); n > 0 {
 				pairs[n-1].Len = p.Off - pairs[n-1].Off
 			}
-			pairs = append(pairs, Pair{Layer: i, Range: p})
+			pairs = append(pairs, Pair{Layer: i, Range: p, Server: -1})
 		}
 	}
 	return pairs

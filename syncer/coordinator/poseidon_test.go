@@ -89,7 +89,7 @@ func TestPoseidon_Algorithm1(t *testing.T) {
 // to a PS shard" (section 5.1), in turn, so that one server has the largest of them whole.
 func TestPoseidon_TensorFlowDealsTensors(t *testing.T) {
 	all := Places{All: true}
-	b, err := New(Config{Nodes: spec.NodesOf(2, 1), Workers: all, Servers: all, Batch: make([]int, 2), Layers: vgg(), Tensors: true})
+	b, err := New(Config{Nodes: spec.NodesOf(2, 1), Workers: all, Servers: all, Batch: make([]int, 2), Layers: vgg(), Placement: PlaceTensor})
 	if err != nil {
 		t.Fatal(err)
 	}

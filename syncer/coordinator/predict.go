@@ -255,7 +255,7 @@ func (n *Network) servers(l *Layer) Prediction {
 
 // shares returns how many bytes of a layer alone the server with the most has, and that with the least.
 func (n *Network) shares(l *Layer) (most, least float64) {
-	alone := Book{Servers: n.Book.Servers, PairBytes: n.Book.PairBytes, Tensors: n.Book.Tensors, Layers: []Layer{*l}}
+	alone := Book{Servers: n.Book.Servers, PairBytes: n.Book.PairBytes, Placement: n.Book.Placement, Seed: n.Book.Seed, Layers: []Layer{*l}}
 	alone.Deal([][]int{{0}})
 	of := map[int]float64{}
 	for _, p := range alone.Pairs {

@@ -52,6 +52,63 @@ func TestP3_ParametersAreCutIntoSlices(t *testing.T) {
 	}
 }
 
+// TestP3_Placements: slices are "assigned to a P3Server in a round robin fashion" (section 4.2); KVStore gives layers under a
+// million parameters whole to servers by chance, and divides others equally among all (section 4.1).
+func TestP3_Placements(t *testing.T) {
+	layers := vgg()
+	end := layers[3].Params[0].End()
+	layers = append(layers, Layer{Name: "fc7", Type: FC, Rows: 1024, Cols: 1024, Params: []Range{{Off: end, Len: 1 << 20}, {Off: end + 1<<20, Len: 1024}}})
+	c := Config{Nodes: spec.NodesOf(3, 1), Workers: Places{All: true}, Servers: Places{All: true}, Batch: make([]int, 3), Layers: layers}
+	deal := func(p Placement, seed int64, buckets [][]int) *Book {
+		c.Placement, c.Seed = p, seed
+		b, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Deal(buckets)
+		return b
+	}
+	each := [][]int{{0}, {1}, {2}, {3}, {4}}
+	c.Slice = 50_000
+	for i, p := range deal(PlaceRoundRobin, 0, each).Pairs {
+		if p.Server != i%3 {
+			t.Errorf("slice %d goes to server %d of 3", i, p.Server)
+		}
+	}
+	drawn := map[string]bool{}
+	for seed := range int64(20) {
+		b := deal(PlaceKVStore, seed, each)
+		together := deal(PlaceKVStore, seed, [][]int{{0, 1, 2, 3, 4}})
+		if !slices.Equal(b.Pairs, together.Pairs) {
+			t.Errorf("seed %d: %v apart, %v in one bucket", seed, b.Pairs, together.Pairs)
+		}
+		if again := deal(PlaceKVStore, seed, each); !slices.Equal(again.Pairs, b.Pairs) {
+			t.Errorf("seed %d: %v, then %v", seed, b.Pairs, again.Pairs)
+		}
+		var lens []int
+		var servers []int
+		for _, p := range b.Pairs {
+			lens, servers = append(lens, p.Len), append(servers, p.Server)
+		}
+		drawn[fmt.Sprint(servers)] = true
+		const third = 341 * 1024
+		if want := []int{1728, 64, 512 * 1024, 512, 4096, 100, third, third, 1<<20 - 2*third, 1024}; !slices.Equal(lens, want) || !slices.Equal(servers[6:9], []int{0, 1, 2}) {
+			t.Errorf("seed %d: pairs of %v at %v, want %v, the last but four at 0, 1 and 2", seed, lens, servers, want)
+		}
+	}
+	if len(drawn) < 10 {
+		t.Errorf("20 seeds draw %d placements", len(drawn))
+	}
+	for i, name := range Placements() {
+		if p, err := ParsePlacement(name); err != nil || int(p) != i || p.String() != name {
+			t.Errorf("%q is %v, %v", name, p, err)
+		}
+	}
+	if _, err := ParsePlacement("odd"); err == nil || !strings.Contains(err.Error(), `unknown placement "odd": want even, round-robin, kvstore or tensor`) {
+		t.Error(err)
+	}
+}
+
 func TestParseSlice(t *testing.T) {
 	for text, want := range map[string]Slice{"auto": AutoSlice, "layer": LayerSlice, "50000": 50_000, "1024": Cut} {
 		if got, err := ParseSlice(text); err != nil || got != want || got.String() != text {
