@@ -67,9 +67,17 @@ func (x *executor) admit(r *Request, done []int32, lent []Token) {
 	x.enlist(r)
 }
 
-// enlist puts r among those with ready ops.
+// enlist puts r among those with ready ops. One of the MPI library's own begins at once, however
+// urgent: all ranks must begin those in the same order.
 func (x *executor) enlist(r *Request) {
-	if !r.enlisted && r.head < len(r.queue) {
+	switch {
+	case r.enlisted || r.head == len(r.queue):
+	case r.library != nil:
+		i := r.queue[r.head]
+		r.head++
+		r.state[i] = opPosted
+		x.acts = append(x.acts, action{step: stepBegin, r: r, op: i})
+	default:
 		r.enlisted = true
 		x.ready.push(r)
 	}

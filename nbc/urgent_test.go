@@ -78,3 +78,37 @@ func TestP3_TheMostUrgentOfWhatHasArrivedGoesFirst(t *testing.T) {
 		combine+"1.0", release+"1.0", release+"1.1", begin+"1.2",
 		combine+"0.0", release+"0.0", release+"0.1", begin+"0.2")
 }
+
+// TestTheLibrarysOwnBeginInTheOrderOfTheirStarts, whatever their priorities, which may differ between
+// ranks: an MPI library takes the n-th on each rank for the same collective.
+func TestTheLibrarysOwnBeginInTheOrderOfTheirStarts(t *testing.T) {
+	var x executor
+	var q linkQueue
+	plan := sends(t, 1)[0].plan
+	var begun, want []int
+	name := map[*Request]int{}
+	for i := range 9 {
+		r := &Request{plan: libraryPlan, bind: &Binding{Priority: 9 - i}, library: &LibraryCall{}}
+		if i%3 == 0 {
+			r = &Request{plan: plan, bind: &Binding{}}
+		} else {
+			want = append(want, i)
+		}
+		name[r] = i
+		q.admit(r)
+		x.admit(r, nil, nil)
+	}
+	for {
+		a, ok := x.next(true)
+		if !ok {
+			break
+		}
+		if a.step == stepBegin && a.r.library != nil {
+			begun = append(begun, name[a.r])
+			x.complete(a.r, a.op)
+		}
+	}
+	if !slices.Equal(begun, want) {
+		t.Errorf("%v begin, want %v", begun, want)
+	}
+}
