@@ -114,6 +114,7 @@ const (
 	// maxOverhead is what a byte in a bucket may take at most, over what it takes in
 	// a very large one.
 	maxOverhead = 1.15
+	largeBucket = 64 << 20
 )
 
 // AutoBucket returns the least size of a bucket, in bytes, at which a collective
@@ -121,14 +122,22 @@ const (
 // latency, larger ones begin late. predict gives the seconds of one bucket of
 // so many bytes.
 func AutoBucket(predict func(bytes int) float64) int {
-	const large = 64 << 20
-	slope := predict(large) / large
+	slope := predict(largeBucket) / largeBucket
 	for size := minBucket; size < maxBucket; size *= 2 {
 		if predict(size) <= maxOverhead*slope*float64(size) {
 			return size
 		}
 	}
 	return maxBucket
+}
+
+// bucketSizes are those that AutoBucket asks about, and others that small layers add up to.
+func bucketSizes() []int {
+	all := []int{largeBucket}
+	for size := minBucket; size < maxBucket; size *= 2 {
+		all = append(all, size, size+size/2)
+	}
+	return all
 }
 
 // leastBuckets returns the least size of a bucket for each scheme that layers with parameters go by:

@@ -3,7 +3,9 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -14,25 +16,48 @@ import (
 )
 
 // Choose is a collective that gives every layer its scheme as asked, by the predictions of
-// n. The ranks' books must be equal (SameBook); their layers are those of layers that have
-// parameters. Where f is not nil, what is left to Auto is chosen by f's iterations, on the lowest rank, which tells
-// the others, so that all come to the same; basis says in words what f goes by. Schemes are by layer of layers; those of a
+// n, which the lowest rank makes and tells the others. The ranks' books must be equal (SameBook); their layers are those of layers that have
+// parameters. Where f is not nil, what is left to Auto is chosen by f's iterations;
+// basis says in words what f goes by. Schemes are by layer of layers; those of a
 // lone rank, which has nobody to be kept in step with, are Reduce, whatever the audit says.
 func Choose(ctx context.Context, comm *collectives.Comm, layers []Layer, asked coordinator.Asked, n *coordinator.Network, f *Forecast, basis string) ([]Scheme, *coordinator.Audit, error) {
 	defer n.Forget()
-	audit, err := n.Book.Choose(asked, n.Predict)
-	if err == nil && f != nil && comm.Rank() == 0 {
-		err = Weigh(audit, f, basis)
+	var audit *coordinator.Audit
+	var text []byte
+	var err error
+	if comm.Rank() == 0 {
+		if audit, err = Predicted(asked, n); err == nil && f != nil {
+			err = Weigh(audit, f, basis)
+		}
+		if err == nil {
+			text = audit.Told()
+		}
 	}
 	if err = comm.Agree(ctx, err); err != nil {
 		return nil, nil, err
 	}
-	if f != nil {
-		if err := tell(ctx, comm, audit, f); err != nil {
-			return nil, nil, err
-		}
+	if text, err = comm.BcastBytes(ctx, text, 0); err != nil {
+		return nil, nil, err
+	}
+	if comm.Rank() > 0 {
+		audit, err = n.Book.Hear(asked, text)
+	}
+	if err = comm.Agree(ctx, err); err != nil {
+		return nil, nil, err
 	}
 	return Executed(audit, layers), audit, nil
+}
+
+// Predicted gives every layer of n's book its scheme as asked, by the predictions of n, which all cores make.
+func Predicted(asked coordinator.Asked, n *coordinator.Network) (*coordinator.Audit, error) {
+	do, take := n.Ahead(runtime.GOMAXPROCS(0), bucketSizes())
+	var all sync.WaitGroup
+	for _, part := range do {
+		all.Go(part)
+	}
+	all.Wait()
+	take()
+	return n.Book.Choose(asked, n.Predict)
 }
 
 // Weigh changes what is left to Auto by f's iterations, where there is a choice: a lone rank has none.
@@ -41,19 +66,6 @@ func Weigh(audit *coordinator.Audit, f *Forecast, basis string) error {
 		return nil
 	}
 	return audit.ByIteration(fmt.Sprintf("%v, %s", f.Design, basis), f.weigh)
-}
-
-// tell brings the lowest rank's choice to all, and what it was made by.
-func tell(ctx context.Context, comm *collectives.Comm, audit *coordinator.Audit, f *Forecast) error {
-	var text []byte
-	if comm.Rank() == 0 {
-		text = audit.Told()
-	}
-	text, err := comm.BcastBytes(ctx, text, 0)
-	if err != nil {
-		return err
-	}
-	return comm.Agree(ctx, audit.Hear(text, f.weigh))
 }
 
 // Network predicts for the workers of a team by the communicator's cost model, where collectives

@@ -52,7 +52,7 @@ func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err
 	}
 	network := exchange.Network(r.team, b, r.c.Spec, products(p, b))
 	f := forecast(p, r.layers, r.count, w.design, w.bucket, network, slower)
-	audit, err := b.Choose(w.asked, network.Predict)
+	audit, err := exchange.Predicted(w.asked, network)
 	if err == nil && r.c.Ratio == 0 {
 		err = exchange.Weigh(audit, f, fromProfile)
 	}

@@ -70,7 +70,7 @@ func Schemes(p *workload.Profile, c coordinator.Config, asked coordinator.Asked,
 	}
 	network := &coordinator.Network{Book: b, Selector: s, Product: products(p, b)}
 	defer network.Forget()
-	a, err := b.Choose(asked, network.Predict)
+	a, err := exchange.Predicted(asked, network)
 	if err == nil {
 		err = exchange.Weigh(a, forecast(p, placed, count, exchange.SCOBR, 0, network, 1), fromProfile)
 	}

@@ -3,6 +3,8 @@ package selection_test
 import (
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
@@ -38,4 +40,26 @@ func TestBatch(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What is chosen is what all candidates lead to, though those that cannot be it are not simulated to their end.
+func TestChosenIsTheFirstCandidate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := selection.Default()
+		s.Model.Inter.Latency *= rapid.Float64Range(0.1, 10).Draw(t, "latency")
+		s.Model.Inter.Bandwidth *= rapid.Float64Range(0.1, 10).Draw(t, "bandwidth")
+		s.Model.Cores = float64(rapid.IntRange(0, 4).Draw(t, "cores"))
+		l := spec.LayoutOf(spec.NodesOf(rapid.IntRange(1, 6).Draw(t, "nodes"), rapid.IntRange(1, 3).Draw(t, "ranks of a node")))
+		q := selection.Query{
+			Collective: rapid.SampledFrom([]schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce, schedule.Allgather}).Draw(t, "collective"),
+			Bytes:      4 << rapid.IntRange(0, 23).Draw(t, "size"), Type: mem.Float32, Library: rapid.Bool().Draw(t, "library"),
+		}
+		got, err := s.Select(l, q, spec.Spec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := s.Candidates(l, q)[0].Spec.String(); got.Text != want {
+			t.Errorf("%s is chosen, the first candidate is %s", got.Text, want)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -36,9 +37,24 @@ const (
 // one to choose, which is the fastest that the model knows or, of those that it
 // cannot tell from that, the one that loses the least where the model is wrong; then the
 // others, the fastest first. There is always one.
-func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate { return s.Batch().candidates(l, q) }
+func (s *Selector) Candidates(l spec.Layout, q Query) []Candidate {
+	b := s.Batch()
+	all := b.candidates(l, q, math.Inf(1))
+	first := b.preferred(q, l, all)
+	rest := slices.Delete(slices.Clone(all), first, first+1)
+	slices.SortStableFunc(rest, func(a, b Candidate) int { return cmp.Compare(a.Seconds, b.Seconds) })
+	return slices.Insert(rest, 0, all[first])
+}
 
-func (s *Batch) candidates(l spec.Layout, q Query) []Candidate {
+// first is the first of Candidates. What cannot be it is not simulated to its end.
+func (s *Batch) first(l spec.Layout, q Query) Candidate {
+	all := s.candidates(l, q, modelTolerance)
+	return all[s.preferred(q, l, all)]
+}
+
+// candidates returns the specs that make sense with the times that the model predicts, in the order of shapes. Those that
+// take more than tolerance times as long as the best may have an infinite one.
+func (s *Batch) candidates(l spec.Layout, q Query, tolerance float64) []Candidate {
 	specs := shapes(l, q.Collective)
 	var all []Candidate
 	for _, shape := range specs {
@@ -50,26 +66,26 @@ func (s *Batch) candidates(l spec.Layout, q Query) []Candidate {
 	for i, c := range all {
 		rough[i] = c.Seconds
 	}
-	likely, slowest := likely(rough, l), 1.0
-	for i, c := range all {
-		if c.Seconds <= likely {
-			all[i].Seconds = s.Predict(l, q, c.Spec)
-			slowest = max(slowest, all[i].Seconds/c.Seconds)
-		}
+	likely, slowest, best := likely(rough, l), 1.0, math.Inf(1)
+	order := make([]int, len(all)) // what may well be the best first
+	for i := range order {
+		order[i] = i
 	}
-	for i := range all {
-		if rough[i] > likely { // no faster than any that was simulated
-			all[i].Seconds = times(all[i].Seconds, slowest)
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(rough[i], rough[j]) })
+	for _, i := range order {
+		if rough[i] <= likely {
+			c := &all[i]
+			c.Seconds = s.plans.prediction(q.Collective, q.Bytes, c.Spec, l, q.Buffers).within(s.Model, times(best, tolerance))
+			slowest, best = max(slowest, c.Seconds/rough[i]), min(best, c.Seconds)
+		} else { // no faster than any that was simulated
+			all[i].Seconds = times(rough[i], slowest)
 		}
 	}
 	if l.Nodes > 1 && q.libraryServes() && q.Bytes <= LibraryBytes {
 		library := spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}}
 		all = slices.Insert(all, 0, Candidate{library, s.Predict(l, q, library)})
 	}
-	first := s.preferred(q, l, all)
-	rest := slices.Delete(slices.Clone(all), first, first+1)
-	slices.SortStableFunc(rest, func(a, b Candidate) int { return cmp.Compare(a.Seconds, b.Seconds) })
-	return slices.Insert(rest, 0, all[first])
+	return all
 }
 
 // likely returns up to what a closed form has to say for a spec to be simulated.

@@ -21,6 +21,10 @@ func TestClass(t *testing.T) {
 		if class.Bytes < bytes || 2*class.Bytes > 3*bytes && bytes > 2 || s.Class(class) != class {
 			t.Fatalf("the class of %d bytes is %d, whose is %d", bytes, class.Bytes, s.Class(class).Bytes)
 		}
+		least := selection.Query{Bytes: s.Below(class) + 1}
+		if bytes > 2 && (s.Class(least) != class || s.Class(selection.Query{Bytes: least.Bytes - 1}) == class) {
+			t.Fatalf("the class of %d bytes is said to begin at %d", class.Bytes, least.Bytes)
+		}
 		classes[class.Bytes] = true
 	}
 	if n := len(classes); n > 34 {
@@ -37,5 +41,8 @@ func TestClass(t *testing.T) {
 	s.Sources = []selection.Source{{Table: &selection.Table{}}}
 	if q := (selection.Query{Bytes: 12345}); s.Class(q) != q {
 		t.Errorf("where there is a table, the class of %v is %v", q, s.Class(q))
+	}
+	if q := (selection.Query{Bytes: 12345}); s.Below(q) != q.Bytes {
+		t.Errorf("where there is a table, %d is below the class of %d bytes", s.Below(q), q.Bytes)
 	}
 }

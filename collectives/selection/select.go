@@ -3,6 +3,7 @@ package selection
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -129,7 +130,7 @@ func (s *Batch) Select(l spec.Layout, q Query, asked spec.Spec) (Choice, error) 
 			return Choice{Spec: r.Spec, Source: at, Why: fmt.Sprintf("%s: %v", at, r), Text: r.Spec.String()}, nil
 		}
 	}
-	best := s.candidates(l, s.Class(q))[0]
+	best := s.first(l, s.Class(q))
 	return Choice{
 		Spec: best.Spec, Source: "model", Text: best.Spec.String(),
 		Why: fmt.Sprintf("the built-in cost model (%s) finds it the fastest for %v", s.From, l),
@@ -155,12 +156,7 @@ func (s *Batch) Predict(l spec.Layout, q Query, how spec.Spec) float64 {
 // can be kept by it: where the model decides, two sizes of buffers for every power of
 // two, of which the larger one is asked about.
 func (s *Selector) Class(q Query) Query {
-	for _, src := range s.Sources {
-		if src.Table != nil {
-			return q
-		}
-	}
-	if q.Bytes > 2 {
+	if q.Bytes > 2 && !s.hasTable() {
 		power := 1 << (bits.Len(uint(q.Bytes-1)) - 1) // power < q.Bytes <= 2*power
 		if q.Bytes <= power+power/2 {
 			q.Bytes = power + power/2
@@ -169,6 +165,18 @@ func (s *Selector) Class(q Query) Query {
 		}
 	}
 	return q
+}
+
+// Below returns the largest size that is below those of a class, which Class has returned: its own where it stands for no other.
+func (s *Selector) Below(class Query) int {
+	if class.Bytes <= 2 || s.hasTable() {
+		return class.Bytes
+	}
+	return class.Bytes - 1<<(bits.Len(uint(class.Bytes-1))-2)
+}
+
+func (s *Selector) hasTable() bool {
+	return slices.ContainsFunc(s.Sources, func(src Source) bool { return src.Table != nil })
 }
 
 func (s *Selector) asked(source, why string, asked spec.Spec, q Query) (Choice, error) {

@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -82,7 +83,10 @@ func (known plans) prediction(v schedule.Collective, bytes int, s spec.Spec, l s
 }
 
 // under is Predict.
-func (p *prediction) under(m sim.Model) float64 {
+func (p *prediction) under(m sim.Model) float64 { return p.within(m, math.Inf(1)) }
+
+// within is Predict of what takes at most so many seconds, and else may be infinite, which costs less to find out.
+func (p *prediction) within(m sim.Model, limit float64) float64 {
 	if p.layout.Ranks < 2 || p.bytes == 0 {
 		return m.Op + 2*float64(p.bytes)/m.Core.At(2*float64(p.bytes), m.Cache)
 	}
@@ -93,7 +97,7 @@ func (p *prediction) under(m sim.Model) float64 {
 	if p.small != p.layout {
 		share = p.closed(p.layout, m) / p.closed(p.small, m)
 	}
-	return times(share, p.pipelined(m))
+	return times(share, p.pipelined(m, limit/share))
 }
 
 func (p *prediction) closed(l spec.Layout, m sim.Model) float64 {
@@ -101,12 +105,16 @@ func (p *prediction) closed(l spec.Layout, m sim.Model) float64 {
 }
 
 // pipelined is the time of a collective from simulations of few of its chunks.
-func (p *prediction) pipelined(m sim.Model) float64 {
+func (p *prediction) pipelined(m sim.Model, limit float64) float64 {
 	few, more := fewer(p.collective, p.spec, p.small)
 	if p.bytes <= more {
-		return p.simulated(p.bytes, m)
+		return p.simulated(p.bytes, m, limit)
 	}
-	t, longer := p.simulated(few, m), p.simulated(more, m)
+	longer := p.simulated(more, m, limit)
+	if math.IsInf(longer, 1) {
+		return longer
+	}
+	t := p.simulated(few, m, math.Inf(1))
 	perByte := (longer - t) / float64(more-few)
 	return longer + times(perByte, float64(p.bytes-more))
 }
@@ -115,8 +123,8 @@ func (p *prediction) pipelined(m sim.Model) float64 {
 const elemSize = 4
 
 // simulated returns what package sim makes of the collective of so many bytes, as a part of
-// the whole.
-func (p *prediction) simulated(bytes int, m sim.Model) float64 {
+// the whole; it may be infinite beyond limit.
+func (p *prediction) simulated(bytes int, m sim.Model, limit float64) float64 {
 	of := plan{p.collective, bytes, p.text, p.small}
 	as := run{of, m, p.buffers, p.bytes}
 	if t, known := p.plans.took[as]; known {
@@ -130,13 +138,17 @@ func (p *prediction) simulated(bytes int, m sim.Model) float64 {
 	}
 	t := 0.0
 	if all != nil {
-		res, err := all.Simulate(sim.Setup{
-			Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers == Unregistered, Part: float64(bytes) / float64(p.bytes),
-		})
+		setup := sim.Setup{Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers == Unregistered, Part: float64(bytes) / float64(p.bytes)}
+		if !math.IsInf(limit, 1) {
+			setup.Until = limit
+		}
+		res, err := all.Simulate(setup)
 		if err != nil {
 			all = nil
 		}
-		t = res.Max
+		if t = res.Max; math.IsInf(t, 1) {
+			return t // nobody knows how long
+		}
 	}
 	if all == nil { // a spec that does not serve the call
 		t = p.closed(p.small, m)

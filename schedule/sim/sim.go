@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/schedule"
@@ -19,6 +20,8 @@ type Setup struct {
 	// Part is which part of a longer collective the schedules stand for, in (0, 1]:
 	// that one's working set is as much larger, and falls out of cache earlier. 0 is 1.
 	Part float64
+	// Until, unless it is 0, is how many seconds are simulated at most: what takes longer has an infinite Max, and no Times.
+	Until float64
 }
 
 // The engine's limits in bytes (packages nbc/shm and, of InlineBytes, nbc/overmpi, whose
@@ -99,7 +102,9 @@ func (p *Plans) Simulate(s Setup) (Result, error) {
 	}
 	for len(w.events) > 0 {
 		e := w.events.pop()
-		w.now = e.at
+		if w.now = e.at; s.Until > 0 && w.now > s.Until {
+			return Result{Max: math.Inf(1)}, nil
+		}
 		w.step(e)
 	}
 	res := Result{Times: make([]float64, len(p.all))}

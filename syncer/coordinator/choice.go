@@ -125,7 +125,7 @@ func (a *Audit) Keep(c *Choice, from string) error {
 		}
 	}
 	a.deal()
-	if a.Iterations == nil {
+	if a.Iterations == nil || a.Iterations.predict == nil { // who predicts says it
 		return nil
 	}
 	var err error

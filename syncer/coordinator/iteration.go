@@ -34,7 +34,7 @@ type Iterations struct {
 	Weighed []Weighed     // choices that have a name, the quickest first
 	Tried   int           // choices in all
 
-	predict Iterator
+	predict Iterator // nil where the choice was told
 }
 
 const (
@@ -86,32 +86,38 @@ func (a *Audit) ByIteration(basis string, predict Iterator) error {
 	return nil
 }
 
-// told is a choice on its way to other ranks.
+// told is an audit on its way to other ranks.
 type told struct {
-	Schemes    []Scheme
+	Rows       []Row // without Layer, which they have
+	Notes      []string
 	Iterations *Iterations
 }
 
-// Told returns what has been chosen and by which iterations, for the others to Hear.
+// Told returns what a has come to, for ranks with equal books to Hear: predictions take time, and one rank makes them for all.
 func (a *Audit) Told() []byte {
-	text, _ := json.Marshal(told{a.Schemes(), a.Iterations}) // numbers and names
+	t := told{slices.Clone(a.Rows), a.Notes, a.Iterations}
+	for i := range t.Rows {
+		t.Rows[i].Layer = nil
+	}
+	text, _ := json.Marshal(t) // numbers and texts
 	return text
 }
 
-// Hear takes what the rank has chosen that has Told.
-func (a *Audit) Hear(text []byte, predict Iterator) error {
+// Hear returns the audit that another rank, whose book is equal and who was asked the same, has Told.
+func (b *Book) Hear(asked Asked, text []byte) (*Audit, error) {
 	var t told
 	if err := json.Unmarshal(text, &t); err != nil {
-		return fmt.Errorf("a choice of schemes that was told: %w", err)
+		return nil, fmt.Errorf("a choice of schemes that was told: %w", err)
 	}
-	if len(t.Schemes) != len(a.Rows) {
-		return fmt.Errorf("a choice of schemes that was told has %d layers, and this net %d", len(t.Schemes), len(a.Rows))
+	if len(t.Rows) != len(b.Layers) {
+		return nil, fmt.Errorf("a choice of schemes that was told has %d layers, and this net %d", len(t.Rows), len(b.Layers))
 	}
-	if a.Iterations = t.Iterations; a.Iterations != nil {
-		a.Iterations.predict = predict
+	for i := range t.Rows {
+		t.Rows[i].Layer = &b.Layers[i]
 	}
-	a.take(t.Schemes)
-	return nil
+	a := &Audit{Book: b, Asked: asked, Rows: t.Rows, Notes: t.Notes, Iterations: t.Iterations}
+	a.deal()
+	return a, nil
 }
 
 // Schemes returns what has been chosen, by layer of the book.

@@ -168,18 +168,23 @@ func TestToldChoiceIsHeard(t *testing.T) {
 	predict := func(s []Scheme, _ float64) (time.Duration, error) {
 		return time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond, nil
 	}
-	a, b := weighedBook(t, "auto", alike), weighedBook(t, "auto", alike)
+	a, other := weighedBook(t, "auto", alike), weighedBook(t, "auto", alike)
 	if err := a.ByIteration("as told", predict); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Hear(a.Told(), predict); err != nil {
+	a.Notes = append(a.Notes, "# a note")
+	b, err := other.Book.Hear(other.Asked, a.Told())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := strings.Join(b.Text(), "\n"), strings.Join(a.Text(), "\n"); got != want || !reflect.DeepEqual(b.Book.Pairs, a.Book.Pairs) {
 		t.Errorf("heard\n%s\ntold\n%s", got, want)
 	}
-	for _, text := range []string{"", "{}", `{"Schemes":[1]}`} {
-		if err := b.Hear([]byte(text), predict); err == nil {
+	if err := b.Keep(other.Choice(), "file"); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"", "{}", `{"Rows":[{}]}`} {
+		if _, err := b.Book.Hear(b.Asked, []byte(text)); err == nil {
 			t.Errorf("%q is heard", text)
 		}
 	}

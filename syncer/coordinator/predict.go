@@ -32,9 +32,18 @@ type Network struct {
 	Product func(l *Layer) time.Duration
 
 	// What has been found already: nets have many layers of few sizes.
-	batch       *selection.Batch
-	choices     map[selection.Query]selection.Choice
-	predictions map[selection.Query]Prediction
+	batch   *selection.Batch
+	classes map[selection.Query]class
+}
+
+// class is what serves the collectives of a class of sizes, and how long it takes: time is all but linear in the bytes
+// between the ends of a class.
+type class struct {
+	spec        string
+	passes      int // as in Prediction
+	refused     string
+	below       int // bytes; the least of the class has one more
+	least, most time.Duration
 }
 
 // Predict is a Predictor.
@@ -115,22 +124,83 @@ func (n *Network) Layout() spec.Layout {
 
 // collective predicts one of a layer's parameters, as it is asked for or selected.
 func (n *Network) collective(v schedule.Collective, l *Layer) Prediction {
-	q := query(v, 4*l.Elements())
-	q.Library = n.Library
-	p, found := n.predictions[q]
-	if found {
-		return p
+	bytes := 4 * l.Elements()
+	q := n.classOf(v, bytes)
+	c := n.class(q)
+	part := 1.0
+	if q.Bytes > bytes {
+		part = float64(bytes-c.below) / float64(q.Bytes-c.below)
 	}
-	if c, err := n.choose(q); err != nil { // what is asked for cannot be had
-		p.Refused = err.Error()
+	return Prediction{Time: c.least + time.Duration(part*float64(c.most-c.least)), Spec: c.spec, Refused: c.refused, passes: c.passes}
+}
+
+// classOf is the query that stands for a collective of so many bytes.
+func (n *Network) classOf(v schedule.Collective, bytes int) selection.Query {
+	q := query(v, bytes)
+	q.Library = n.Library
+	return n.Selector.Class(q)
+}
+
+// class finds what serves a class.
+func (n *Network) class(q selection.Query) class {
+	c, found := n.classes[q]
+	if found {
+		return c
+	}
+	choice, err := n.asking().Select(n.Layout(), q, n.Spec)
+	if err != nil { // what is asked for cannot be had
+		c.refused = err.Error()
 	} else {
-		p.Time, p.Spec = n.predict(q, c.Spec), c.Spec.String()
-		if c.Spec.Levels[len(c.Spec.Levels)-1].Algorithm == "doubling" {
-			p.passes = bits.Len(uint(n.Book.NodeCount() - 1))
+		c.spec = choice.Spec.String()
+		if choice.Spec.Levels[len(choice.Spec.Levels)-1].Algorithm == "doubling" {
+			c.passes = bits.Len(uint(n.Book.NodeCount() - 1))
+		}
+		c.below, c.most = n.Selector.Below(q), n.predict(q, choice.Spec)
+		least := q
+		least.Bytes = c.below
+		c.least = n.predict(least, choice.Spec)
+	}
+	if n.classes == nil {
+		n.classes = map[selection.Query]class{}
+	}
+	n.classes[q] = c
+	return c
+}
+
+// Ahead cuts into parts what a choice of schemes is going to ask of collectives, of buckets of such sizes in bytes besides the
+// layers'. The parts can be done side by side; when they have been, take has n know what they came to.
+func (n *Network) Ahead(parts int, buckets []int) (do []func(), take func()) {
+	var queries []selection.Query
+	ask := func(bytes int) {
+		for _, v := range []schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce} {
+			if q := n.classOf(v, bytes); !slices.Contains(queries, q) {
+				queries = append(queries, q)
+			}
 		}
 	}
-	n.predictions[q] = p
-	return p
+	for i := range n.Book.Layers {
+		ask(4 * n.Book.Layers[i].Elements())
+	}
+	for _, bytes := range buckets {
+		ask(bytes)
+	}
+	slices.SortStableFunc(queries, func(x, y selection.Query) int { return y.Bytes - x.Bytes }) // so that parts are alike
+	var all []*Network
+	for i := range min(parts, len(queries)) {
+		one := &Network{Book: n.Book, Selector: n.Selector, Spec: n.Spec, Library: n.Library, classes: map[selection.Query]class{}}
+		all = append(all, one)
+		do = append(do, func() {
+			for k := i; k < len(queries); k += parts {
+				one.class(queries[k])
+			}
+		})
+	}
+	return do, func() {
+		n.classes = map[selection.Query]class{}
+		for _, one := range all {
+			maps.Copy(n.classes, one.classes)
+		}
+	}
 }
 
 // Collective predicts one of so many bytes between the workers, as it is asked for; without levels as
@@ -144,23 +214,6 @@ func (n *Network) Collective(v schedule.Collective, bytes int, asked spec.Spec) 
 		return 0, errors.New(p.Refused)
 	}
 	return p.Time, nil
-}
-
-// choose returns what serves a collective.
-func (n *Network) choose(q selection.Query) (selection.Choice, error) {
-	if n.choices == nil {
-		n.choices, n.predictions = map[selection.Query]selection.Choice{}, map[selection.Query]Prediction{}
-	}
-	class := n.Selector.Class(q)
-	c, found := n.choices[class]
-	if !found {
-		var err error
-		if c, err = n.asking().Select(n.Layout(), q, n.Spec); err != nil {
-			return c, err
-		}
-		n.choices[class] = c
-	}
-	return c, nil
 }
 
 // query asks about a collective of registered buffers.
