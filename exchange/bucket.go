@@ -119,16 +119,21 @@ const (
 
 // AutoBucket returns the least size of a bucket, in bytes, at which a collective
 // has nearly the bandwidth of a large one: smaller buckets would pay for their
-// latency, larger ones begin late. predict gives the seconds of one bucket of
+// latency, larger ones begin late. It is less in a net of so few bytes in total that all latencies together
+// take less time than a bucket of that size, which nothing hides when it comes last. predict gives the seconds of one bucket of
 // so many bytes.
-func AutoBucket(predict func(bytes int) float64) int {
+func AutoBucket(total int, predict func(bytes int) float64) int {
 	slope := predict(largeBucket) / largeBucket
-	for size := minBucket; size < maxBucket; size *= 2 {
-		if predict(size) <= maxOverhead*slope*float64(size) {
-			return size
-		}
+	size := minBucket
+	for size < maxBucket && predict(size) > maxOverhead*slope*float64(size) {
+		size *= 2
 	}
-	return maxBucket
+	// n buckets have n latencies, and the last takes the bytes of one: the least sum is where both are equal.
+	latency := predict(minBucket) - slope*minBucket
+	for size > minBucket && slope*float64(size) > latency*float64(total)/float64(size) {
+		size /= 2
+	}
+	return size
 }
 
 // bucketSizes are those that AutoBucket asks about, and others that small layers add up to.
@@ -152,7 +157,7 @@ func (x *Exchange) leastBuckets(from *selection.Selector) (map[Scheme]int, error
 			continue
 		}
 		var err error
-		least[s], err = leastBucket(c.Bucket, s, func(v schedule.Collective, bytes int) (time.Duration, error) {
+		least[s], err = leastBucket(c.Bucket, s, bytesOf(c.Layers), func(v schedule.Collective, bytes int) (time.Duration, error) {
 			choice, err := from.Explain(x.team.Layout(), x.query(v, bytes), x.specOf(s))
 			return choice.Predicted, err
 		})
@@ -164,8 +169,8 @@ func (x *Exchange) leastBuckets(from *selection.Selector) (map[Scheme]int, error
 }
 
 // leastBucket returns the least size of a bucket that goes by s, where asked, unless it is 0, is what was asked
-// for, and predict gives the time of one of its collectives.
-func leastBucket(asked int, s Scheme, predict func(v schedule.Collective, bytes int) (time.Duration, error)) (int, error) {
+// for, total the bytes of the net, and predict gives the time of one of its collectives.
+func leastBucket(asked int, s Scheme, total int, predict func(v schedule.Collective, bytes int) (time.Duration, error)) (int, error) {
 	switch {
 	case asked > 0:
 		return asked, nil
@@ -173,7 +178,7 @@ func leastBucket(asked int, s Scheme, predict func(v schedule.Collective, bytes 
 		return minBucket, nil
 	}
 	var err error
-	size := AutoBucket(func(bytes int) float64 {
+	size := AutoBucket(total, func(bytes int) float64 {
 		var sum float64
 		for _, v := range collectivesOf(s) {
 			t, failed := predict(v, bytes)
@@ -186,6 +191,16 @@ func leastBucket(asked int, s Scheme, predict func(v schedule.Collective, bytes 
 		return sum
 	})
 	return size, err
+}
+
+// bytesOf returns how many bytes the parameters of layers have.
+func bytesOf(layers []Layer) (bytes int) {
+	for i := range layers {
+		for _, p := range layers[i].Params {
+			bytes += 4 * p.Len
+		}
+	}
+	return bytes
 }
 
 // query is what the selection of a bucket's collective depends on.

@@ -329,17 +329,25 @@ func TestBucketsByScheme(t *testing.T) {
 }
 
 // TestAutoBucket: latency must not cost more than a little, and no more bytes
-// are gathered than that takes.
+// are gathered than that takes; in a small net, fewer.
 func TestAutoBucket(t *testing.T) {
 	const bandwidth = 1e9
 	for _, latency := range []float64{0, 10e-6, 100e-6, 1e-3, 1} {
-		got := exchange.AutoBucket(func(bytes int) float64 { return latency + float64(bytes)/bandwidth })
+		took := func(bytes int) float64 { return latency + float64(bytes)/bandwidth }
+		got := exchange.AutoBucket(1<<40, took)
 		cost := func(n int) float64 { return latency / (float64(n) / bandwidth) }
 		if got > 64<<10 && got < 16<<20 && cost(got) > 0.16 {
 			t.Errorf("latency %v: %d bytes pay %.2f for it", latency, got, cost(got))
 		}
 		if got > 64<<10 && cost(got/2) < 0.14 {
 			t.Errorf("latency %v: %d bytes, half of it would do", latency, got)
+		}
+		for _, total := range []int{1, 1 << 20, 32 << 20, 1 << 30} {
+			small := exchange.AutoBucket(total, took)
+			sum := func(size int) float64 { return float64(total)/float64(size)*latency + float64(size)/bandwidth }
+			if small > got || small > 64<<10 && sum(small/2) < 0.99*sum(small) && sum(small/4) < 0.99*sum(small) {
+				t.Errorf("latency %v: buckets of %d bytes in a net of %d, of %d in a large one", latency, small, total, got)
+			}
 		}
 	}
 }

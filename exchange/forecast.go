@@ -40,45 +40,46 @@ type stretch struct {
 	scheme      Scheme
 }
 
-// Iteration predicts one, where layers go by schemes, and all that travels takes slower times as long as
-// is predicted.
-func (f *Forecast) Iteration(schemes []Scheme, slower float64) (time.Duration, error) {
+// Iteration predicts one, where layers go by schemes, through ports of slower times less bandwidth than they seem to have.
+func (f *Forecast) Iteration(schemes []Scheme, slower float64) (i coordinator.Foreseen, err error) {
 	if f.known == nil {
 		f.known, f.least, f.inBook = map[stretch]Expected{}, map[Scheme]int{}, InBook(f.Layers)
 	}
-	for i, s := range schemes {
-		if f.inBook[i] < 0 {
+	for l, s := range schemes {
+		if f.inBook[l] < 0 {
 			continue
 		}
 		if _, there := f.least[s]; !there {
-			var err error
 			if f.least[s], err = f.leastBucket(s); err != nil {
-				return 0, err
+				return i, err
 			}
 		}
 	}
 	buckets, err := Divide(f.Design, f.Layers, schemes, f.Count, f.least)
 	if err != nil {
-		return 0, err
+		return i, err
 	}
 	passes := slices.Clone(f.Passes)
 	all := make([]Expected, 0, len(buckets))
 	for _, b := range buckets {
 		e, err := f.expected(b)
 		if err != nil {
-			return 0, err
+			return i, err
 		}
-		for _, d := range []*time.Duration{&e.Push, &e.Pull, &e.PushPort, &e.PullPort} {
-			*d = time.Duration(float64(*d) * slower)
+		for _, of := range []struct{ took, port *time.Duration }{{&e.Push, &e.PushPort}, {&e.Pull, &e.PullPort}} {
+			longer := time.Duration((slower - 1) * float64(*of.port))
+			*of.took, *of.port = *of.took+longer, *of.port+longer
+			i.Port += *of.port
 		}
 		if rebuilds(b.Scheme) {
-			for _, i := range b.Layers {
-				passes[i].Backward, _ = f.Rebuilding(i)
+			for _, l := range b.Layers {
+				passes[l].Backward, _ = f.Rebuilding(l)
 			}
 		}
 		all = append(all, e)
 	}
-	return PredictIteration(f.Design, f.UpdateAtOnce, passes, all), nil
+	i.Time = PredictIteration(f.Design, f.UpdateAtOnce, passes, all)
+	return i, nil
 }
 
 // rebuilds reports whether factors take the place of gradients.
@@ -115,7 +116,7 @@ func (f *Forecast) expected(b Bucket) (Expected, error) {
 
 // leastBucket returns the least size of a bucket that goes by s, as New has it.
 func (f *Forecast) leastBucket(s Scheme) (int, error) {
-	return leastBucket(f.Bucket, s, func(v schedule.Collective, bytes int) (time.Duration, error) {
+	return leastBucket(f.Bucket, s, bytesOf(f.Layers), func(v schedule.Collective, bytes int) (time.Duration, error) {
 		var asked spec.Spec
 		if s.Served() {
 			asked = ps.Spec(f.Network.Layout())
@@ -125,7 +126,7 @@ func (f *Forecast) leastBucket(s Scheme) (int, error) {
 }
 
 // weigh is a coordinator.Iterator for the layers of the book.
-func (f *Forecast) weigh(schemes []Scheme, slower float64) (time.Duration, error) {
+func (f *Forecast) weigh(schemes []Scheme, slower float64) (coordinator.Foreseen, error) {
 	all := make([]Scheme, len(f.Layers))
 	for i, at := range InBook(f.Layers) {
 		if at >= 0 {

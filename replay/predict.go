@@ -63,8 +63,8 @@ func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err
 	if len(nodes) == 1 {
 		return schemes, report.Milliseconds(p.Compute()) * slower, nil
 	}
-	t, err := f.Iteration(exchange.Executed(audit, r.layers), 1)
-	return schemes, report.Milliseconds(t), err
+	it, err := f.Iteration(exchange.Executed(audit, r.layers), 1)
+	return schemes, report.Milliseconds(it.Time), err
 }
 
 // fromProfile says where the times of computation come from by which iterations are predicted.

@@ -128,8 +128,8 @@ func (a *Audit) Keep(c *Choice, from string) error {
 	if a.Iterations == nil || a.Iterations.predict == nil { // who predicts says it
 		return nil
 	}
-	var err error
-	a.Iterations.Chosen, err = a.Iterations.predict(a.Schemes(), 1)
+	f, err := a.Iterations.predict(a.Schemes(), 1)
+	a.Iterations.Chosen = f.Time
 	return err
 }
 

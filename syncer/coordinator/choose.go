@@ -13,7 +13,7 @@ type Prediction struct {
 	// Refused, unless it is empty, says why the scheme cannot serve the layer as collectives are
 	// asked to be done.
 	Refused string
-	// passes, unless it is 0, is how often the whole buffer passes the port of a node each way; otherwise
+	// passes, unless it is 0, is how often the whole buffer passes the busiest port of a node one way; otherwise
 	// parts of it do, which sum up to less than one reduction and one broadcast.
 	passes int
 }

@@ -593,23 +593,27 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// A whole buffer passes the port in every round of recursive doubling, and parts of it otherwise.
-func TestPhasesOfDoubling(t *testing.T) {
+// A whole buffer passes the busiest port in every round of recursive doubling and of a tree, once in a chain, and parts of it in a ring.
+func TestPhasesKeepThePortBusy(t *testing.T) {
 	nodes := 8
 	b := book(t, nodes, 8, fc("fc", 4096, 4096))
-	port := func(algorithm string) float64 {
-		n := Network{Book: b, Selector: selection.Default(), Spec: spec.Spec{Levels: []spec.Level{{Algorithm: algorithm}}}}
-		p, err := n.Phases([]*Layer{&b.Layers[0]}, Allreduce)
+	for _, c := range []struct {
+		algorithm string
+		scheme    Scheme
+		want      float64 // buffers
+	}{
+		{"doubling", Allreduce, 3}, {"ring", Allreduce, 2 * 7. / 8}, {"binomial", Allreduce, 3},
+		{"binomial", Reduce, 2 * 3}, {"chain", Reduce, 2 * 7. / 8}, {"linear", Reduce, 2 * 7},
+	} {
+		n := Network{Book: b, Selector: selection.Default(), Spec: spec.Spec{Levels: []spec.Level{{Algorithm: c.algorithm}}}}
+		p, err := n.Phases([]*Layer{&b.Layers[0]}, c.scheme)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p.PushPort.Seconds() * n.Selector.Model.Inter.Bandwidth / (4 * 4096 * 4096)
-	}
-	if got := port("doubling"); math.Abs(got-3) > 1e-3 {
-		t.Errorf("recursive doubling over %d nodes: %v times the buffer", nodes, got)
-	}
-	if got := port("ring"); math.Abs(got-2*7./8) > 1e-3 {
-		t.Errorf("a ring of %d nodes: %v times the buffer", nodes, got)
+		got := (p.PushPort + p.PullPort).Seconds() * n.Selector.Model.Inter.Bandwidth / (4 * 4096 * 4096)
+		if math.Abs(got-c.want) > 1e-3 {
+			t.Errorf("%v by %s over %d nodes: %v times the buffer, want %v", c.scheme, c.algorithm, nodes, got, c.want)
+		}
 	}
 }
 

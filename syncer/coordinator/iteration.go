@@ -3,6 +3,7 @@ package coordinator
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -11,15 +12,22 @@ import (
 	"github.com/scaffe/scaffe/internal/units"
 )
 
-// Iterator predicts how long an iteration takes in which the book's layers go by such schemes, and all that
-// travels takes slower times as long as is predicted.
-type Iterator func(schemes []Scheme, slower float64) (time.Duration, error)
+// Iterator predicts an iteration in which the book's layers go by such schemes, through ports that have slower times less
+// bandwidth than they seem to have.
+type Iterator func(schemes []Scheme, slower float64) (Foreseen, error)
+
+// Foreseen is an iteration that is predicted.
+type Foreseen struct {
+	Time time.Duration
+	Port time.Duration // for how long it keeps the port of a node busy
+}
 
 // Weighed is a choice of schemes for all layers that ByIteration has weighed.
 type Weighed struct {
 	Name string
 	Time time.Duration // of an iteration
-	// slow is Time where all that travels takes twice as long as is predicted, which is what the choice is worth where
+	port time.Duration // as in Foreseen
+	// slow is Time where ports have half the bandwidth, which is what the choice is worth where
 	// the network is not what it seemed; 0: nobody has asked.
 	slow    time.Duration
 	schemes []Scheme
@@ -42,21 +50,22 @@ const (
 	// equal to it. Predictions of iterations are no better than that: a choice that hides twice the bytes
 	// behind computation would be taken for a gain of 1 % that the network, where it is slower than it seemed, makes a loss of 60.
 	nearTie = 1.03
-	// worthwhile is how much shorter an iteration must be on a slow network than that of a choice that was weighed
-	// before, and is simpler.
-	worthwhile = 0.99
+	// sameSlow is how much longer than the least one an iteration on a slow network may be to count as equal to it, and
+	// fewerBytes how much less it must keep the port busy than that of a choice that was weighed before, and is simpler.
+	sameSlow, fewerBytes = 1.01, 0.99
 	// mostTried bounds the choices that are weighed, and so the time that choosing takes, alike on
 	// all machines.
 	mostTried = 160
-	// slowNetwork is how many times as long all that travels takes on a network that is not what it seemed.
+	// slowNetwork is how many times less bandwidth a network has that is not what it seemed.
 	slowNetwork = 2
 )
 
 // ByIteration changes what Choose has left to Auto: of each layer's own least time, which is what a
 // stands at, Algorithm 1, one scheme for all layers or for all that sfb does not serve, and
 // what comes of these by changing layers one after another, it takes the choice with the
-// least predicted iteration. Of those within 3 % of that it takes the one that is the quickest on a network of
-// half the speed, and where that makes less than 1 % the first of them. The order is fixed and the work is bounded: equal predictions lead to
+// least predicted iteration. Of those within 3 % of that it takes those that are, within 1 %, the quickest on a network of
+// half the bandwidth; and of these the one that keeps a node's port busy for the least time, since bytes are better known than latencies, and the
+// cores that carry them are not always free. Where that makes less than 1 % it takes the first of them. The order is fixed and the work is bounded: equal predictions lead to
 // equal choices. basis says in words what predict goes by. Without a layer that is left to Auto it changes nothing.
 func (a *Audit) ByIteration(basis string, predict Iterator) error {
 	s := &search{audit: a, predict: predict}
@@ -162,26 +171,34 @@ func (s *search) try(name string, schemes []Scheme) error {
 			return nil
 		}
 	}
-	t, err := s.predict(schemes, 1)
-	s.tried = append(s.tried, Weighed{Name: name, Time: t, schemes: schemes})
+	f, err := s.predict(schemes, 1)
+	s.tried = append(s.tried, Weighed{Name: name, Time: f.Time, port: f.Port, schemes: schemes})
 	return err
 }
 
 // best returns which of those tried is taken.
 func (s *search) best() (best int, err error) {
 	least := slices.MinFunc(s.tried, func(x, y Weighed) int { return int(x.Time - y.Time) }).Time
-	best = -1
+	var near []int
+	quickest := time.Duration(math.MaxInt64) // on a slow network
 	for i := range s.tried {
 		w := &s.tried[i]
 		if float64(w.Time) > nearTie*float64(least) {
 			continue
 		}
 		if w.slow == 0 {
-			if w.slow, err = s.predict(w.schemes, slowNetwork); err != nil {
-				return best, err
+			f, err := s.predict(w.schemes, slowNetwork)
+			if err != nil {
+				return 0, err
 			}
+			w.slow = f.Time
 		}
-		if best < 0 || float64(w.slow) < worthwhile*float64(s.tried[best].slow) {
+		near, quickest = append(near, i), min(quickest, w.slow)
+	}
+	best = -1
+	for _, i := range near {
+		w := &s.tried[i]
+		if float64(w.slow) <= sameSlow*float64(quickest) && (best < 0 || float64(w.port) < fewerBytes*float64(s.tried[best].port)) {
 			best = i
 		}
 	}

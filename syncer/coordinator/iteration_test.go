@@ -48,23 +48,29 @@ func TestByIteration(t *testing.T) {
 		predict     Iterator
 		want        []Scheme
 	}{
-		{"servers hide", "auto", func(s []Scheme, _ float64) (time.Duration, error) {
-			return time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond, nil
+		{"servers hide", "auto", func(s []Scheme, _ float64) (Foreseen, error) {
+			return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond}, nil
 		}, []Scheme{PS, PS, PS}},
-		{"a rule holds", "auto,conv1=reduce", func(s []Scheme, _ float64) (time.Duration, error) {
-			return time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond, nil
+		{"a rule holds", "auto,conv1=reduce", func(s []Scheme, _ float64) (Foreseen, error) {
+			return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond}, nil
 		}, []Scheme{Reduce, PS, PS}},
-		{"a single layer", "auto", func(s []Scheme, _ float64) (time.Duration, error) {
+		{"a single layer", "auto", func(s []Scheme, _ float64) (Foreseen, error) {
 			if slices.Equal(s, []Scheme{Allreduce, Reduce, SFB}) {
-				return 50 * time.Millisecond, nil
+				return Foreseen{Time: 50 * time.Millisecond}, nil
 			}
-			return time.Duration(100+10*count(s, PS)-20*count(s, SFB)) * time.Millisecond, nil
+			return Foreseen{Time: time.Duration(100+10*count(s, PS)-20*count(s, SFB)) * time.Millisecond}, nil
 		}, []Scheme{Allreduce, Reduce, SFB}},
-		{"a tie, by the slow network", "auto", func(s []Scheme, slower float64) (time.Duration, error) {
-			return time.Duration(1e8 + float64(count(s, PS))*5e5 + 1e7*(slower-1)*float64(3-count(s, PS))), nil
+		{"a tie, by the slow network", "auto", func(s []Scheme, slower float64) (Foreseen, error) {
+			return Foreseen{Time: time.Duration(1e8 + float64(count(s, PS))*5e5 + 1e7*(slower-1)*float64(3-count(s, PS)))}, nil
 		}, []Scheme{PS, PS, PS}},
-		{"all alike: each layer's least", "auto", func([]Scheme, float64) (time.Duration, error) { return time.Second, nil }, []Scheme{Allreduce, Allreduce, Allreduce}},
-		{"Algorithm 1 is not touched", "poseidon", func([]Scheme, float64) (time.Duration, error) { return 0, errors.New("asked") }, []Scheme{PS, PS, SFB}},
+		{"a tie, by the port", "auto", func(s []Scheme, _ float64) (Foreseen, error) {
+			return Foreseen{Time: time.Duration(1e8 + float64(count(s, PS))*2e5), Port: time.Duration(1e7 - 1e6*count(s, PS))}, nil
+		}, []Scheme{PS, PS, PS}},
+		{"no tie on a slow network, whatever the port", "auto", func(s []Scheme, slower float64) (Foreseen, error) {
+			return Foreseen{Time: time.Duration(1e8 + 1e7*(slower-1)*float64(count(s, PS))), Port: time.Duration(1e7 - 1e6*count(s, PS))}, nil
+		}, []Scheme{Allreduce, Allreduce, Allreduce}},
+		{"all alike: each layer's least", "auto", func([]Scheme, float64) (Foreseen, error) { return Foreseen{Time: time.Second}, nil }, []Scheme{Allreduce, Allreduce, Allreduce}},
+		{"Algorithm 1 is not touched", "poseidon", func([]Scheme, float64) (Foreseen, error) { return Foreseen{}, errors.New("asked") }, []Scheme{PS, PS, SFB}},
 	} {
 		a := weighedBook(t, c.asked, alike)
 		if err := a.ByIteration("SC-OBR, as told", c.predict); err != nil {
@@ -89,7 +95,7 @@ func TestByIteration(t *testing.T) {
 	}
 	a := weighedBook(t, "auto", alike)
 	broken := errors.New("broken")
-	if err := a.ByIteration("", func([]Scheme, float64) (time.Duration, error) { return 0, broken }); !errors.Is(err, broken) {
+	if err := a.ByIteration("", func([]Scheme, float64) (Foreseen, error) { return Foreseen{}, broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }
@@ -109,7 +115,7 @@ func TestByIterationTakesTheLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := rapid.SliceOfN(rapid.IntRange(0, 50), 3*int(schemes), 3*int(schemes)).Draw(t, "ms by layer and scheme")
 		tried := map[string]time.Duration{}
-		predict := func(s []Scheme, slower float64) (time.Duration, error) {
+		predict := func(s []Scheme, slower float64) (Foreseen, error) {
 			sum := 100.0
 			for i, x := range s {
 				sum += slower * float64(of[i*int(schemes)+int(x)])
@@ -122,7 +128,7 @@ func TestByIterationTakesTheLeast(t *testing.T) {
 				}
 				tried[strings.Join(key, ",")] = it
 			}
-			return it, nil
+			return Foreseen{Time: it}, nil
 		}
 		a := weighedBook(t, "auto", alike)
 		if err := a.ByIteration("", predict); err != nil {
@@ -147,8 +153,8 @@ func TestByIterationTakesTheLeast(t *testing.T) {
 
 // A choice that is kept has its own iteration told.
 func TestKeptChoiceHasItsIteration(t *testing.T) {
-	predict := func(s []Scheme, _ float64) (time.Duration, error) {
-		return time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond, nil
+	predict := func(s []Scheme, _ float64) (Foreseen, error) {
+		return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond}, nil
 	}
 	a := weighedBook(t, "auto", alike)
 	before := a.Choice() // layer by layer
@@ -165,8 +171,8 @@ func TestKeptChoiceHasItsIteration(t *testing.T) {
 
 // What one rank has chosen, the others have too, with its reasons; what is not whole is refused.
 func TestToldChoiceIsHeard(t *testing.T) {
-	predict := func(s []Scheme, _ float64) (time.Duration, error) {
-		return time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond, nil
+	predict := func(s []Scheme, _ float64) (Foreseen, error) {
+		return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond}, nil
 	}
 	a, other := weighedBook(t, "auto", alike), weighedBook(t, "auto", alike)
 	if err := a.ByIteration("as told", predict); err != nil {

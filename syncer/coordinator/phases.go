@@ -8,8 +8,8 @@ import (
 
 // Phases is what a bucket's communication is expected to take: bringing gradients, or factors,
 // to whoever updates by them, and bringing parameters back, each alone. Of that, PushPort and PullPort is how
-// long the port of a node on average is busy one way; for the rest it is free for
-// other buckets, while a message travels, or where one server's port is what takes so long.
+// long the port of a node is busy one way, on average or, of what is reduced to one root and broadcast from it, that of the root, which all buckets
+// share; for the rest it is free for other buckets, while a message travels, or where one server's port is what takes so long.
 type Phases struct{ Push, Pull, PushPort, PullPort time.Duration }
 
 // Phases predicts them for neighboring layers that move as one by s, without what s makes ranks compute.
@@ -47,8 +47,14 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 			p.PushPort = seconds(n.wire(float64(o.passes) * bytes))
 		}
 	case Reduce:
-		pull := n.collective(schedule.Bcast, &all).Time
-		p = Phases{Push: o.Time - pull, Pull: pull, PushPort: through, PullPort: through}
+		pull := n.collective(schedule.Bcast, &all)
+		p = Phases{Push: o.Time - pull.Time, Pull: pull.Time, PushPort: through, PullPort: through}
+		if down := n.collective(schedule.Reduce, &all); down.passes > 0 {
+			p.PushPort = seconds(n.wire(float64(down.passes) * bytes))
+		}
+		if pull.passes > 0 {
+			p.PullPort = seconds(n.wire(float64(pull.passes) * bytes))
+		}
 	default:
 		p = Phases{Push: o.Time / 2, Pull: o.Time - o.Time/2, PushPort: through, PullPort: through}
 	}

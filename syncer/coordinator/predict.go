@@ -152,8 +152,11 @@ func (n *Network) class(q selection.Query) class {
 		c.refused = err.Error()
 	} else {
 		c.spec = choice.Spec.String()
-		if choice.Spec.Levels[len(choice.Spec.Levels)-1].Algorithm == "doubling" {
+		switch top := choice.Spec.Levels[len(choice.Spec.Levels)-1].Algorithm; {
+		case top == "doubling", top == "binomial":
 			c.passes = bits.Len(uint(n.Book.NodeCount() - 1))
+		case top == "linear" && q.Collective != schedule.Allgather:
+			c.passes = n.Book.NodeCount() - 1
 		}
 		c.below, c.most = n.Selector.Below(q), n.predict(q, choice.Spec)
 		least := q
