@@ -602,8 +602,12 @@ func TestPhasesKeepThePortBusy(t *testing.T) {
 		scheme    Scheme
 		want      float64 // buffers
 	}{
-		{"doubling", Allreduce, 3}, {"ring", Allreduce, 2 * 7. / 8}, {"binomial", Allreduce, 3},
-		{"binomial", Reduce, 2 * 3}, {"chain", Reduce, 2 * 7. / 8}, {"linear", Reduce, 2 * 7},
+		{"doubling", Allreduce, 3},
+		{"ring", Allreduce, 2 * 7. / 8},
+		{"binomial", Allreduce, 3},
+		{"binomial", Reduce, 2 * 3},
+		{"chain", Reduce, 2 * 7. / 8},
+		{"linear", Reduce, 2 * 7},
 	} {
 		n := Network{Book: b, Selector: selection.Default(), Spec: spec.Spec{Levels: []spec.Level{{Algorithm: c.algorithm}}}}
 		p, err := n.Phases([]*Layer{&b.Layers[0]}, c.scheme)
