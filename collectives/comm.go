@@ -118,6 +118,13 @@ func (c *Comm) Free(b mem.Buffer) { c.engine.Free(b) }
 // communicators of its engine; see nbc.Engine.Payload.
 func (c *Comm) Payload() nbc.Payload { return c.engine.Payload() }
 
+// Order returns what became of the order of urgency on this rank, of all communicators of its engine;
+// see nbc.Engine.Order.
+func (c *Comm) Order() nbc.Order { return c.engine.Order() }
+
+// TakeOrder is Order, and begins to count anew; see nbc.Engine.TakeOrder.
+func (c *Comm) TakeOrder() nbc.Order { return c.engine.TakeOrder() }
+
 // Select returns what serves a call, and why. asked is what the call itself
 // asks for; it has no levels where it leaves the choice.
 func (c *Comm) Select(q selection.Query, asked spec.Spec) (*selection.Choice, error) {

@@ -77,7 +77,8 @@ func amid(t *testing.T, nodes []int, seed uint64, c exchange.Config) (got [][]fl
 // TestP3_SlicesOrderAndCreditChangeNoBit: parameters are cut into slices, each of which is summed, updated and
 // brought back by itself, the most urgent first (section 4.2). With ps, and with reductions by linear, chain and
 // binomial, that changes no bit, whatever the slices, their servers, the credit, the design and the delays; nor do
-// credit and design with ring and direct, where slices are equal.
+// credit and design with ring and direct, where slices are equal. With a credit nothing less urgent begins while a slice is
+// ready to leave, and without one nothing is added; the counts say so.
 func TestP3_SlicesOrderAndCreditChangeNoBit(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	designs := []exchange.Design{exchange.SCOBR, exchange.WFBP, exchange.SCB, exchange.SCOBNaive}
@@ -119,6 +120,9 @@ func TestP3_SlicesOrderAndCreditChangeNoBit(t *testing.T) {
 				}
 				if k.scheme == exchange.PS && credit == 1 && slice > 4096 && seed%3 != uint64(coordinator.PlaceKVStore) && order.Longest == 0 {
 					t.Errorf("seed %d: no slice of %v has waited at a port", seed, slice)
+				}
+				if order.Sums != 0 || credit > 0 && order.Inversions != 0 {
+					t.Errorf("seed %d: %v by %q, %v, slices of %v, credit %d: %v", seed, k.scheme, k.spec, d, slice, credit, order)
 				}
 				for rank := range got {
 					if !slices.Equal(got[rank], want) {

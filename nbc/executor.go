@@ -21,7 +21,8 @@ type executor struct {
 	ready  turns // requests with ops that may begin
 	sums   heap  // of several requests: runs of messages that may be added, by their first, and sums that may be divided
 
-	partials heap // runs of messages of which not all have come, by their first
+	begun    precedence // of sums, and of ops that began while some waited
+	partials heap       // runs of messages of which not all have come, by their first
 }
 
 // step is what an executor asks for.
@@ -106,6 +107,9 @@ func (x *executor) next(sums bool) (action, bool) {
 	case r == nil:
 		return action{}, false
 	}
+	if !x.sums.empty() {
+		x.begun.passed(r.bind.Priority, x.sums.pushed)
+	}
 	i := r.queue[r.head]
 	r.state[i] = opPosted
 	if r.head++; r.head == len(r.queue) {
@@ -133,6 +137,7 @@ func (x *executor) sum(r *Request, first, last int32) {
 // nextSum takes the most urgent sum.
 func (x *executor) nextSum() action {
 	p := x.sums.pop()
+	x.begun.begin(&p, x.sums.pushed)
 	if p.r.divided {
 		return action{step: stepDivide, r: p.r, op: p.op}
 	}
@@ -224,6 +229,8 @@ func (x *executor) fail() []*Request {
 			under = append(under, a.r)
 		}
 	}
+	overtaken := x.begun.overtaken.Load()
 	*x = executor{failed: true}
+	x.begun.overtaken.Store(overtaken)
 	return under
 }

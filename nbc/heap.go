@@ -44,11 +44,14 @@ func (h *heap) empty() bool { return len(h.items) == 0 }
 func (h *heap) top() *pending { return &h.items[0] }
 
 // push lets op of r wait.
-func (h *heap) push(r *Request, op int32) { h.pushAt(r, op, 0) }
-
-func (h *heap) pushAt(r *Request, op int32, at time.Duration) {
+func (h *heap) push(r *Request, op int32) {
 	h.pushed++
-	h.items = append(h.items, pending{r.bind.Priority, r.order, h.pushed, r, op, at})
+	h.insert(pending{r.bind.Priority, r.order, h.pushed, r, op, 0})
+}
+
+// insert lets p wait.
+func (h *heap) insert(p pending) {
+	h.items = append(h.items, p)
 	h.up(len(h.items) - 1)
 }
 

@@ -36,30 +36,6 @@ const (
 	portPatience = 20 * time.Millisecond
 )
 
-// Order is what became of the order of urgency in which large messages leave for other nodes.
-type Order struct {
-	// Inversions counts the messages that began while one of a request with a lower
-	// Binding.Priority was held back: its link was full, and another had room.
-	Inversions int64
-	// Patience counts the messages that left though there was no room, since nothing had
-	// ended for a while.
-	Patience int64
-	// Longest is the longest that a message was held back.
-	Longest time.Duration
-}
-
-// Order returns what became of the order of urgency since the engine started. It may be
-// called from any goroutine.
-func (e *Engine) Order() Order {
-	q := &e.links
-	return Order{q.inversions.Load(), q.patience.Load(), time.Duration(q.longest.Load())}
-}
-
-// Add returns the counts of o and p together.
-func (o Order) Add(p Order) Order {
-	return Order{o.Inversions + p.Inversions, o.Patience + p.Patience, max(o.Longest, p.Longest)}
-}
-
 // linkQueue holds large sends back until there is room for them. It is given the
 // time, and does nothing by itself.
 type linkQueue struct {
@@ -67,10 +43,12 @@ type linkQueue struct {
 	port    *link   // of requests with a credit, to all ranks of other nodes
 	waiting []*link // those that hold sends back
 	held    int     // sends held back, on all links
+	pushed  uint64  // sends that had to wait, ever
 	orders  uint64  // requests admitted
 	started time.Time
+	begun   precedence
 
-	inversions, patience, longest atomic.Int64 // see Order
+	patience, longest atomic.Int64 // see Order
 }
 
 // link is the sends to one rank of another node, or through the port.
@@ -129,7 +107,8 @@ func (q *linkQueue) hold(l *link, r *Request, op int32, now time.Time) {
 	if l.held.empty() {
 		q.waiting = append(q.waiting, l)
 	}
-	l.held.pushAt(r, op, now.Sub(q.started))
+	q.pushed++
+	l.held.insert(pending{r.bind.Priority, r.order, q.pushed, r, op, now.Sub(q.started)})
 	q.held++
 }
 
@@ -151,11 +130,8 @@ func (l *link) still(now time.Time) bool {
 // most urgent of them. What it costs grows with the number of links that hold sends back,
 // not with that of the sends.
 func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
-	best, most := -1, -1 // most is the most urgent of all
+	best := -1
 	for i, l := range q.waiting {
-		if most < 0 || l.held.top().before(q.waiting[most].held.top()) {
-			most = i
-		}
 		if (l.room() || l.still(now)) && (best < 0 || l.held.top().before(q.waiting[best].held.top())) {
 			best = i
 		}
@@ -164,7 +140,7 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 		return h, false
 	}
 	l := q.waiting[best]
-	q.count(l, q.waiting[most].held.top(), now)
+	q.count(l, now)
 	h = l.held.pop()
 	if l.held.empty() {
 		last := len(q.waiting) - 1
@@ -177,12 +153,10 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 	return h, true
 }
 
-// count keeps account of the next send of l, while most is the most urgent of all that wait.
-func (q *linkQueue) count(l *link, most *pending, now time.Time) {
+// count keeps account of the next send of l.
+func (q *linkQueue) count(l *link, now time.Time) {
 	h := l.held.top()
-	if most.priority < h.priority {
-		q.inversions.Add(1)
-	}
+	q.begun.begin(h, q.pushed)
 	if !l.room() {
 		q.patience.Add(1)
 	}

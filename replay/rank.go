@@ -146,6 +146,7 @@ func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, er
 	if err := r.comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
+	r.comm.TakeOrder() // nothing is under way
 	first := r.next
 	samples := make([]sample, 0, n)
 	r.resume(time.Now())
@@ -175,6 +176,7 @@ func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, er
 			return nil, err
 		}
 	}
+	w.order = w.order.Add(r.comm.TakeOrder())
 	w.payload = nbc.Payload{}
 	for _, a := range x.Accounts() {
 		w.payload = w.payload.Add(a.Payload)

@@ -190,6 +190,9 @@ func TestReplayTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if order := got.Meta["order"]; !strings.HasPrefix(order, "0 inversions at ports, 0 among additions") {
+		t.Errorf("the order is %q", order)
+	}
 	for _, r := range got.Ranks {
 		count := map[trace.Kind]int{}
 		for _, e := range r.Events {
@@ -327,8 +330,9 @@ func TestResultWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	res.Rows[1].Order = nbc.Order{Inversions: 1, Sums: 2, Patience: 3, Longest: 4 * time.Millisecond}
 	var b bytes.Buffer
-	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "SC-OB-naive") || !strings.Contains(b.String(), "# times: nowhere") {
+	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "SC-OB-naive") || !strings.Contains(b.String(), "# times: nowhere") || !strings.Contains(b.String(), "\n# order: "+res.Rows[1].Order.String()+"\n") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 	b.Reset()
@@ -339,6 +343,11 @@ func TestResultWrite(t *testing.T) {
 		Rows    []struct {
 			Design   string
 			WaitPush float64 `json:"wait_push_ms"`
+
+			Inversions int64   `json:"inversions"`
+			Sums       int64   `json:"sum_inversions"`
+			Patience   int64   `json:"let_go_by_patience"`
+			Longest    float64 `json:"longest_wait_ms"`
 		}
 	}
 	if err := res.Write(&b, report.JSON); err != nil || json.Unmarshal(b.Bytes(), &doc) != nil {
@@ -348,6 +357,9 @@ func TestResultWrite(t *testing.T) {
 	if doc.Profile != "tiny" || doc.Ratio != nil || math.Abs(doc.Compute-res.Compute) > 1e-6 || len(doc.Rows) != 4 ||
 		doc.Rows[last].Design != res.Rows[last].Design || math.Abs(doc.Rows[last].WaitPush-res.Rows[last].WaitPush) > 1e-6 {
 		t.Errorf("%+v\n%+v", doc, res)
+	}
+	if r := doc.Rows[1]; r.Inversions != 1 || r.Sums != 2 || r.Patience != 3 || r.Longest != 4 || doc.Rows[0].Sums != 0 {
+		t.Errorf("%+v", doc.Rows)
 	}
 	b.Reset()
 	if err := res.Write(&b, report.CSV); err != nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
+	"github.com/scaffe/scaffe/nbc"
 )
 
 // Slack is what the target allows above the larger of computation and
@@ -89,6 +90,8 @@ type Row struct {
 	// as well; 0 where that was not measured, since every rank has a core. Where it is much of the iteration,
 	// the cores and not the network may be what limits.
 	Carrying float64
+	// Order is what became of the order of urgency on all ranks, in all turns but those that warm up.
+	Order nbc.Order
 }
 
 // computation fills in what is computed.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
@@ -100,7 +102,7 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 	v := []float64{0, 0}
 	for _, w := range r.ways {
 		late.sum, late.n, late.most = late.sum+w.late.sum, late.n+w.late.n, max(late.most, w.late.most)
-		v = append(v, w.late.mean(), report.Milliseconds(w.products))
+		v = append(v, w.late.mean(), report.Milliseconds(w.products), float64(w.order.Longest))
 	}
 	v[0], v[1] = late.mean(), report.Milliseconds(late.most)
 	v, err := r.most(ctx, v...)
@@ -114,10 +116,16 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 		if err := r.comm.Allreduce(ctx, mem.Of(node), mem.Of(node), mem.Float64, mem.Sum); err != nil {
 			return err
 		}
+		counts := []int64{w.order.Inversions, w.order.Sums, w.order.Patience}
+		if err := r.comm.Allreduce(ctx, mem.Of(counts), mem.Of(counts), mem.Int64, mem.Sum); err != nil {
+			return err
+		}
 		row := w.row(&r.c)
+		row.Order = nbc.Order{Inversions: counts[0], Sums: counts[1], Patience: counts[2], Longest: time.Duration(v[4+3*i])}
+		r.c.Trace.Describe("order", row.Order.String()) // a timeline is of one way
 		row.Nodes, row.Ranks = res.Nodes, res.Ranks
 		row.Carrying = 1e3 * r.comm.Selector().Model.Carrying(stat.Mean(node, nil))
-		row.Late, row.NodeBytes, row.Products = v[2+2*i], node, v[3+2*i]*r.scale*max(r.c.Straggler.Factor, 1)
+		row.Late, row.NodeBytes, row.Products = v[2+3*i], node, v[3+3*i]*r.scale*max(r.c.Straggler.Factor, 1)
 		res.Rows = append(res.Rows, row)
 	}
 	return r.predict(ctx, res)
@@ -266,7 +274,7 @@ func (r *rank) compare(ctx context.Context) error {
 				return err
 			}
 			if done < 0 {
-				w.late = lateness{}
+				w.late, w.order = lateness{}, nbc.Order{}
 				continue
 			}
 			m, err := r.slowest(ctx, s)

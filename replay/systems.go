@@ -102,6 +102,7 @@ type way struct {
 	slowest
 	late    lateness
 	payload nbc.Payload // of this rank in an iteration
+	order   nbc.Order   // of this rank in all turns but those that warm up
 }
 
 // prepare makes what takes turns: designs of one plan, or systems with one each.

@@ -10,6 +10,7 @@ import (
 	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/internal/version"
+	"github.com/scaffe/scaffe/nbc"
 )
 
 // Write writes the result: a row for each design or system, and what they have in
@@ -99,6 +100,10 @@ func columns(systems bool) []report.Column[Row] {
 		{Name: "products_ms", Title: "products ms", Digits: 2, Hidden: !systems, Dash: true, Value: func(r Row) any { return report.Optional(r.Products, r.measured()) }},
 		{Name: "waits_late_ms", Title: "late ms", Digits: 3, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.Late, r.measured()) }},
 		{Name: "carrying_ms", Title: "carrying ms", Digits: 1, Hidden: !systems, Dash: true, Value: func(r Row) any { return report.Optional(r.Carrying, r.Carrying > 0) }},
+		{Name: "inversions", Hidden: true, Value: func(r Row) any { return report.Optional(r.Order.Inversions, r.measured()) }},
+		{Name: "sum_inversions", Hidden: true, Value: func(r Row) any { return report.Optional(r.Order.Sums, r.measured()) }},
+		{Name: "let_go_by_patience", Hidden: true, Value: func(r Row) any { return report.Optional(r.Order.Patience, r.measured()) }},
+		{Name: "longest_wait_ms", Hidden: true, Value: func(r Row) any { return report.Optional(report.Milliseconds(r.Order.Longest), r.measured()) }},
 		{Name: "images_per_second", Title: "images/s", Value: func(r Row) any {
 			return report.Shown{Value: r.Rate, Text: fmt.Sprintf("%.4g", r.Rate)}
 		}},
@@ -190,7 +195,11 @@ func (res *Result) ofSystems() (lines []string) {
 
 // closing is how far the rows can be trusted.
 func (res *Result) closing() []string {
-	lines := []string{fmt.Sprintf("waits for computation ended %.3f ms late on average, %.3f ms at most", res.LateMean, res.LateMost)}
+	var order nbc.Order
+	for _, r := range res.Rows {
+		order = order.Add(r.Order)
+	}
+	lines := []string{fmt.Sprintf("order: %v", order), fmt.Sprintf("waits for computation ended %.3f ms late on average, %.3f ms at most", res.LateMean, res.LateMost)}
 	if res.Checked {
 		lines = append(lines, "every sum and every parameter is right on every rank")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -52,6 +53,8 @@ type Summary struct {
 	Collectives trace.Totals
 	// Readers is how well the training data kept up.
 	Readers data.Stats
+	// Order is what became of the order of urgency on this rank; at the end of a run, on all.
+	Order nbc.Order
 	// Ranks are the times of all ranks; at the end of a run, else empty.
 	Ranks []RankTimes
 	// Choice says what the schemes were chosen by, where that was the predicted iteration.
@@ -69,6 +72,8 @@ type RankTimes struct {
 	// Readers is how well its training data kept up: batches, waits and the
 	// queue; how they were decoded is not gathered.
 	Readers data.Stats
+	// Order is what became of the order of urgency in what it sends and adds.
+	Order nbc.Order
 }
 
 // Compute is the rest of the time: neither waiting nor reading, nor tests and
@@ -141,6 +146,7 @@ func (w *Worker) summary() Summary {
 	s := Summary{
 		Iterations: w.done, Skipped: w.skipped, Images: w.done*perIteration - w.stragglers.samplesLost(), Total: time.Since(w.time.began),
 		Exposed: t.Exposed() + t.Sync, Input: t.Input, TestsAndSnapshots: t.TestsAndSnapshots, Collectives: t,
+		Order: w.comm.Order(),
 	}
 	if w.stragglers != nil {
 		s.LeftOut = make([]int, w.comm.Size())
@@ -164,10 +170,11 @@ func (w *Worker) summary() Summary {
 
 // ranks gathers the times of all ranks.
 func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
-	r := s.Readers
+	r, o := s.Readers, s.Order
 	mine := []int64{
 		int64(s.Compute()), int64(s.Exposed), int64(s.Input), int64(s.TestsAndSnapshots),
 		r.Loaders, r.Batches, r.Waits, int64(r.Starved), r.Found, r.Depth,
+		o.Inversions, o.Sums, o.Patience, int64(o.Longest),
 	}
 	v := make([]int64, len(mine)*w.comm.Size())
 	copy(v[len(mine)*w.comm.Rank():], mine)
@@ -180,6 +187,7 @@ func (w *Worker) ranks(ctx context.Context, s Summary) ([]RankTimes, error) {
 		rs[i] = RankTimes{
 			Rank: i, OnlyServes: !w.team.Works(i), Compute: time.Duration(x[0]), Exposed: time.Duration(x[1]), Input: time.Duration(x[2]), TestsAndSnapshots: time.Duration(x[3]),
 			Readers: data.Stats{Loaders: x[4], Batches: x[5], Waits: x[6], Starved: time.Duration(x[7]), Found: x[8], Depth: x[9]},
+			Order:   nbc.Order{Inversions: x[10], Sums: x[11], Patience: x[12], Longest: time.Duration(x[13])},
 		}
 	}
 	return rs, nil

@@ -154,6 +154,10 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	s := w.summary()
 	if err == nil {
 		s.Ranks, err = w.ranks(ctx, s)
+		s.Order = nbc.Order{}
+		for _, r := range s.Ranks {
+			s.Order = s.Order.Add(r.Order)
+		}
 	}
 	if err == nil {
 		s.Buckets, err = w.costs(ctx, predicted)

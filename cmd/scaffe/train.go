@@ -187,17 +187,18 @@ func (t *training) train(ctx context.Context, comm *collectives.Comm, cfg train.
 	summary, err := w.Run(ctx)
 	r.Ended(summary, err)
 	if err == nil && cfg.Trace != nil {
-		err = t.writeTrace(ctx, comm, cfg)
+		err = t.writeTrace(ctx, comm, cfg, summary)
 	}
 	return err
 }
 
 // writeTrace gathers what all ranks did and writes it.
-func (t *training) writeTrace(ctx context.Context, comm *collectives.Comm, cfg train.Config) error {
+func (t *training) writeTrace(ctx context.Context, comm *collectives.Comm, cfg train.Config, s train.Summary) error {
 	cfg.Trace.Describe("version", version.String())
 	cfg.Trace.Describe("design", cfg.Design.String())
 	cfg.Trace.Describe("aggregate", cfg.SchemeText())
 	cfg.Trace.Describe("solver", t.solver)
+	cfg.Trace.Describe("order", s.Order.String())
 	all, err := trace.Gather(ctx, comm, cfg.Trace)
 	if err == nil && comm.Rank() == 0 {
 		if err = all.Write(t.trace); err == nil {

@@ -15,11 +15,11 @@ func TestDocs(t *testing.T) {
 	m := NewTraining()
 	m.Info.WithLabelValues("SC-B", "reduce", "net")
 	m.TestScore.WithLabelValues("loss")
-	for _, g := range []Gauge{m.Ranks, m.Loss, m.LearningRate, m.ImagesPerSecond, m.ReaderQueue} {
+	for _, g := range []Gauge{m.Ranks, m.Loss, m.LearningRate, m.ImagesPerSecond, m.ReaderQueue, m.LongestWait} {
 		g.Set(1)
 	}
 	families, err := m.Registry.Gather()
-	if err != nil || len(families) != 16 {
+	if err != nil || len(families) != 19 {
 		t.Fatalf("%d metrics, %v", len(families), err)
 	}
 	for _, f := range families {

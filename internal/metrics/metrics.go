@@ -40,9 +40,13 @@ type Training struct {
 	SkippedUpdates  *Total
 	LeftOut         *Total
 	Behind          Gauge
-	Snapshots       prometheus.Counter
-	Checkpoints     prometheus.Counter
-	TestScore       *prometheus.GaugeVec // label name
+	// Of the order of urgency on rank 0.
+	PortInversions, SumInversions *Total
+	LetGo                         *Total // by patience
+	LongestWait                   Gauge  // seconds
+	Snapshots                     prometheus.Counter
+	Checkpoints                   prometheus.Counter
+	TestScore                     *prometheus.GaugeVec // label name
 }
 
 // Parts are the seconds that rank 0 spent, by what it spent them on.
@@ -59,6 +63,7 @@ func NewTraining() *Training {
 	direction := func(name string) *Total {
 		return newTotal(r, collective, "How long gradients (push) and parameters (pull) were in flight, hidden or not.", prometheus.Labels{"direction": name})
 	}
+	const inversions, inverted = "scaffe_inversions_total", "What was ready on rank 0 while something less urgent began, to be sent (port) or added (sum)."
 	make := promauto.With(r)
 	return &Training{
 		Registry: r,
@@ -78,6 +83,10 @@ func NewTraining() *Training {
 		ReaderStarved:   newTotal(r, "scaffe_reader_starved_seconds_total", "How long rank 0 waited for batches that were not decoded in time.", nil),
 		SkippedUpdates:  newTotal(r, "scaffe_skipped_updates_total", "Iterations without an update, for numbers that were not finite.", nil),
 		Behind:          newGauge(r, "scaffe_behind_iterations", "How many iterations the last worker is behind the foremost one."),
+		PortInversions:  newTotal(r, inversions, inverted, prometheus.Labels{"at": "port"}),
+		SumInversions:   newTotal(r, inversions, inverted, prometheus.Labels{"at": "sum"}),
+		LetGo:           newTotal(r, "scaffe_let_go_total", "Large messages of rank 0 that left without room, since nothing had ended for a while.", nil),
+		LongestWait:     newGauge(r, "scaffe_longest_wait_seconds", "The longest that a large message of rank 0 was held back."),
 		LeftOut:         newTotal(r, "scaffe_left_out_total", "How often workers were left out of iterations for being late, all together.", nil),
 		Snapshots:       make.NewCounter(prometheus.CounterOpts{Name: "scaffe_snapshots_total", Help: "Snapshots written."}),
 		Checkpoints:     make.NewCounter(prometheus.CounterOpts{Name: "scaffe_checkpoints_total", Help: "Checkpoints written."}),

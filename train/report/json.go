@@ -14,6 +14,7 @@ import (
 	"github.com/scaffe/scaffe/internal/output"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/version"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -134,6 +135,7 @@ type jsonEnd struct {
 	ImagesPerSecond float64 `json:"images_per_second"`
 	jsonTimes
 	Collectives jsonCollectives `json:"collectives"`
+	Order       jsonOrder       `json:"order"` // of all ranks
 	Ranks       []jsonRank      `json:"ranks"`
 	// Buckets are the rows of the summary's table.
 	Buckets   []json.RawMessage `json:"buckets"`
@@ -151,6 +153,13 @@ type jsonCollectives struct {
 	Hidden      float64 `json:"hidden"`
 }
 
+type jsonOrder struct {
+	Inversions int64   `json:"inversions"`
+	Sums       int64   `json:"sum_inversions"`
+	Patience   int64   `json:"let_go_by_patience"`
+	Longest    float64 `json:"longest_wait_ms"`
+}
+
 type jsonRank struct {
 	Rank int `json:"rank"`
 	jsonTimes
@@ -159,7 +168,9 @@ type jsonRank struct {
 	Batches int64   `json:"batches"`
 	Waits   int64   `json:"waited_for"`
 	Starved float64 `json:"starved_ms"`
-	LeftOut int     `json:"left_out"`
+	// What became of the order on this rank.
+	Order   jsonOrder `json:"order"`
+	LeftOut int       `json:"left_out"`
 	// How many iterations behind the foremost worker.
 	MostBehind int     `json:"most_behind"`
 	MeanBehind float64 `json:"mean_behind"`
@@ -308,6 +319,7 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 		jsonHead: newHead("end"), Iterations: n, Skipped: s.Skipped, Images: s.Images,
 		Seconds: s.Total.Seconds(), ImagesPerSecond: s.ImagesPerSecond(), jsonTimes: newTimes(s.Compute(), s.Exposed, s.Input, s.TestsAndSnapshots, n),
 		Collectives: jsonCollectives{ms(m.Push, n), ms(m.Pull, n), ms(m.Communication, n), ms(m.ExposedPush, n), ms(m.ExposedPull, n), m.Hidden()},
+		Order:       newOrder(s.Order),
 		Ranks:       []jsonRank{}, Buckets: []json.RawMessage{}, Stopped: stopped,
 	}
 	buckets := bucketTable(s.Buckets)
@@ -319,7 +331,7 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 	for _, r := range s.Ranks {
 		v.Ranks = append(v.Ranks, jsonRank{
 			r.Rank, newTimes(r.Compute, r.Exposed, r.Input, r.TestsAndSnapshots, n), r.Readers.MeanQueued(), r.Readers.MeanDepth(),
-			r.Readers.Batches, r.Readers.Waits, ms(r.Readers.Starved, 1), s.LeftOutOf(r.Rank),
+			r.Readers.Batches, r.Readers.Waits, ms(r.Readers.Starved, 1), newOrder(r.Order), s.LeftOutOf(r.Rank),
 			s.LagOf(r.Rank).Most, s.LagOf(r.Rank).Mean(n),
 		})
 	}
@@ -335,6 +347,10 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 
 func newTimes(compute, exposed, input, aside time.Duration, iterations int) jsonTimes {
 	return jsonTimes{ms(compute, iterations), ms(exposed, iterations), ms(input, iterations), ms(aside, iterations)}
+}
+
+func newOrder(o nbc.Order) jsonOrder {
+	return jsonOrder{o.Inversions, o.Sums, o.Patience, ms(o.Longest, 1)}
 }
 
 // ms is milliseconds for each of n iterations, to the nanosecond.

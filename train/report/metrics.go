@@ -58,6 +58,10 @@ func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {
 		leftOut += n
 	}
 	to.LeftOut.Set(float64(leftOut))
+	to.PortInversions.Set(float64(p.Order.Inversions))
+	to.SumInversions.Set(float64(p.Order.Sums))
+	to.LetGo.Set(float64(p.Order.Patience))
+	to.LongestWait.Set(p.Order.Longest.Seconds())
 	to.Behind.Set(float64(p.Behind))
 	to.Seconds.Compute.Set(p.Compute().Seconds())
 	to.Seconds.ExposedCommunication.Set(p.Exposed.Seconds())

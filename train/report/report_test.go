@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/data"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
@@ -19,7 +21,8 @@ import (
 func TestJSONEnd(t *testing.T) {
 	var b bytes.Buffer
 	l := &jsonLog{out: &b}
-	l.end(train.Summary{Iterations: 1, Ranks: []train.RankTimes{{Rank: 0, Compute: 1}, {Rank: 1, Compute: 8}}}, false, errors.New("why"))
+	order := nbc.Order{Inversions: 1, Sums: 2, Patience: 3, Longest: 4 * time.Millisecond}
+	l.end(train.Summary{Iterations: 1, Order: order, Ranks: []train.RankTimes{{Rank: 0, Compute: 1}, {Rank: 1, Compute: 8, Order: order}}}, false, errors.New("why"))
 	if err := l.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,12 +30,18 @@ func TestJSONEnd(t *testing.T) {
 		Event     string
 		Error     string
 		Straggler map[string]float64
+		Order     map[string]float64
+		Ranks     []struct{ Order map[string]float64 }
 	}
 	if err := json.Unmarshal(b.Bytes(), &e); err != nil {
 		t.Fatal(err)
 	}
 	if e.Event != "end" || e.Error != "why" || len(e.Straggler) != 2 || e.Straggler["rank"] != 1 || e.Straggler["times"] != 8 {
 		t.Errorf("%s", &b)
+	}
+	want := map[string]float64{"inversions": 1, "sum_inversions": 2, "let_go_by_patience": 3, "longest_wait_ms": 4}
+	if !maps.Equal(e.Order, want) || !maps.Equal(e.Ranks[1].Order, want) || e.Ranks[0].Order["longest_wait_ms"] != 0 {
+		t.Errorf("the order is %v, and %v of ranks", e.Order, e.Ranks)
 	}
 }
 
@@ -41,7 +50,7 @@ func TestJSONEnd(t *testing.T) {
 func TestSummary(t *testing.T) {
 	s := train.Summary{Iterations: 10, Images: 100, Total: time.Second, Skipped: 3, Collectives: trace.Totals{
 		Push: 30 * time.Millisecond, Pull: 20 * time.Millisecond, Communication: 40 * time.Millisecond, ExposedPush: 10 * time.Millisecond,
-	}}
+	}, Order: nbc.Order{Inversions: 1, Sums: 2, Patience: 3, Longest: 4 * time.Millisecond}}
 	ranks := func(n, slow int) (rs []train.RankTimes) {
 		for r := range n {
 			x := train.RankTimes{
@@ -74,7 +83,8 @@ func TestSummary(t *testing.T) {
 	has(lines, 2, "0 50.0 49.0 1.00 3.5 of 4 2 of 10 9.00")
 	has(lines, 3, "1 500 49.0 1.00 - 0 of 0 0.00 straggler: 9.8 × the median rank")
 	has(lines, 7, "collectives of rank 0: gradients 3.00 ms, parameters 2.00 ms in flight per iteration; 75 % hidden")
-	has(lines, 8, "skipped: 3 updates, for numbers that were not finite")
+	has(lines, 8, "order: 1 inversions at ports, 2 among additions; patience let 3 messages go; the longest wait at a port was 4.00 ms")
+	has(lines, 9, "skipped: 3 updates, for numbers that were not finite")
 	s.Ranks = ranks(40, 17)
 	lines = write()
 	has(lines, 2, "fastest: 0 50.0 49.0 1.00 3.5 of 4 2 of 10 9.00")

@@ -35,6 +35,9 @@ func writeSummary(out io.Writer, s train.Summary) error {
 		t.Below = append(t.Below, fmt.Sprintf("collectives of rank 0: gradients %s ms, parameters %s ms in flight per iteration; %.0f %% hidden",
 			each(m.Push, s), each(m.Pull, s), 100*m.Hidden()))
 	}
+	if len(s.Ranks) > 1 {
+		t.Below = append(t.Below, fmt.Sprintf("order: %v", s.Order))
+	}
 	if s.Skipped > 0 {
 		t.Below = append(t.Below, fmt.Sprintf("skipped: %d updates, for numbers that were not finite", s.Skipped))
 	}
