@@ -39,6 +39,7 @@ type call struct {
 	credit     int32
 	spec       spec.Spec
 	cuts       []int // see Parts
+	about      *nbc.About
 	priority   int
 	deadline   time.Duration
 	buffers    selection.BufferKind
@@ -130,7 +131,7 @@ func (c *Comm) init(k call) (*nbc.Request, error) {
 	}
 	bind := nbc.Binding{
 		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, InAt: k.off, Out: k.recv, Datatype: k.dt, Op: k.op,
-		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority, Credit: int(k.credit),
+		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority, Credit: int(k.credit), About: k.about,
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum

@@ -123,12 +123,13 @@ func (c *Comm) Init(k Call, opts ...Option) (*nbc.Request, error) {
 }
 
 // Option says how one collective is to be done; the zero Option says nothing. All
-// ranks give the same options, but for Within, Priority and Credit.
+// ranks give the same options, but for Within, Priority, Credit, About and Served.
 type Option struct {
 	set    setting
 	spec   spec.Spec
 	cuts   []int
 	number int64
+	about  *nbc.About
 }
 
 // setting is what an Option sets.
@@ -142,6 +143,7 @@ const (
 	setPriority
 	setCredit
 	setParts
+	setAbout
 )
 
 func (o *Option) apply(k *call) {
@@ -158,6 +160,8 @@ func (o *Option) apply(k *call) {
 		k.credit = int32(max(-1, min(o.number, math.MaxInt32)))
 	case setParts:
 		k.cuts = o.cuts
+	case setAbout:
+		k.about = o.about
 	}
 }
 
@@ -174,6 +178,14 @@ func Buffers(kind selection.BufferKind) Option { return Option{set: setBuffers, 
 // Priority says how soon the collective's result is needed, 0 the soonest: where
 // several share a link, its large messages go before those of higher numbers.
 func Priority(n int) Option { return Option{set: setPriority, number: int64(n)} }
+
+// About has errors of a persistent request say what it moves, such as "slice 17 of fc6", beside which message of which collective.
+func About(what string) Option { return Option{set: setAbout, about: &nbc.About{What: what}} }
+
+// Served is About, of what a rank of the communicator serves: that is said too, where it is waited for.
+func Served(what string, server int) Option {
+	return Option{set: setAbout, about: &nbc.About{What: what, Served: true, Server: server}}
+}
 
 // Credit has the order of Priority hold for all the other nodes together: of the collectives
 // with a credit at most n large messages are under way to them, and the most urgent is the next to

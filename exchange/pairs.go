@@ -94,6 +94,44 @@ func (x *Exchange) slicesOf(m moved) (all []Range) {
 	return all
 }
 
+// called returns what the parts of what moves as one are called, by their first element: each is a slice, or
+// a KV pair where nothing is cut to slices, of the layer that it begins in.
+func (x *Exchange) called(m moved) func(element int) string {
+	unit := "slice"
+	if x.c.Slice <= 0 {
+		unit = "KV pair"
+	}
+	var starts []int // of all parts, ascending
+	if m.Scheme.Served() {
+		for _, p := range x.pairsOf(m.Range) {
+			starts = append(starts, p.Off)
+		}
+	} else {
+		for _, s := range x.slicesOf(m) {
+			starts = append(starts, s.Off)
+		}
+	}
+	layerOf := func(element int) int { // the last that begins there, or before
+		at := 0
+		for i, l := range m.Layers {
+			if x.c.Layers[l].Params[0].Off <= m.Off+element {
+				at = i
+			}
+		}
+		return at
+	}
+	number := make(map[int]int, len(starts))
+	for k, before, n := 0, -1, 0; k < len(starts); k, n = k+1, n+1 {
+		if l := layerOf(starts[k]); l != before {
+			before, n = l, 0
+		}
+		number[starts[k]] = n
+	}
+	return func(element int) string {
+		return fmt.Sprintf("%s %d of %s", unit, number[element], x.c.Layers[m.Layers[layerOf(element)]].Name)
+	}
+}
+
 // linear is what serves gathers, and all that the scheme OneBit moves.
 var linear = spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}
 

@@ -158,7 +158,7 @@ func (x *Exchange) sums(b Bucket, parts []syncer.Part) [][]Sum {
 func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	bytes := func(n int) int { return mem.Float32.Bytes(n) }
 	s := syncer.Bucket{
-		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b),
+		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b),
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
 	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index), collectives.Credit(x.c.Credit)} // forward needs the first buckets soonest

@@ -203,3 +203,19 @@ func TestTypesAndOps(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// TestEdgesSayWhatIsMoved: what an edge is about comes before the message's own name, and so does its server.
+func TestEdgesSayWhatIsMoved(t *testing.T) {
+	for want, e := range map[string]nbc.Edge{
+		"rank 2 waits for chunk 7 of reduce#812 from rank 1":                                   {},
+		"rank 2 waits for rank 1 to take chunk 7 of reduce#812":                                {Sending: true},
+		"rank 2 waits for slice 17 of fc6 from rank 1 (chunk 7 of reduce#812)":                 {About: "slice 17 of fc6"},
+		"rank 2 waits for slice 17 of fc6 from rank 1, its server (chunk 7 of reduce#812)":     {About: "slice 17 of fc6", Server: true},
+		"rank 2 waits for rank 1, its server, to take slice 17 of fc6 (chunk 7 of reduce#812)": {About: "slice 17 of fc6", Server: true, Sending: true},
+	} {
+		e.Rank, e.Peer, e.Op, e.Request = 2, 1, "chunk 7", "reduce#812"
+		if got := e.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -31,6 +31,9 @@ type Edge struct {
 	Op      string `json:"o"`           // for what: "chunk 7", with the direction
 	Peer    int    `json:"p"`           // from or to whom; -1: it is not known
 	Sending bool   `json:"s,omitempty"` // to whom
+	// About is what moves, "" where only Op says it; Server is set where Peer serves that. See About.
+	About  string `json:"a,omitempty"`
+	Server bool   `json:"v,omitempty"`
 
 	Execution `json:"x"`
 }
@@ -43,13 +46,24 @@ type Execution struct {
 }
 
 // String returns the edge as a sentence: "rank 5 waits for chunk 7 of
-// reduce#812 from rank 4".
+// reduce#812 from rank 4", or, of what a parameter server has, "rank 2 waits for
+// slice 17 of fc6 from rank 1, its server (chunk 0 of bcast#812)".
 func (e Edge) String() string {
 	if e.Peer < 0 {
 		return fmt.Sprintf("rank %d waits for %s in %s", e.Rank, e.Op, e.Request)
 	}
-	if e.Sending {
-		return fmt.Sprintf("rank %d waits for rank %d to take %s of %s", e.Rank, e.Peer, e.Op, e.Request)
+	what, served, in := e.Op+" of "+e.Request, "", ""
+	if e.About != "" {
+		what, in = e.About, fmt.Sprintf(" (%s of %s)", e.Op, e.Request)
 	}
-	return fmt.Sprintf("rank %d waits for %s of %s from rank %d", e.Rank, e.Op, e.Request, e.Peer)
+	if e.Server {
+		served = ", its server"
+	}
+	if e.Sending {
+		if served != "" {
+			served += ","
+		}
+		return fmt.Sprintf("rank %d waits for rank %d%s to take %s%s", e.Rank, e.Peer, served, what, in)
+	}
+	return fmt.Sprintf("rank %d waits for %s from rank %d%s%s", e.Rank, what, e.Peer, served, in)
 }

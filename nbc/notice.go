@@ -3,6 +3,7 @@ package nbc
 import (
 	"encoding/json"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,7 +41,10 @@ const edgesTold = 3
 func (n notice) encode() []byte {
 	n.Call, n.Last, n.Reason, n.Note = cut(n.Call, 200), cut(n.Last, 60), cut(n.Reason, 200), cut(n.Note, 900)
 	n.Warning = cut(n.Warning, 700)
-	n.Edges = n.Edges[:min(len(n.Edges), edgesTold)]
+	n.Edges = slices.Clone(n.Edges[:min(len(n.Edges), edgesTold)])
+	for i := range n.Edges {
+		n.Edges[i].About = cut(n.Edges[i].About, 100)
+	}
 	for {
 		b, err := json.Marshal(n)
 		switch {

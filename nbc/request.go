@@ -54,6 +54,15 @@ type Binding struct {
 	// to leave (P3, section 4.2). With 0 a request's messages are bound by two to each rank
 	// instead. It may differ between ranks.
 	Credit int
+	// About, unless nil, says in errors what the collective moves.
+	About *About
+}
+
+// About is what a collective moves, in the words of its user.
+type About struct {
+	What   string // "slice 17 of fc6"
+	Served bool   // by Server, a rank as those of the schedule
+	Server int
 }
 
 // Request is one collective on one rank, bound to its buffers: started any
@@ -531,10 +540,14 @@ func (r *Request) edges(me int) []Edge {
 			continue
 		}
 		seen[k] = true
-		edges = append(edges, Edge{
+		edge := Edge{
 			Rank: me, Request: r.name(), Op: fmt.Sprintf("chunk %d", op.Msg),
 			Peer: r.peer(op.Peer), Sending: k.sending, Execution: r.execution(),
-		})
+		}
+		if a := r.bind.About; a != nil {
+			edge.About, edge.Server = a.What, a.Served && a.Server == op.Peer
+		}
+		edges = append(edges, edge)
 	}
 	return edges
 }

@@ -442,10 +442,15 @@ func (m *stallMonitor) edges(most int) []Edge {
 }
 
 // failure is the error of a request that the engine's failure ended: with
-// what this rank was waiting for, where the cause lies elsewhere.
+// what this rank was waiting for, where the cause lies elsewhere, or r says what it is about.
 func (m *stallMonitor) failure(r *Request, cause error, now time.Time) error {
 	var abort *AbortError
-	if edges := r.edges(m.rank); errors.As(cause, &abort) && abort.Rank != m.rank && len(edges) > 0 {
+	var deadline *DeadlineError
+	elsewhere := errors.As(cause, &abort) && abort.Rank != m.rank
+	if abort == nil && r.bind.About != nil && !errors.As(cause, &deadline) { // a rank that is gone: what of it is waited for
+		elsewhere = true
+	}
+	if edges := r.edges(m.rank); elsewhere && len(edges) > 0 {
 		return fmt.Errorf("%s failed: %w (here %s)", r.name(), cause, diagnosis(edges, r.watch.inquiry.peers(now, r.bind.Deadline)))
 	}
 	return fmt.Errorf("%s failed: %w", r.name(), cause)

@@ -28,6 +28,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/mem"
@@ -46,6 +47,17 @@ type Bucket struct {
 	// Slices, unless nil, are all of the bucket, ascending: each is a part of its own, with Reduce
 	// and Allreduce (P3, section 4.2). Cuts are of no matter then.
 	Slices []schedule.Range
+	// Of, unless nil, says what parts are called in errors: all of the part that begins with an element, such
+	// as "slice 17 of fc6".
+	Of func(element int) string
+}
+
+// Called returns what is called the bucket's part in errors that begins with an element.
+func (b *Bucket) Called(element int) string {
+	if b.Of == nil {
+		return "the part of " + b.Name + " from element " + strconv.Itoa(element)
+	}
+	return b.Of(element)
 }
 
 // options are those of the bucket's collectives.
@@ -123,7 +135,11 @@ func (b *Bucket) byParts(updates bool, opts []collectives.Option, requests func(
 	}
 	for _, s := range slices {
 		at, n := mem.Float32.Bytes(s.Off), mem.Float32.Bytes(s.Len)
-		push, pull, err := requests(b.Data.Slice(at, n), b.Diff.Slice(at, n), opts)
+		how := opts
+		if len(b.Slices) > 0 {
+			how = append(opts[:len(opts):len(opts)], collectives.About(b.Called(s.Off)))
+		}
+		push, pull, err := requests(b.Data.Slice(at, n), b.Diff.Slice(at, n), how)
 		r.Add(Part{Range: s, Updates: updates}, push, pull)
 		if err != nil {
 			r.Close()

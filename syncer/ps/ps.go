@@ -81,7 +81,7 @@ func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.O
 			if !team.Works(rank) {
 				in = team.Nothing(p.Len)
 			}
-			how := append(opts[:len(opts):len(opts)], collectives.With(Spec(comm.Layout())))
+			how := append(opts[:len(opts):len(opts)], collectives.With(Spec(comm.Layout())), collectives.Served(b.Called(p.Off), root))
 			if push, err = comm.ReduceInit(in, part(b.Diff), mem.Float32, mem.Sum, root, how...); err == nil {
 				pull, err = comm.BcastInit(part(b.Data), mem.Float32, root, how...)
 			}
