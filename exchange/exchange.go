@@ -41,6 +41,8 @@ type Config struct {
 	// Credit, unless 0, is how many large messages are under way to other nodes together, whichever
 	// these are, those of the first buckets first (collectives.Credit).
 	Credit int
+	// FirstCome has all buckets be equally urgent: what is handed over first goes first.
+	FirstCome bool
 	// Team says who works; nil means all ranks. Ranks that only serve take part in what
 	// moves by PS and Adam alone, and call the same methods as the others, without computing.
 	Team *syncer.Team
@@ -87,6 +89,7 @@ type Exchange struct {
 	owner   []*bucketState   // by layer; nil where it has no parameters
 	uses    [][]*bucketState // by layer: what must be current before its forward
 	factors []putter         // by layer; none but for SFB's and Adam's
+	asking  *ps.Asking       // nil unless parameters are asked for (coordinator.PullRequest)
 
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -100,7 +103,7 @@ type Exchange struct {
 
 // New makes the exchange, which lives no longer than ctx. It is a collective,
 // in that all ranks must make it in the same order among their collectives; it
-// moves nothing yet. With the scheme Reduce, Data is current at the root alone
+// moves no parameters yet. With the scheme Reduce, Data is current at the root alone
 // and the first Start brings it to the other workers; with other schemes it must be equal
 // on all ranks already.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, error) {
@@ -138,6 +141,12 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	}
 	if err := x.deal(); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
+	}
+	if slices.ContainsFunc(x.buckets, func(b Bucket) bool { return b.Scheme == PS }) && c.Book.Pull == coordinator.PullRequest && !x.alone {
+		if x.asking, err = ps.NewAsking(x.ctx, x.team, c.Book.Servers); err != nil {
+			x.Close()
+			return nil, err
+		}
 	}
 	if err := x.makeBuckets(); err != nil {
 		x.Close()
@@ -486,5 +495,6 @@ func (x *Exchange) Close() {
 	for _, b := range x.moved {
 		b.sync.Close()
 	}
-	x.moved = nil
+	x.asking.Close()
+	x.moved, x.asking = nil, nil
 }

@@ -161,11 +161,17 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b),
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
-	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(b.Index), collectives.Credit(x.c.Credit)} // forward needs the first buckets soonest
+	urgency := b.Index // forward needs the first buckets soonest
+	if x.c.FirstCome {
+		urgency = 0
+	}
+	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(urgency), collectives.Credit(x.c.Credit)}
 	workers := x.team.Workers()
 	switch {
 	case b.Scheme == PS && x.c.Links != nil:
 		return x.c.Links.New(s, b.Off, x.pairsOf(b.Range), how...)
+	case b.Scheme == PS && x.asking != nil:
+		return x.asking.New(s, x.pairsOf(b.Range), how...)
 	case b.Scheme == PS:
 		return ps.New(x.team, s, x.pairsOf(b.Range), how...)
 	case b.Scheme == Adam:

@@ -35,8 +35,13 @@ type Config struct {
 	Pair             int
 	Slice            coordinator.Slice
 	Placement        coordinator.Placement // of KV pairs
-	// Credit is as in exchange.Config.
+	Pull             coordinator.Pull      // how they come back
+	// Credit is as in exchange.Config. Of a system with priorities of its own 0 is DefaultCredit, and
+	// NoCredit none.
 	Credit int
+	// SystemSlice is the Slice of systems that have slices of their own, where that is coordinator.AutoSlice;
+	// 0: DefaultSlice.
+	SystemSlice coordinator.Slice
 	// Spec, unless it has no levels, is how the collectives are done.
 	Spec spec.Spec
 	// Bucket is as in exchange.Config.

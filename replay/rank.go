@@ -110,7 +110,7 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part
 		}
 	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Slice: p.slice, Credit: p.credit, Team: r.team, Book: book, Layers: of.layers,
+		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Slice: p.slice, Credit: p.credit, FirstCome: p.firstCome, Team: r.team, Book: book, Layers: of.layers,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {

@@ -107,13 +107,8 @@ func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
 // choose gives every layer of a system its scheme as asked, on all ranks the same.
 func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*plan, error) {
 	one, alone := asked.One()
-	p := &plan{place: r.c.Placement, slice: r.c.Slice, credit: r.c.Credit, asked: asked, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
-	if s.Placement != nil {
-		p.place = *s.Placement
-	}
-	if s.Plain {
-		p.slice, p.credit = coordinator.AutoSlice, 0
-	}
+	p := &plan{asked: asked, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
+	p.place, p.back, p.slice, p.credit, p.firstCome = s.moves(&r.c)
 	if s.ByLayer && p.bucket == 0 {
 		p.bucket = 1
 	}
@@ -156,6 +151,6 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 
 // book returns the information book of the net's first layers.
 func (r *rank) book(layers []exchange.Layer, p *plan) (*coordinator.Book, error) {
-	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: p.slice, Placement: p.place}
+	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: p.slice, Placement: p.place, Pull: p.back}
 	return book(r.c.Profile, layers, c)
 }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,16 +23,62 @@ type System struct {
 	ByLayer bool
 	// Placement, unless nil, takes the place of Config's.
 	Placement *coordinator.Placement
+	// Pull, unless nil, takes the place of Config's.
+	Pull *coordinator.Pull
 	// Plain: neither Config.Slice nor Config.Credit holds.
 	Plain bool
+	// Sliced: there are slices, whether Config has them or not.
+	Sliced bool
+	// FirstCome: what is handed over first goes first, and Config.Credit does not hold.
+	FirstCome bool
+	// Urgent: there is credit, unless Config says that there is none.
+	Urgent bool
 }
 
 var (
-	even   = coordinator.PlaceEven
-	tensor = coordinator.PlaceTensor
+	even       = coordinator.PlaceEven
+	tensor     = coordinator.PlaceTensor
+	drawn      = coordinator.PlaceKVStore
+	roundRobin = coordinator.PlaceRoundRobin
+	broadcast  = coordinator.PullBroadcast
+	request    = coordinator.PullRequest
 )
 
-// systems are those that the Poseidon paper compares, section 5, and those of this runtime.
+// DefaultSlice is P3's slices by default (section 5.7).
+const DefaultSlice coordinator.Slice = 50_000
+
+// P3 has DefaultCredit of them under way; NoCredit, for Config.Credit, is none.
+const (
+	DefaultCredit = 2
+	NoCredit      = -1
+)
+
+// moves says in what pieces a system's parameters move, how, and in what order.
+func (s *System) moves(c *Config) (place coordinator.Placement, pull coordinator.Pull, slice coordinator.Slice, credit int, firstCome bool) {
+	place, pull, slice, credit = c.Placement, c.Pull, c.Slice, max(0, c.Credit)
+	if s.Placement != nil {
+		place = *s.Placement
+	}
+	if s.Pull != nil {
+		pull = *s.Pull
+	}
+	if s.Plain {
+		slice, credit = coordinator.AutoSlice, 0
+	}
+	if s.Sliced && slice == coordinator.AutoSlice {
+		slice = cmp.Or(c.SystemSlice, DefaultSlice)
+	}
+	switch {
+	case s.FirstCome:
+		credit = 0
+	case s.Urgent && c.Credit == 0:
+		credit = DefaultCredit
+	}
+	return place, pull, slice, credit, s.FirstCome
+}
+
+// systems are those that the Poseidon paper compares, section 5, those of the P3 paper, sections 4.1 and 5, and those of this
+// runtime.
 var systems = []System{
 	{Name: "caffe+ps", Design: exchange.SCB, Scheme: coordinator.PS, ByLayer: true},
 	{Name: "caffe+wfbp", Design: exchange.WFBP, Scheme: coordinator.PS, ByLayer: true},
@@ -39,6 +86,9 @@ var systems = []System{
 	{Name: "tensorflow", Design: exchange.TF, Scheme: coordinator.PS, ByLayer: true, Placement: &tensor},
 	{Name: "adam", Design: exchange.WFBP, Scheme: coordinator.Adam, ByLayer: true},
 	{Name: "cntk", Design: exchange.WFBP, Scheme: coordinator.OneBit, ByLayer: true},
+	{Name: "kvstore", Design: exchange.SCOBR, Scheme: coordinator.PS, ByLayer: true, Placement: &drawn, Pull: &request, Plain: true, FirstCome: true},
+	{Name: "kvstore+slices", Design: exchange.SCOBR, Scheme: coordinator.PS, ByLayer: true, Placement: &roundRobin, Pull: &broadcast, Sliced: true, FirstCome: true},
+	{Name: "p3", Design: exchange.SCOBR, Scheme: coordinator.PS, ByLayer: true, Placement: &roundRobin, Pull: &broadcast, Sliced: true, Urgent: true},
 	{Name: "auto", Design: exchange.SCOBR, Scheme: coordinator.Auto},
 	{Name: "reduce", Design: exchange.SCOBR, Scheme: coordinator.Reduce},
 	{Name: "allreduce", Design: exchange.SCOBR, Scheme: coordinator.Allreduce},
@@ -72,18 +122,20 @@ next:
 
 // plan is by which schemes the layers go, and what follows from that.
 type plan struct {
-	slice    coordinator.Slice
-	credit   int
-	place    coordinator.Placement
-	asked    coordinator.Asked
-	bucket   int // as in exchange.Config
-	buckets  map[exchange.Scheme]int
-	schemes  []exchange.Scheme
-	layers   []exchange.Layer // with factors, where those travel
-	backward []time.Duration  // of the profile, less what layers leave out whose factors travel
-	factored []*factored
-	products time.Duration      // what rebuilding gradients computes more on this rank, in the profile's time
-	audit    *coordinator.Audit // nil where one scheme was asked for that serves all layers
+	slice     coordinator.Slice
+	credit    int
+	place     coordinator.Placement
+	back      coordinator.Pull
+	firstCome bool
+	asked     coordinator.Asked
+	bucket    int // as in exchange.Config
+	buckets   map[exchange.Scheme]int
+	schemes   []exchange.Scheme
+	layers    []exchange.Layer // with factors, where those travel
+	backward  []time.Duration  // of the profile, less what layers leave out whose factors travel
+	factored  []*factored
+	products  time.Duration      // what rebuilding gradients computes more on this rank, in the profile's time
+	audit     *coordinator.Audit // nil where one scheme was asked for that serves all layers
 }
 
 // chosen is the schemes as --scheme takes them.
@@ -127,7 +179,7 @@ func (r *rank) prepare(ctx context.Context) (err error) {
 		r.ways = append(r.ways, &way{name: s.Name, design: s.Design, plan: p})
 	}
 	r.alone.name, r.alone.design = "ps alone", exchange.WFBP
-	r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true, Placement: &even}, coordinator.Asked{Default: exchange.PS})
+	r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true, Placement: &even, Pull: &broadcast}, coordinator.Asked{Default: exchange.PS})
 	return err
 }
 

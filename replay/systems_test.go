@@ -86,7 +86,7 @@ func TestPoseidon_SystemsOfSection5(t *testing.T) {
 	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "\n# poseidon: WFBP, ps,fc=sfb\n") || strings.Contains(b.String(), "target") {
 		t.Errorf("%v\n%s", err, &b)
 	}
-	if _, err := ParseSystems("poseidon,mxnet"); err == nil || !strings.Contains(err.Error(), `unknown system "mxnet": want caffe+ps, caffe+wfbp, poseidon, tensorflow, adam, cntk, auto,`) {
+	if _, err := ParseSystems("poseidon,mxnet"); err == nil || !strings.Contains(err.Error(), `unknown system "mxnet": want caffe+ps, caffe+wfbp, poseidon, tensorflow, adam, cntk, kvstore, kvstore+slices, p3, auto,`) {
 		t.Error(err)
 	}
 	if all, err := ParseSystems("all"); err != nil || len(all) != len(Systems()) {
@@ -96,6 +96,52 @@ func TestPoseidon_SystemsOfSection5(t *testing.T) {
 	res, err = replayed(t, 1, Config{Profile: p, Systems: some[:1], Iterations: 1, Bucket: 1})
 	if err != nil || res.Rows[0].NodeBytes[0] != 0 || res.Rows[0].Design != exchange.WFBP.String() {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestP3_SystemsOfSection5: what P3 is compared with, in where parameters lie and in what and when they move. KVStore
+// divides parameters of a million elements and more evenly and draws the server of others (section 4.1), sends what comes first, and
+// answers whoever asks (4.2); with slices, the servers take these in turn and broadcast them at once; P3 has priorities and credit besides. None
+// joins layers.
+func TestP3_SystemsOfSection5(t *testing.T) {
+	all, err := ParseSystems("kvstore,kvstore+slices,p3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		place     coordinator.Placement
+		pull      coordinator.Pull
+		slice     coordinator.Slice
+		credit    int
+		firstCome bool
+	}
+	of := func(s System, c Config) (r row) {
+		r.place, r.pull, r.slice, r.credit, r.firstCome = s.moves(&c)
+		return r
+	}
+	for i, want := range [][3]row{
+		{{coordinator.PlaceKVStore, coordinator.PullRequest, 0, 0, true}, {coordinator.PlaceKVStore, coordinator.PullRequest, 0, 0, true}, {coordinator.PlaceKVStore, coordinator.PullRequest, 0, 0, true}},
+		{{coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 50_000, 0, true}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 5000, 0, true}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 2000, 0, true}},
+		{{coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 50_000, 2, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 5000, 4, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 2000, 0, false}},
+	} {
+		s := all[i]
+		got := [3]row{of(s, Config{}), of(s, Config{Slice: 5000, Credit: 4}), of(s, Config{SystemSlice: 2000, Credit: NoCredit, Placement: coordinator.PlaceTensor})}
+		if got != want || !s.ByLayer || s.Design != exchange.SCOBR || s.Scheme != exchange.PS {
+			t.Errorf("%s: %+v, want %+v", s.Name, got, want)
+		}
+	}
+	// What KVStore moves more is notices and questions.
+	const ranks = 3
+	p := parsed(t, "batch 3\nlayer conv Convolution 0.1 0.1 4096\nlayer fc InnerProduct 0.1 0.2 64x128")
+	res, err := replayed(t, ranks, Config{Profile: p, Systems: all, Iterations: 2, Check: true, SystemSlice: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := 4 * ranks * coordinator.PSCost(4096+64*128, ranks, ranks).Both
+	for _, r := range res.Rows {
+		if more := r.NodeBytes[0] - least; r.Schemes != "ps" || r.System == "kvstore" && (more <= 0 || more > 1e3) || r.System != "kvstore" && more != 0 {
+			t.Errorf("%+v moves %v bytes more than %v", r, more, least)
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ type Config struct {
 	Pair             int
 	Slice            coordinator.Slice
 	Placement        coordinator.Placement // of KV pairs
+	Pull             coordinator.Pull      // how they come back
 	// Credit is as in exchange.Config.
 	Credit int
 	// Consistency says for whom an iteration waits.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // Consistency says for whom the servers of the scheme PS wait in an iteration. The zero value is
@@ -93,6 +94,8 @@ func (w *Worker) checkConsistency(ctx context.Context, c Config) error {
 		err = errors.New("consistency is either drop or ssp")
 	case k.SSP && (k.Staleness < 0 || k.Staleness > mostStale):
 		err = fmt.Errorf("workers cannot be at most %d iterations apart: want 0 to %d", k.Staleness, mostStale)
+	case k.SSP && c.Pull == coordinator.PullRequest:
+		err = errors.New("--consistency ssp answers each worker by itself, and nobody asks: remove --pull request, or use bsp or drop:TIME")
 	case k.SSP && w.solver.Clips():
 		err = errors.New("--consistency ssp never has the gradients of all workers, of which clip_gradients takes the norm: remove clip_gradients, or use bsp or drop:TIME")
 	case k.Drop < 0:

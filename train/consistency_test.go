@@ -22,6 +22,7 @@ import (
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/train"
 	"github.com/scaffe/scaffe/train/checkpoint"
 )
@@ -368,6 +369,9 @@ func TestConsistencyIsTheServers(t *testing.T) {
 	for want, change := range map[string]func(rank int, c *train.Config){
 		"needs --scheme ps for all layers": func(_ int, c *train.Config) { c.Scheme = exchange.Reduce },
 		"for all layers":                   func(_ int, c *train.Config) { c.Asked = ask(t, "ps,ip1=sfb") },
+		"remove --pull request": func(_ int, c *train.Config) {
+			c.Scheme, c.Pull, c.Consistency = exchange.PS, coordinator.PullRequest, train.Consistency{SSP: true}
+		},
 		"differ in consistency": func(rank int, c *train.Config) {
 			if c.Scheme = exchange.PS; rank == 1 {
 				c.Consistency.Drop = time.Second

@@ -84,8 +84,8 @@ func TestPoseidon_ServersTrainAsAReduction(t *testing.T) {
 }
 
 // TestP3_SlicesTrainAsLayers: slices, each pushed, summed, updated and pulled by itself, in order of priority through a
-// port, leave no trace in losses, scores and snapshots (P3, sections 4.2 and 5.6: accuracy is not affected): by servers and by a root, with
-// BatchNorm's statistics, clipped gradients and several passes.
+// port, leave no trace in losses, scores and snapshots (P3, sections 4.2 and 5.6: accuracy is not affected): by servers, also those that are
+// asked for parameters, and by a root, with BatchNorm's statistics, clipped gradients and several passes.
 func TestP3_SlicesTrainAsLayers(t *testing.T) {
 	linear, err := spec.Parse("linear")
 	if err != nil {
@@ -99,6 +99,7 @@ func TestP3_SlicesTrainAsLayers(t *testing.T) {
 		slice := []coordinator.Slice{1500, 1024, coordinator.LayerSlice}[i]
 		got := mustRun(t, 3, path, func(_ int, c *train.Config) {
 			c.Scheme, c.Spec, c.Bucket, c.Slice, c.Credit = scheme, linear, 1, slice, 1+i
+			c.Pull = []coordinator.Pull{coordinator.PullRequest, coordinator.PullBroadcast, coordinator.PullRequest}[i]
 		})
 		if !slices.Equal(got.loss, want.loss) || !slices.Equal(got.scores, want.scores) || !bytes.Equal(got.snapshot, want.snapshot) || !bytes.Equal(state(t, dir, 40), history) {
 			t.Errorf("%v, slices of %v: other bits than without", scheme, slice)

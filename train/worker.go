@@ -75,10 +75,11 @@ type pieces struct {
 	slice  coordinator.Slice
 	credit int
 	place  coordinator.Placement
+	pull   coordinator.Pull
 }
 
 // pieces are those that c asks for.
-func (c *Config) pieces() pieces { return pieces{c.Pair, c.Slice, c.Credit, c.Placement} }
+func (c *Config) pieces() pieces { return pieces{c.Pair, c.Slice, c.Credit, c.Placement, c.Pull} }
 
 // New builds this rank's solver and joins it to the others'. It is a
 // collective: where it fails on one rank, it fails on all, with the same

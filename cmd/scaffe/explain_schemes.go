@@ -35,6 +35,8 @@ func roleFlags() []cli.Flag {
 			cmdline.Parsed(coordinator.ParseSlice, ""), "auto", "layer"),
 		cmdline.Checked("placement", coordinator.PlaceEven.String(), "give KV pairs to servers `HOW`: even shares (Poseidon), round-robin (P3), whole parameters drawn, or divided where large (kvstore), or in turn (tensor)",
 			cmdline.Parsed(coordinator.ParsePlacement, "want "+cmdline.Or(coordinator.Placements())), coordinator.Placements()...),
+		cmdline.Checked("pull", coordinator.PullBroadcast.String(), "have servers bring parameters back `HOW`: broadcast what is updated at once, or give notice when all of a layer is, and answer whoever asks (request, KVStore's way)",
+			cmdline.Parsed(coordinator.ParsePull, "want "+cmdline.Or(coordinator.Pulls())), coordinator.Pulls()...),
 	}
 }
 
@@ -44,6 +46,7 @@ type roles struct {
 	pair             int
 	slice            coordinator.Slice
 	placement        coordinator.Placement
+	pull             coordinator.Pull
 }
 
 // readRoles reads roleFlags.
@@ -63,7 +66,10 @@ func readRoles(c *cli.Context) (r roles, err error) {
 	if r.slice, err = coordinator.ParseSlice(c.String("slice")); err != nil {
 		return r, err
 	}
-	r.placement, err = coordinator.ParsePlacement(c.String("placement"))
+	if r.placement, err = coordinator.ParsePlacement(c.String("placement")); err != nil {
+		return r, err
+	}
+	r.pull, err = coordinator.ParsePull(c.String("pull"))
 	return r, err
 }
 
@@ -73,7 +79,7 @@ func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Confi
 		return asked, cfg, err
 	}
 	r, err := readRoles(c)
-	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice, cfg.Placement = r.workers, r.servers, r.pair, r.slice, r.placement
+	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice, cfg.Placement, cfg.Pull = r.workers, r.servers, r.pair, r.slice, r.placement, r.pull
 	return asked, cfg, err
 }
 

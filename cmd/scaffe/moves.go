@@ -13,6 +13,7 @@ import (
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/replay"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
@@ -60,7 +61,7 @@ func schemeFlag() cli.Flag {
 // creditOff, for --credit, is no credit; sliceCredit is the default where parameters are sliced.
 const (
 	creditOff   = "off"
-	sliceCredit = 2
+	sliceCredit = replay.DefaultCredit
 )
 
 func parseCredit(s string) (int, error) {
@@ -102,8 +103,10 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if m.roles, err = readRoles(c); err != nil {
 		return m, err
 	}
-	if one, alone := m.asked.One(); c.IsSet("placement") && alone && (one == exchange.Reduce || one == exchange.Allreduce) {
-		return m, cmdline.Usagef("--placement is of servers, which --scheme %v has not: use --scheme ps", one)
+	for _, flag := range []string{"placement", "pull"} {
+		if one, alone := m.asked.One(); c.IsSet(flag) && alone && one != exchange.PS {
+			return m, cmdline.Usagef("--%s is of servers, which --scheme %v has not: use --scheme ps", flag, one)
+		}
 	}
 	if m.credit, err = parseCredit(c.String("credit")); err != nil {
 		return m, err

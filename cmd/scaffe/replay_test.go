@@ -131,6 +131,8 @@ func TestReplayMistakes(t *testing.T) {
 		{"--profile alexnet-k80 --slice 50000 --pair 2M", 2, "--slice and --pair cannot be used together"},
 		{"--profile alexnet-k80 --placement odd", 2, `invalid --placement "odd": want even, round-robin, kvstore or tensor`},
 		{"--profile alexnet-k80 --placement kvstore --scheme reduce", 2, "--placement is of servers, which --scheme reduce has not: use --scheme ps"},
+		{"--profile alexnet-k80 --pull later", 2, `invalid --pull "later": want broadcast or request`},
+		{"--profile alexnet-k80 --pull request --scheme allreduce", 2, "--pull is of servers, which --scheme allreduce has not: use --scheme ps"},
 		{"--profile alexnet-k80 --credit 0", 2, `invalid --credit "0": want a number of messages, such as 2, or off to bind each link by itself`},
 		{"--profile alexnet-k80 --bucket 1X", 2, `invalid --bucket "1X": want a size such as 256K or 4M, or auto`},
 		{"--profile alexnet-k80 --size-scale 0.001 --ratio 1", 1, "a ratio of communication to computation needs at least 2 ranks"},

@@ -103,7 +103,7 @@ func newTraining(c *cli.Context) (*training, error) {
 	}
 	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
 	t.config.Asked, t.config.Workers, t.config.Servers = &m.asked, m.workers, m.servers
-	t.config.Pair, t.config.Slice, t.config.Credit, t.config.Placement = m.pair, m.slice, m.credit, m.placement
+	t.config.Pair, t.config.Slice, t.config.Credit, t.config.Placement, t.config.Pull = m.pair, m.slice, m.credit, m.placement, m.pull
 	t.launch = m.launch
 	if t.config.Consistency, err = train.ParseConsistency(c.String("consistency")); err != nil {
 		return nil, err

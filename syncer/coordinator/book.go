@@ -75,6 +75,8 @@ type Config struct {
 	// Placement says who serves which pair; Seed is what PlaceKVStore draws by.
 	Placement Placement
 	Seed      int64
+	// Pull says how parameters come back.
+	Pull Pull
 }
 
 // Book is the information book (section 4.1). Its fields are for reading.
@@ -86,6 +88,7 @@ type Book struct {
 	Slice            Slice
 	Placement        Placement
 	Seed             int64
+	Pull             Pull
 	Layers           []Layer
 	Pairs            []Pair // ascending
 }
@@ -93,7 +96,7 @@ type Book struct {
 // New checks c and writes the book. Every layer's parameters are cut into pairs;
 // Deal cuts anew.
 func New(c Config) (*Book, error) {
-	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Placement: c.Placement, Seed: c.Seed, Layers: c.Layers}
+	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Placement: c.Placement, Seed: c.Seed, Pull: c.Pull, Layers: c.Layers}
 	if b.PairBytes == 0 {
 		b.PairBytes = DefaultPair
 	}
@@ -260,12 +263,13 @@ var properties = []struct {
 	{"pairs", func(b *Book) any { return b.Pairs }},
 	{"slice", func(b *Book) any { return b.Slice }},
 	{"placement", func(b *Book) any { return b.Placement }},
+	{"pull", func(b *Book) any { return b.Pull }},
 	{"layers", func(b *Book) any { return b.Layers }},
 }
 
 // Query returns properties of the book by their names, as Table 2's method does:
 // n_worker, n_server and batchsize, which Algorithm 1 asks for; n_node, workers,
-// servers, nodes, batch, pair, pairs, slice, placement and layers; and by the name of a layer, a
+// servers, nodes, batch, pair, pairs, slice, placement, pull and layers; and by the name of a layer, a
 // *Layer.
 func (b *Book) Query(names ...string) ([]any, error) {
 	var values []any
@@ -301,6 +305,7 @@ func (b *Book) Entries() []Entry {
 		{"pair", b.pair()},
 		{"slice", b.Slice.String()},
 		{"placement", b.Placement.String()},
+		{"pull", b.Pull.String()},
 	}
 	for i := range b.Layers {
 		l := &b.Layers[i]

@@ -16,6 +16,8 @@ type Prediction struct {
 	// passes, unless it is 0, is how often the whole buffer passes the busiest port of a node one way; otherwise
 	// parts of it do, which sum up to less than one reduction and one broadcast.
 	passes int
+	// back is how much longer parameters take than gradients.
+	back time.Duration
 }
 
 // Predictor says how long the communication of a layer takes alone, what it makes

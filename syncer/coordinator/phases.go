@@ -56,7 +56,8 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 			p.PullPort = seconds(n.wire(float64(pull.passes) * bytes))
 		}
 	default:
-		p = Phases{Push: o.Time / 2, Pull: o.Time - o.Time/2, PushPort: through, PullPort: through}
+		push := (o.Time - o.back) / 2
+		p = Phases{Push: push, Pull: o.Time - push, PushPort: through, PullPort: through}
 	}
 	if nodes == 1 { // ranks share the memory, which one of these keeps busy
 		p.PushPort, p.PullPort = p.Push, p.Pull

@@ -306,7 +306,12 @@ func (n *Network) servers(l *Layer) Prediction {
 		m := &n.Selector.Model
 		t += 2*(m.Intra.Latency+m.Op) + float64(layout.PPN)*bytes/m.Memory.At(bytes, m.Cache)
 	}
-	return Prediction{Time: seconds(t), Spec: specText}
+	p := Prediction{Time: seconds(t), Spec: specText}
+	if b.Pull == PullRequest { // notice and question; and every worker has an answer of its own
+		p.back = seconds(2*n.hop() + float64(max(1, n.Layout().PPN)-1)*oneWay)
+		p.Time += p.back
+	}
+	return p
 }
 
 // shares returns how many bytes of a layer alone the server with the most has, and that with the least.

@@ -45,12 +45,18 @@ type Store interface {
 // NewLinks connects the workers of a team, and servers, which are ranks of all, for iterations from
 // first on. It is a collective.
 func NewLinks(ctx context.Context, team *syncer.Team, servers []int, staleness, first int, store Store) (*Links, error) {
+	l := &Links{team: team, staleness: staleness, first: first, store: store, desks: make([]*desk, len(team.Members()))}
+	var err error
+	l.with, err = twoByTwo(ctx, team, servers)
+	return l, err
+}
+
+// twoByTwo makes, by rank, the communicators of it and this one where one of the two works and the other serves. It is a
+// collective.
+func twoByTwo(ctx context.Context, team *syncer.Team, servers []int) (with []*collectives.Comm, err error) {
 	all := team.All()
 	rank, size := all.Rank(), all.Size()
-	l := &Links{
-		team: team, staleness: staleness, first: first, store: store,
-		with: make([]*collectives.Comm, size), desks: make([]*desk, len(team.Members())),
-	}
+	with = make([]*collectives.Comm, size)
 	serves := func(server, worker int) bool { return slices.Contains(servers, server) && team.Works(worker) }
 	// In round k, ranks whose sum is k modulo size are two by two: so all pairs take size rounds.
 	for k := range size {
@@ -61,14 +67,22 @@ func NewLinks(ctx context.Context, team *syncer.Team, servers []int, staleness, 
 		}
 		c, err := all.Split(ctx, color, rank)
 		if err != nil {
-			l.Close()
+			closeAll(with)
 			return nil, err
 		}
 		if c != nil {
-			l.with[other] = c
+			with[other] = c
 		}
 	}
-	return l, nil
+	return with, nil
+}
+
+func closeAll(comms []*collectives.Comm) {
+	for _, c := range comms {
+		if c != nil {
+			c.Close()
+		}
+	}
 }
 
 // New returns the syncer of a bucket, which begins at element off of the packed buffers, by which this
@@ -316,11 +330,7 @@ func (l *Links) Close() {
 			d.drawers[i].pull.Close()
 		}
 	}
-	for _, c := range l.with {
-		if c != nil {
-			c.Close()
-		}
-	}
+	closeAll(l.with)
 	l.desks, l.with = nil, nil
 }
 

@@ -15,7 +15,8 @@
 //
 //	s, err := ps.New(syncer.Everyone(comm), bucket, []ps.Pair{{Range: ps.Range{Len: 1024}, Server: 3}, …})
 //
-// Links move them between each worker and the servers alone, for workers that are some iterations apart.
+// Links move them between each worker and the servers alone, for workers that are some iterations apart. Asking brings
+// parameters back as MXNet's KVStore does: when a worker asks for them.
 //
 // Which pairs there are, and whose, is package coordinator's to say.
 package ps
@@ -60,6 +61,14 @@ func Spec(l spec.Layout) spec.Spec {
 // rank of the team must make the same syncers in the same order, and their parameters must
 // be equal at the start.
 func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.Option) (syncer.Syncer, error) {
+	return pushed(team, b, pairs, opts, func(p Pair, comm *collectives.Comm, root int, how []collectives.Option) (*nbc.Request, error) {
+		return comm.BcastInit(part(b.Data, p.Range), mem.Float32, root, how...)
+	})
+}
+
+// pushed returns the syncer of a bucket whose pairs are reduced to their servers, and come back by what pull makes: nil, if
+// that is not a request of the pair's own.
+func pushed(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts []collectives.Option, pull func(p Pair, comm *collectives.Comm, root int, how []collectives.Option) (*nbc.Request, error)) (syncer.Syncer, error) {
 	var s syncer.Requests
 	var servers []int // by part
 	rank := team.All().Rank()
@@ -74,19 +83,18 @@ func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.O
 		if err == nil && comm == nil { // between others
 			continue
 		}
-		part := func(of mem.Buffer) mem.Buffer { return of.Slice(mem.Float32.Bytes(p.Off), mem.Float32.Bytes(p.Len)) }
-		var push, pull *nbc.Request
+		var up, down *nbc.Request
 		if err == nil {
-			in := part(b.Diff)
+			in := part(b.Diff, p.Range)
 			if !team.Works(rank) {
 				in = team.Nothing(p.Len)
 			}
 			how := append(opts[:len(opts):len(opts)], collectives.With(Spec(comm.Layout())), collectives.Served(b.Called(p.Off), root))
-			if push, err = comm.ReduceInit(in, part(b.Diff), mem.Float32, mem.Sum, root, how...); err == nil {
-				pull, err = comm.BcastInit(part(b.Data), mem.Float32, root, how...)
+			if up, err = comm.ReduceInit(in, part(b.Diff, p.Range), mem.Float32, mem.Sum, root, how...); err == nil {
+				down, err = pull(p, comm, root, how)
 			}
 		}
-		s.Add(syncer.Part{Range: p.Range, Updates: rank == p.Server}, push, pull)
+		s.Add(syncer.Part{Range: p.Range, Updates: rank == p.Server}, up, down)
 		servers = append(servers, p.Server)
 		if err != nil {
 			s.Close()
@@ -98,6 +106,11 @@ func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.O
 		return nil, fmt.Errorf("bucket %q: its KV pairs end at element %d, it has %d bytes", b.Name, end, b.Diff.Len())
 	}
 	return s.Syncer(inTurn(servers, place(team))), nil
+}
+
+// part is a range of a bucket's buffer.
+func part(of mem.Buffer, r Range) mem.Buffer {
+	return of.Slice(mem.Float32.Bytes(r.Off), mem.Float32.Bytes(r.Len))
 }
 
 // place is where this rank begins among the servers: the number of the first worker on its node.
