@@ -156,7 +156,7 @@ func run(t *testing.T, n int, c exchange.Config, iters int) [][]float32 {
 	return got
 }
 
-func parse(t *testing.T, text string) spec.Spec {
+func parse(t testing.TB, text string) spec.Spec {
 	t.Helper()
 	if text == "" {
 		return spec.Spec{}

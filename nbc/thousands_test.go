@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -198,6 +199,99 @@ func BenchmarkHeld(b *testing.B) {
 				q.links[1].sent(now)
 				h, _ := q.next(now)
 				q.hold(q.links[1], h.r, 0, now)
+			}
+		})
+	}
+}
+
+// turning is n requests of a server under way that wait for their messages, of which one after the other has a turn.
+type turning struct {
+	x        executor
+	q        linkQueue
+	requests []*Request
+}
+
+func newTurning(tb testing.TB, n int) *turning {
+	tb.Helper()
+	s, err := schedule.Parse("rank 0 of 2 count 2 scratch 0\n0: recvreduce out[0:2] in[0:2] from 1 #0\n1: send out[0:2] to 1 #1 after 0\n")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	plan, err := Compile(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u := &turning{x: executor{folds: true}}
+	for i := range n {
+		r := &Request{plan: plan, bind: &Binding{Priority: i % 200}}
+		u.requests = append(u.requests, r)
+		u.start(r)
+	}
+	return u
+}
+
+// start starts r, which then waits for its message.
+func (u *turning) start(r *Request) {
+	u.q.admit(r)
+	u.x.admit(r, nil, nil)
+	u.x.next(true)
+}
+
+// turn lets the messages of three requests come, adds and sends them, and starts the requests again.
+func (u *turning) turn(i int) (sent int) {
+	n := len(u.requests)
+	for k := range 3 {
+		u.x.received(u.requests[(i+k*n/3)%n], 0, mem.Buffer{})
+	}
+	for {
+		a, ok := u.x.next(true)
+		switch {
+		case !ok:
+			return sent
+		case a.step == stepCombine:
+			u.x.combined(a.r, a.last)
+		case a.step == stepBegin && a.op == 1:
+			sent++
+			u.x.complete(a.r, 1)
+		case a.step == stepEnd:
+			u.start(a.r)
+		}
+	}
+}
+
+// TestATurnOfAServerCostsTheSame with 10,000 requests that wait as with 10: as many comparisons, and no memory.
+func TestATurnOfAServerCostsTheSame(t *testing.T) {
+	for _, n := range []int{10, 10_000} {
+		u := newTurning(t, n)
+		at := 0
+		turn := func() {
+			if sent := u.turn(at); sent != 3 {
+				t.Fatalf("%d are sent on, not 3", sent)
+			}
+			at++
+		}
+		for range 300 { // heaps have their room
+			turn()
+		}
+		steps := u.x.sums.steps + u.x.ready.rest.steps + u.x.partials.steps
+		const turns = 1000
+		allocs := testing.AllocsPerRun(turns, turn)
+		steps = u.x.sums.steps + u.x.ready.rest.steps + u.x.partials.steps - steps
+		if allocs != 0 || steps > 40*turns {
+			t.Errorf("of %d: %v allocations and %d comparisons a turn", n, allocs, steps/turns)
+		}
+	}
+}
+
+// BenchmarkTurn measures a turn of a server's loop, without the network and the additions, in which the
+// messages of three requests come while n wait.
+func BenchmarkTurn(b *testing.B) {
+	for _, n := range []int{10, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			u := newTurning(b, n)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				u.turn(i)
 			}
 		})
 	}
