@@ -17,7 +17,7 @@ import (
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
-// part is a figure of the Poseidon paper, or its throughput, or its accuracy.
+// part is a figure of a paper, or its throughput, or its accuracy.
 type part struct {
 	title string
 	flags []cli.Flag
@@ -38,7 +38,7 @@ func parts(name string) map[string]part {
 	return all
 }
 
-// figureCommands are those of the Poseidon paper's figures.
+// figureCommands are those of the figures of papers.
 func figureCommands() (all []*cli.Command) {
 	names, _ := campaign.Figures()
 	more, _ := campaign.Trainings()
@@ -59,7 +59,11 @@ func figureCommand(name string, parts map[string]part) *cli.Command {
 			command.Flags = append(command.Flags, p.flags...)
 		}
 	}
-	command.Usage = "Poseidon's figure: " + strings.Join(titles, "; ")
+	paper := "Poseidon"
+	if strings.HasPrefix(name, "p3-") {
+		paper = "P3"
+	}
+	command.Usage = paper + "'s figure: " + strings.Join(titles, "; ")
 	if len(which) > 1 {
 		command.Flags = append(command.Flags, cmdline.Choice("part", "all", "measure one of the two parts alone", append(which, "all")...))
 	}

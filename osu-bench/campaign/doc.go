@@ -7,7 +7,7 @@
 //     between nodes the wire.
 //   - Regret compares what is selected without a table with every spec that a tuning run
 //     would measure, and with the MPI library, and each time with the model's prediction.
-//   - Figure replays a figure of the Poseidon paper across the lab's nodes (scaffe replay --systems), at the
+//   - Figure replays a figure of the papers of Poseidon and P3 across the lab's nodes (scaffe replay --systems), at the
 //     paper's ratio of bandwidth to computation.
 //   - Training trains a net for one (scaffe train), and reads loss and test error from its log.
 //

@@ -18,7 +18,8 @@ import (
 	"github.com/scaffe/scaffe/replay/workload"
 )
 
-// figure is one of the Poseidon paper's (Zhang et al., USENIX ATC 2017, section 5).
+// figure is one of the Poseidon paper's (Zhang et al., USENIX ATC 2017, section 5), or of P3's (Jayarajan et al., SysML 2019,
+// section 5).
 type figure struct {
 	name, title string
 	nets        []figureNet
@@ -27,6 +28,9 @@ type figure struct {
 	perNode     Layout   // one layout more, with several ranks a node; none: no nodes
 	systems     []string // the paper's, and this runtime's
 	value       value
+	apart       bool    // once more with as many servers, on nodes of their own
+	slices      []int   // elements of a slice; nil: the systems' own
+	leastSizes  float64 // --size-scale at least: slices that are too small cost more than their bytes
 }
 
 // figureNet is a profile at some of the paper's bandwidths, in Gbit/s.
@@ -37,18 +41,31 @@ type figureNet struct {
 
 // value is what a figure shows of its rows.
 type value struct {
-	title string
-	of    func(r *FigureRow) (low, high float64)
-	bars  bool // against nets and systems; otherwise lines against nodes
+	title   string
+	of      func(r *FigureRow) (low, high float64)
+	against axis
 }
 
+// axis is what a value is shown against.
+type axis uint8
+
+const (
+	nodes     axis = iota // lines
+	systems               // bars, a panel for each net
+	bandwidth             // lines
+	sliceSize             // lines
+)
+
 var (
-	speedup = value{"speed-up over one rank", func(r *FigureRow) (float64, float64) { return r.Speedup, r.Speedup }, false}
-	stall   = value{"stall, % of the iteration", func(r *FigureRow) (float64, float64) { return 100 * r.Stall, 100 * r.Stall }, true}
-	traffic = value{"Gbit of a node in an iteration, least and most", func(r *FigureRow) (float64, float64) { return r.GbitLeast, r.GbitMost }, true}
-	scale   = []int{1, 2, 4, 8, 16}
-	ahead   = []int{32}
-	several = Layout{4, 2} // section 5.1, multi-GPU
+	speedup    = value{"speed-up over one rank", func(r *FigureRow) (float64, float64) { return r.Speedup, r.Speedup }, nodes}
+	stall      = value{"stall, % of the iteration", func(r *FigureRow) (float64, float64) { return 100 * r.Stall, 100 * r.Stall }, systems}
+	traffic    = value{"Gbit of a node in an iteration, least and most", func(r *FigureRow) (float64, float64) { return r.GbitLeast, r.GbitMost }, systems}
+	throughput = value{"images/s against Gbit/s", func(r *FigureRow) (float64, float64) { return r.Images, r.Images }, bandwidth}
+	bySlice    = value{"images/s against parameters of a slice", func(r *FigureRow) (float64, float64) { return r.Images, r.Images }, sliceSize}
+	p3Systems  = []string{"kvstore", "kvstore+slices", "p3", "auto"}
+	scale      = []int{1, 2, 4, 8, 16}
+	ahead      = []int{32}
+	several    = Layout{4, 2} // section 5.1, multi-GPU
 )
 
 // at40 is nets at the bandwidth of the paper's network.
@@ -64,13 +81,13 @@ var figures = []figure{
 		"poseidon-5", "Throughput scaling, Caffe's nets, 40 GbE", at40("googlenet-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
 		ahead, several,
 		[]string{"caffe+ps", "caffe+wfbp", "poseidon", "auto"},
-		speedup,
+		speedup, false, nil, 0,
 	},
 	{
 		"poseidon-6", "Throughput scaling, TensorFlow's nets, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
 		ahead, several,
 		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
-		speedup,
+		speedup, false, nil, 0,
 	},
 	{
 		"poseidon-7", "Computation and stall, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"),
@@ -78,7 +95,7 @@ var figures = []figure{
 		nil,
 		several,
 		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
-		stall,
+		stall, false, nil, 0,
 	},
 	{
 		"poseidon-8", "Throughput scaling at lower bandwidths",
@@ -89,14 +106,14 @@ var figures = []figure{
 		ahead,
 		several,
 		[]string{"caffe+wfbp", "poseidon", "auto"},
-		speedup,
+		speedup, false, nil, 0,
 	},
 	{
 		"poseidon-9", "Throughput scaling of ResNet-152, 40 GbE", at40("resnet152-titanx"), scale,
 		ahead,
 		Layout{},
 		[]string{"poseidon", "auto"},
-		speedup,
+		speedup, false, nil, 0,
 	},
 	{
 		"poseidon-10", "Traffic of a node", at40("vgg19-titanx"),
@@ -104,7 +121,21 @@ var figures = []figure{
 		nil,
 		Layout{},
 		[]string{"caffe+wfbp", "poseidon", "adam", "auto"},
-		traffic,
+		traffic, false, nil, 0,
+	},
+	{
+		name: "p3-7", title: "Bandwidth against throughput", nets: []figureNet{
+			{"resnet50-titanx", []float64{3, 5, 7, 8, 10, 14}}, {"inception_v3-titanx", []float64{0.8, 1.2, 1.6, 2, 3, 4}}, {"vgg19-titanx", []float64{3, 5, 7, 8, 10, 14}},
+		},
+		nodes: []int{4}, systems: p3Systems, value: throughput, apart: true, leastSizes: 0.5,
+	},
+	{
+		name: "p3-10", title: "Scalability, 10 Gbit/s", nets: []figureNet{{"resnet50-titanx", []float64{10}}, {"vgg19-titanx", []float64{10}}},
+		nodes: []int{2, 4, 8, 16}, systems: p3Systems, value: speedup, leastSizes: 0.2,
+	},
+	{
+		name: "p3-12", title: "Slice size against throughput", nets: []figureNet{{"resnet50-titanx", []float64{8}}, {"vgg19-titanx", []float64{8}}},
+		nodes: []int{4}, systems: []string{"p3"}, value: bySlice, slices: []int{5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000}, leastSizes: 0.5,
 	},
 }
 
@@ -137,6 +168,8 @@ type figureCell struct {
 	// sizes is --size-scale: the iteration's computation then takes about as long as is wanted at
 	// the first rate.
 	sizes float64
+	apart bool // the second half of the nodes serves, the first works
+	slice int  // elements, at the paper's scale; 0: the systems' own
 }
 
 // Rates of the lab's links in Mbit/s: a row that the lab's cores strain for is measured again at half the
@@ -167,9 +200,9 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 		return nil, nil, fmt.Errorf("unknown figure %q: want one of %s", c.Name, strings.Join(names, ", "))
 	}
 	f = &figures[i]
-	systems := f.systems
+	compared := f.systems
 	if c.Systems != nil {
-		systems = c.Systems
+		compared = c.Systems
 	}
 	for _, l := range f.layouts() {
 		if c.Nodes != nil && !slices.Contains(c.Nodes, l.Nodes) {
@@ -184,12 +217,18 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 				if c.Nets != nil && !slices.Contains(c.Nets, net.profile) || c.Gbit != nil && !slices.Contains(c.Gbit, gbit) {
 					continue
 				}
-				sizes := rounded(min(1, c.computation().Seconds()*firstRate/(1000*gbit*p.Compute().Seconds())))
-				x := figureCell{net.profile, gbit, l, nil, systems, sizes}
+				sizes := rounded(min(1, max(f.leastSizes, c.computation().Seconds()*firstRate/(1000*gbit*p.Compute().Seconds()))))
+				x := figureCell{profile: net.profile, gbit: gbit, layout: l, systems: compared, sizes: sizes}
 				if l.Nodes == slices.Max(f.nodes) {
 					x.ahead = f.ahead
 				}
-				all = append(all, x)
+				for _, x.slice = range f.sizes() {
+					all = append(all, x)
+				}
+				if f.apart {
+					x.layout.Nodes, x.apart = 2*l.Nodes, true
+					all = append(all, x)
+				}
 			}
 		}
 	}
@@ -209,6 +248,14 @@ func (f *figure) layouts() (all []Layout) {
 	}
 	slices.SortStableFunc(all, func(a, b Layout) int { return a.Ranks() - b.Ranks() })
 	return all
+}
+
+// sizes are those of slices.
+func (f *figure) sizes() []int {
+	if f.slices == nil {
+		return []int{0}
+	}
+	return f.slices
 }
 
 // rounded returns x with two digits.
@@ -233,7 +280,7 @@ func (f *figure) parts() string {
 // replayer measures a cell at a rate of the lab's links, in Mbit/s.
 type replayer func(ctx context.Context, x figureCell, rate int) ([]FigureRow, error)
 
-// Figure measures a figure of the Poseidon paper in the lab: its rows go to c.Out, a picture of them beside
+// Figure measures a figure of the papers in the lab: its rows go to c.Out, a picture of them beside
 // it, and a table to stdout. root is the repository's, whose programs are built.
 func Figure(ctx context.Context, c FigureConfig, root string, stdout, log io.Writer) error {
 	if os.Getenv("SCAFFE_MPI_DIR") == "" {
@@ -262,6 +309,7 @@ func (c *FigureConfig) inLab(l *lab, root string) replayer {
 			"--systems", strings.Join(x.systems, ","), "--size-scale", fmt.Sprint(x.sizes), "--compute-scale", fmt.Sprint(x.slower(rate)),
 			"--iterations", iterations, "--turn", "3", "--warmup", "1", "--deadline", "5m", "--format", "json",
 		}
+		args = append(args, x.pieces()...)
 		if x.ahead != nil {
 			args = append(args, "--predict", strings.Trim(strings.ReplaceAll(fmt.Sprint(x.ahead), " ", ","), "[]"))
 		}
@@ -271,6 +319,22 @@ func (c *FigureConfig) inLab(l *lab, root string) replayer {
 		}
 		return x.rows(c.Name, rate, out)
 	}
+}
+
+// pieces are the flags that say who serves, and in what pieces.
+func (x *figureCell) pieces() (args []string) {
+	if x.slice > 0 {
+		args = append(args, "--slice", fmt.Sprint(x.slice))
+	}
+	if x.apart {
+		var ranks []string
+		for r := range x.layout.Ranks() {
+			ranks = append(ranks, fmt.Sprint(r))
+		}
+		half := len(ranks) / 2
+		args = append(args, "--workers", strings.Join(ranks[:half], ","), "--servers", strings.Join(ranks[half:], ","))
+	}
+	return args
 }
 
 // slower is how much slower than in the paper links of a rate are, and so computation.
@@ -310,7 +374,7 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 		row := FigureRow{
 			Figure: name, Profile: x.profile, Gbit: x.gbit, Nodes: r.Nodes, PerNode: x.layout.PPN, System: r.System, Schemes: r.Schemes, SizeScale: x.sizes, Rate: rate,
 			Iterations: r.Iterations, Iteration: r.Iteration, Predicted: r.Predicted, Compute: doc.Compute, Products: r.Products, Stall: r.Stall, Speedup: r.Speedup,
-			Images: one * r.Speedup, GbitLeast: gbit(r.Least), GbitMost: gbit(r.Most), Late: r.Late, Carrying: r.Carrying, MPI: library(), Version: doc.Version,
+			Apart: x.apart, Slice: x.slice, Images: one * r.Speedup, GbitLeast: gbit(r.Least), GbitMost: gbit(r.Most), Late: r.Late, Carrying: r.Carrying, MPI: library(), Version: doc.Version,
 		}
 		if r.Low != nil && r.High != nil {
 			row.Low, row.High = *r.Low, *r.High
@@ -341,13 +405,13 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 		missing := x
 		missing.systems = slices.DeleteFunc(slices.Clone(x.systems), func(s string) bool {
 			return slices.ContainsFunc(rows, func(r FigureRow) bool {
-				return r.Figure == c.Name && r.Profile == x.profile && r.Gbit == x.gbit && r.Nodes == x.layout.Nodes && r.PerNode == x.layout.PPN && r.System == s
+				return r.Figure == c.Name && r.Profile == x.profile && r.Gbit == x.gbit && r.Nodes == x.layout.Nodes && r.PerNode == x.layout.PPN && r.Apart == x.apart && r.Slice == x.slice && r.System == s
 			})
 		})
 		if len(missing.systems) == 0 {
 			continue
 		}
-		fmt.Fprintf(log, "%d of %d: %s, %s, %g Gbit/s\n", i+1, len(cells), x.profile, nodesOf(x.layout.Nodes, x.layout.PPN), x.gbit)
+		fmt.Fprintf(log, "%d of %d: %s, %s, %g Gbit/s%s\n", i+1, len(cells), x.profile, nodesOf(x.layout.Nodes, x.layout.PPN), x.gbit, x.more())
 		got, err := missing.settle(ctx, missing.begin(rows), replay, log)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: the same command goes on from %s", c.Out)
@@ -377,6 +441,17 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 	return nil
 }
 
+// more says what else is peculiar to a cell.
+func (x *figureCell) more() (text string) {
+	if x.apart {
+		text += ", servers apart"
+	}
+	if x.slice > 0 {
+		text += fmt.Sprintf(", slices of %d", x.slice)
+	}
+	return text
+}
+
 // begin returns the rate at which a cell is measured first: the one that rows of the same net at the same
 // bandwidth on the most nodes below its own suggest, since with as many times the messages carrying them takes
 // the cores as many times as long.
@@ -384,7 +459,7 @@ func (x *figureCell) begin(rows []FigureRow) int {
 	below, carrying, compute, rate := 0, 0.0, 0.0, firstRate
 	for _, r := range rows {
 		n := r.Nodes
-		if !r.measured() || r.Profile != x.profile || r.Gbit != x.gbit || r.PerNode != x.layout.PPN || n >= x.layout.Nodes || n < below {
+		if !r.measured() || r.Profile != x.profile || r.Gbit != x.gbit || r.PerNode != x.layout.PPN || r.Apart != x.apart || n >= x.layout.Nodes || n < below {
 			continue
 		}
 		if n > below {

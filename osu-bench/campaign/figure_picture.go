@@ -21,18 +21,21 @@ type panelOf struct {
 // drawFigure returns a figure's picture: for each net and bandwidth a panel with a line for each system
 // against nodes, or one panel with bars.
 func drawFigure(f *figure, all []FigureRow) string {
-	var systems []string
+	var names []string
 	var panels []panelOf
 	for _, r := range all {
 		if r.Figure != f.name {
 			continue
 		}
-		if !slices.Contains(systems, r.System) {
-			systems = append(systems, r.System)
+		if !slices.Contains(names, r.System) {
+			names = append(names, r.System)
 		}
 		title := fmt.Sprintf("%s, %g Gbit/s", r.Profile, r.Gbit)
-		if f.value.bars {
+		switch f.value.against {
+		case systems:
 			title += ", " + nodesOf(r.Nodes, r.PerNode)
+		case bandwidth:
+			title = r.Profile + ", servers " + r.servers()
 		}
 		i := slices.IndexFunc(panels, func(p panelOf) bool { return p.title == title })
 		if i < 0 {
@@ -46,12 +49,12 @@ func drawFigure(f *figure, all []FigureRow) string {
 	lines := (len(panels) + columns - 1) / columns
 	var d svg.Drawing
 	title := fmt.Sprintf("%s: %s", f.name, f.title)
-	look := colored(len(systems), ".predicted{stroke-dasharray:4 3}")
+	look := colored(len(names), ".predicted{stroke-dasharray:4 3}")
 	d.Begin(max(leftMargin+float64(columns)*(panelWidth+gapX), 720), topMargin+float64(lines)*(panelHeight+gapY)+10, title, look)
 	d.Text("title", 20, 28, "%s", title)
 	d.Text("tick", 20, 44, "%s, in the lab at the paper's bandwidths; dashed: predicted; squares: several ranks a node", f.value.title)
 	x := 20.0
-	for i, s := range systems {
+	for i, s := range names {
 		d.Rect(fmt.Sprintf("bar%d", i), x, 56, 12, 8, 2)
 		d.Text("", x+18, 64, "%s", s)
 		x += 40 + 6.5*float64(len(s))
@@ -61,21 +64,23 @@ func drawFigure(f *figure, all []FigureRow) string {
 			return leftMargin + float64(column)*(panelWidth+gapX), topMargin + float64(row)*(panelHeight+gapY)
 		}
 		left, top := at(i%columns, i/columns)
-		p.draw(&d, f.value, systems, left, top)
+		p.draw(&d, f.value, names, left, top)
 	}
 	d.End()
 	return d.String()
 }
 
 // draw draws a panel with its corner at x, y.
-func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) {
-	most, nodes := 0.0, 1
+func (p *panelOf) draw(d *svg.Drawing, v value, names []string, x, y float64) {
+	most, least, last := 0.0, math.Inf(1), 1.0
 	for i := range p.rows {
-		_, high := v.of(&p.rows[i])
-		most, nodes = max(most, high), max(nodes, p.rows[i].Nodes*p.rows[i].PerNode)
+		r := &p.rows[i]
+		_, high := v.of(r)
+		at := v.against.of(r)
+		most, least, last = max(most, high), min(least, at), max(last, at)
 	}
-	if !v.bars {
-		most = max(most, float64(nodes))
+	if v.against == nodes {
+		most, least = max(most, last), 1
 	}
 	step := math.Pow(10, math.Floor(math.Log10(max(most, 1e-9))))
 	if most/step < 3 {
@@ -89,42 +94,37 @@ func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) 
 		d.Text("tick end", x-5, atY(t)+3, "%g", t)
 	}
 	d.Rect("frame", x, y, panelWidth, panelHeight, 0)
-	if v.bars {
-		width := panelWidth / float64(len(systems)+1)
-		for i, s := range systems {
-			for k := range p.rows {
-				if p.rows[k].System != s {
-					continue
-				}
-				low, high := v.of(&p.rows[k])
-				left := x + (float64(i)+0.6)*width
-				d.Rect(fmt.Sprintf("bar%d", i), left, atY(low), width*0.8, y+panelHeight-atY(low), 0)
-				if high > low { // the node with the most above that with the least
-					d.Rect(fmt.Sprintf("bar%d", i), left+width*0.3, atY(high), width*0.2, atY(low)-atY(high), 0)
-				}
-				d.Text("tick middle", left+width*0.4, atY(high)-3, "%.3g", high)
-			}
-		}
+	if v.against == systems {
+		p.bars(d, v, names, x, y, atY)
 		return
 	}
-	atX := func(n int) float64 {
-		return x + panelWidth*math.Log2(float64(n))/max(1, math.Log2(float64(nodes)))
+	width := math.Log2(last / least)
+	if width == 0 {
+		width = 1
 	}
-	for n := 1; n <= nodes; n *= 2 {
-		d.Text("tick middle", atX(n), y+panelHeight+13, "%d", n)
-		d.Line("one", atX(n), atY(float64(n)), atX(min(2*n, nodes)), atY(float64(min(2*n, nodes)))) // linear
+	atX := func(at float64) float64 { return x + panelWidth*math.Log2(at/least)/width }
+	switch v.against {
+	case nodes:
+		for n := 1.0; n <= last; n *= 2 {
+			d.Text("tick middle", atX(n), y+panelHeight+13, "%g", n)
+			d.Line("one", atX(n), atY(n), atX(min(2*n, last)), atY(min(2*n, last))) // linear
+		}
+	default:
+		for _, at := range p.ticks(v.against) {
+			d.Text("tick middle", atX(at), y+panelHeight+13, "%s", v.against.text(at))
+		}
 	}
-	for i, s := range systems {
+	for i, s := range names {
 		path, pen := "", "M"
 		var x0, y0 float64 // of the last that was measured
-		for _, n := range p.nodes() {
+		for _, at := range p.ticks(v.against) {
 			for k := range p.rows {
 				r := &p.rows[k]
-				if r.System != s || r.Nodes != n {
+				if r.System != s || v.against.of(r) != at {
 					continue
 				}
 				_, high := v.of(r)
-				x1, y1 := atX(n*r.PerNode), atY(high)
+				x1, y1 := atX(at), atY(high)
 				switch {
 				case !r.measured():
 					if path != "" {
@@ -144,13 +144,51 @@ func (p *panelOf) draw(d *svg.Drawing, v value, systems []string, x, y float64) 
 	}
 }
 
-// nodes returns how many nodes the rows have, each number once, in order.
-func (p *panelOf) nodes() (nodes []int) {
-	for _, r := range p.rows {
-		nodes = append(nodes, r.Nodes)
+// bars draws one for each system.
+func (p *panelOf) bars(d *svg.Drawing, v value, names []string, x, y float64, atY func(float64) float64) {
+	width := panelWidth / float64(len(names)+1)
+	for i, s := range names {
+		for k := range p.rows {
+			if p.rows[k].System != s {
+				continue
+			}
+			low, high := v.of(&p.rows[k])
+			left := x + (float64(i)+0.6)*width
+			d.Rect(fmt.Sprintf("bar%d", i), left, atY(low), width*0.8, y+panelHeight-atY(low), 0)
+			if high > low { // the node with the most above that with the least
+				d.Rect(fmt.Sprintf("bar%d", i), left+width*0.3, atY(high), width*0.2, atY(low)-atY(high), 0)
+			}
+			d.Text("tick middle", left+width*0.4, atY(high)-3, "%.3g", high)
+		}
 	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
+}
+
+// of returns where a row stands on an axis: of nodes, at as many ranks.
+func (a axis) of(r *FigureRow) float64 {
+	switch a {
+	case bandwidth:
+		return r.Gbit
+	case sliceSize:
+		return float64(max(1, r.Slice))
+	}
+	return float64(max(1, r.Nodes*r.PerNode))
+}
+
+// text shows a value of an axis.
+func (a axis) text(at float64) string {
+	if a == sliceSize && at >= 1000 {
+		return fmt.Sprintf("%gk", at/1000)
+	}
+	return fmt.Sprintf("%g", at)
+}
+
+// ticks returns where on an axis the rows stand, each place once, in order.
+func (p *panelOf) ticks(a axis) (all []float64) {
+	for i := range p.rows {
+		all = append(all, a.of(&p.rows[i]))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // nodesOf says how many nodes, and ranks where each has several.

@@ -14,6 +14,8 @@ type FigureRow struct {
 	Gbit            float64 // the paper's bandwidth, Gbit/s
 	Nodes, PerNode  int     // ranks of a node
 	System, Schemes string
+	Apart           bool // half of the nodes serve, the others work; otherwise all do both
+	Slice           int  // elements; 0: the system's own
 	SizeScale       float64
 	Rate            int // of the lab's links, Mbit/s
 	Iterations      int
@@ -43,6 +45,8 @@ var figureColumns = []report.Column[FigureRow]{
 	{Name: "kind", Left: true, Value: func(r FigureRow) any { return r.kind() }},
 	{Name: "system", Left: true, Value: func(r FigureRow) any { return r.System }},
 	{Name: "schemes", Hidden: true, Value: func(r FigureRow) any { return r.Schemes }},
+	{Name: "servers", Left: true, Value: func(r FigureRow) any { return r.servers() }},
+	{Name: "slice", Dash: true, Value: func(r FigureRow) any { return report.Optional(r.Slice, r.Slice > 0) }},
 	{Name: "size_scale", Value: func(r FigureRow) any { return shortest(r.SizeScale) }},
 	{Name: "rate_mbit", Title: "lab Mbit/s", Value: func(r FigureRow) any { return r.Rate }},
 	{Name: "iterations", Hidden: true, Value: func(r FigureRow) any { return r.Iterations }},
@@ -74,6 +78,16 @@ func (r *FigureRow) kind() string {
 	return "predicted"
 }
 
+// The words for Apart.
+const apart, beside = "apart", "beside"
+
+func (r *FigureRow) servers() string {
+	if r.Apart {
+		return apart
+	}
+	return beside
+}
+
 // shortest shows a number with as many digits as it has.
 func shortest(x float64) report.Shown { return report.Shown{Value: x, Text: fmt.Sprint(x)} }
 
@@ -87,7 +101,7 @@ func readFigure(path string) ([]FigureRow, error) { return readRows(path, figure
 func parseFigure(c *cells) (r FigureRow) {
 	r.Figure, r.Profile, r.Gbit, r.Nodes, r.PerNode = c.text(), c.text(), c.number(), c.whole(), c.whole()
 	c.text() // as Iterations says
-	r.System, r.Schemes = c.text(), c.text()
+	r.System, r.Schemes, r.Apart, r.Slice = c.text(), c.text(), c.text() == apart, c.whole()
 	r.SizeScale, r.Rate, r.Iterations, r.Iteration, r.Low, r.High = c.number(), c.whole(), c.whole(), c.number(), c.number(), c.number()
 	r.Predicted, r.Compute, r.Products, r.Stall, r.Speedup, r.Images = c.number(), c.number(), c.number(), c.number(), c.number(), c.number()
 	r.GbitLeast, r.GbitMost, r.Late, r.Carrying, r.MPI, r.Version = c.number(), c.number(), c.number(), c.number(), c.text(), c.text()

@@ -64,7 +64,7 @@ func TestFigureCells(t *testing.T) {
 		if n := layouts[Layout{8, 1}]; n == 0 || layouts[Layout{4, 2}] != n || (name == "poseidon-7") == (layouts[Layout{4, 1}] == n) {
 			t.Errorf("%s: %v", name, layouts)
 		}
-		if title := drawFigure(f, []FigureRow{{Figure: name, Nodes: 4, PerNode: 2, Iterations: 1}}); f.value.bars != strings.Contains(title, ", 4 nodes of 2 ranks<") {
+		if title := drawFigure(f, []FigureRow{{Figure: name, Nodes: 4, PerNode: 2, Iterations: 1}}); (f.value.against == systems) != strings.Contains(title, ", 4 nodes of 2 ranks<") {
 			t.Error(title)
 		}
 	}
@@ -248,5 +248,46 @@ func TestFigureIsMeasured(t *testing.T) {
 		if !strings.Contains(text, ">poseidon<") || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("%s:\n%s", f.name, text)
 		}
+	}
+}
+
+// P3's figures have servers apart on as many nodes again, and slices of several sizes.
+func TestFigureOfP3(t *testing.T) {
+	_, cells, err := (&FigureConfig{Name: "p3-7", Nets: []string{"resnet50-titanx"}, Gbit: []float64{8}}).cells()
+	if err != nil || len(cells) != 2 || cells[0].layout != (Layout{4, 1}) || cells[0].pieces() != nil || cells[1].layout != (Layout{8, 1}) ||
+		strings.Join(cells[1].pieces(), " ") != "--workers 0,1,2,3 --servers 4,5,6,7" {
+		t.Fatalf("%+v, %v", cells, err)
+	}
+	apart := cells[1]
+	rows, err := apart.rows("p3-7", 1000, fmt.Sprintf(replayed, 0.0, 8))
+	if err != nil || !rows[0].Apart || rows[0].servers() != "apart" {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	beside, err := cells[0].rows("p3-7", 500, fmt.Sprintf(replayed, 0.0, 4))
+	if err != nil || beside[0].Apart || cells[0].begin(rows) != firstRate || apart.begin(beside) != firstRate {
+		t.Errorf("%+v, %v", beside, err)
+	}
+	f, cells, err := (&FigureConfig{Name: "p3-12", Nets: []string{"vgg19-titanx"}}).cells()
+	if err != nil || len(cells) != 8 || cells[0].sizes != 0.5 || strings.Join(cells[7].pieces(), " ") != "--slice 1000000" {
+		t.Fatalf("%+v, %v", cells, err)
+	}
+	c := FigureConfig{Name: "p3-12", Nets: []string{"vgg19-titanx"}, Systems: []string{"poseidon"}, Out: filepath.Join(t.TempDir(), "rows.csv")}
+	asked := 0
+	fake := func(_ context.Context, x figureCell, rate int) ([]FigureRow, error) {
+		asked++
+		all, err := x.rows(c.Name, rate, fmt.Sprintf(replayed, 0.0, 4))
+		return all[1:2], err
+	}
+	for range 2 {
+		if err := c.measure(context.Background(), fake, io.Discard, io.Discard); err != nil || asked != 8 {
+			t.Fatal(asked, err)
+		}
+	}
+	got, err := readFigure(c.Out)
+	if err != nil || len(got) != 8 || got[2].Slice != 20_000 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if text := drawFigure(f, got); !strings.Contains(text, ">1000k<") || !strings.Contains(text, ">5k<") {
+		t.Error(text)
 	}
 }
