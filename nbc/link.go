@@ -31,9 +31,11 @@ const (
 	// message more.
 	linkPatience = 2 * time.Millisecond
 	// portPatience is how long a full port may at most. Where messages take longer than
-	// linkPatience to leave, patience is not to undo the order: a port waits for twice as
-	// long as the last ones took, within this.
-	portPatience = 20 * time.Millisecond
+	// linkPatience to leave, patience is not to undo the order: a port waits for portPaces times as
+	// long as the last ones took, within this. Several senders share the port of a receiver, so that a message
+	// may well take some times as long as the one before it.
+	portPatience = 50 * time.Millisecond
+	portPaces    = 8
 )
 
 // linkQueue holds large sends back until there is room for them. It is given the
@@ -122,7 +124,7 @@ func (l *link) room() bool {
 
 // still reports whether the link has stood still for longer than it may.
 func (l *link) still(now time.Time) bool {
-	return now.Sub(l.moved) > max(linkPatience, min(2*l.pace, portPatience))
+	return now.Sub(l.moved) > max(linkPatience, min(portPaces*l.pace, portPatience))
 }
 
 // next returns a send that has waited and may begin now, which it then counts
