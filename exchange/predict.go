@@ -252,17 +252,29 @@ func (b *expected) port() float64 {
 
 // step goes on to when next something ends.
 func (s *simulation) step() {
-	free, processor, updater := 1.0, true, true
+	out, in, processor, updater := 1.0, 1.0, true, true // of a port; that of a worker, where gradients go out alone
 	dt := math.Inf(1)
 	for _, b := range s.active { // the front of the net first
 		b.speed = 0
 		switch b.stage {
 		case pushed, pulled:
-			port := b.port()
-			if b.speed = 1; port > 0 {
-				b.speed = min(1, free/port)
+			port, free := b.port(), min(out, in)
+			switch {
+			case !b.OneWay:
+			case b.stage == pushed:
+				free = out
+			default:
+				free = in
 			}
-			free -= b.speed * port
+			if b.speed = 1; port > 0 {
+				b.speed = min(1, max(0, free)/port)
+			}
+			if b.stage == pushed || !b.OneWay {
+				out -= b.speed * port
+			}
+			if b.stage == pulled || !b.OneWay {
+				in -= b.speed * port
+			}
 		case rebuilt:
 			if processor {
 				b.speed, processor = 1, false

@@ -13,6 +13,8 @@ func TestPredictIteration(t *testing.T) {
 	layers := []Passes{{10 * ms, 20 * ms}, {10 * ms, 20 * ms}}
 	served := coordinator.Phases{Push: 5 * ms, Pull: 5 * ms, PushPort: 5 * ms, PullPort: 5 * ms}
 	half := coordinator.Phases{Push: 5 * ms, Pull: 5 * ms, PushPort: 2 * ms, PullPort: 2 * ms}
+	heavy := coordinator.Phases{Push: 30 * ms, Pull: 30 * ms, PushPort: 30 * ms, PullPort: 30 * ms}
+	oneWay := func(p coordinator.Phases) coordinator.Phases { p.OneWay = true; return p }
 	long := coordinator.Phases{Push: 50 * ms, PushPort: 50 * ms}
 	for _, c := range []struct {
 		name    string
@@ -31,6 +33,9 @@ func TestPredictIteration(t *testing.T) {
 		// 30 ms of it are left when layer 0's backward has ended, and forward 0 takes 10.
 		{"forward hides what a later layer needs", SCOBR, Expected{}, Expected{Bucket: Bucket{Scheme: Allreduce}, Phases: long}, 80 * ms},
 		{"and Algorithm 2 does not let it", WFBP, Expected{}, Expected{Bucket: Bucket{Scheme: Allreduce}, Phases: long}, 90 * ms},
+		// When layer 0's backward has ended, 10 ms of the second push are left.
+		{"a pull beside another's push shares the port", WFBP, Expected{Phases: served}, Expected{Phases: heavy}, 110 * ms},
+		{"but not with servers apart", WFBP, Expected{Phases: oneWay(served)}, Expected{Phases: oneWay(heavy)}, 105 * ms},
 		{"nothing to wait for", SCOBR, Expected{}, Expected{}, 60 * ms},
 	} {
 		c.first.Layers, c.second.Layers = []int{0}, []int{1}

@@ -621,6 +621,30 @@ func TestPhasesKeepThePortBusy(t *testing.T) {
 	}
 }
 
+// Gradients pass the ports of workers one way, and of servers that do not work the other: a worker's once, and a server's as often as there
+// are workers for each.
+func TestPhasesOfServersApart(t *testing.T) {
+	for servers, want := range map[int]float64{4: 1, 2: 2} {
+		c := Config{
+			Layers: []Layer{fc("fc", 4096, 4096)}, Nodes: spec.NodesOf(4+servers, 1), Batch: make([]int, 4+servers),
+			Workers: Places{Ranks: []int{0, 1, 2, 3}}, Servers: Places{Ranks: []int{4, 5, 6, 7}[:servers]},
+		}
+		b, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := Network{Book: b, Selector: selection.Default()}
+		p, err := n.Phases([]*Layer{&b.Layers[0]}, PS)
+		if got := p.PushPort.Seconds() * n.Selector.Model.Inter.Bandwidth / (4 * 4096 * 4096); err != nil || !p.OneWay || p.PullPort != p.PushPort || math.Abs(got-want) > 1e-3 {
+			t.Errorf("%d servers: %+v, %v buffers, want %v (%v)", servers, p, got, want, err)
+		}
+	}
+	beside := Network{Book: book(t, 8, 8, fc("fc", 4096, 4096)), Selector: selection.Default()}
+	if p, err := beside.Phases([]*Layer{&beside.Book.Layers[0]}, PS); err != nil || p.OneWay {
+		t.Errorf("servers that work: %+v, %v", p, err)
+	}
+}
+
 // What is forgotten changes no prediction.
 func TestForget(t *testing.T) {
 	b, err := New(Config{

@@ -10,7 +10,12 @@ import (
 // to whoever updates by them, and bringing parameters back, each alone. Of that, PushPort and PullPort is how
 // long the port of a node is busy one way, on average or, of what is reduced to one root and broadcast from it, that of the root, which all buckets
 // share; for the rest it is free for other buckets, while a message travels, or where one server's port is what takes so long.
-type Phases struct{ Push, Pull, PushPort, PullPort time.Duration }
+type Phases struct {
+	Push, Pull, PushPort, PullPort time.Duration
+	// OneWay says that gradients pass ports in one direction alone, and parameters in the other: those of servers that do not work. Elsewhere a node
+	// sends and receives in either phase.
+	OneWay bool
+}
 
 // Phases predicts them for neighboring layers that move as one by s, without what s makes ranks compute.
 func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
@@ -58,6 +63,12 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 	default:
 		push := (o.Time - o.back) / 2
 		p = Phases{Push: push, Pull: o.Time - push, PushPort: through, PullPort: through}
+		if servers, workers, both := n.Book.roles(); servers && workers && !both {
+			// Every worker sends all there is, and all servers together take in as much from each.
+			p.OneWay = nodes > 1
+			p.PushPort = seconds(n.wire(bytes * max(1, n.senders()/float64(len(n.Book.Servers)))))
+			p.PullPort = p.PushPort
+		}
 	}
 	if nodes == 1 { // ranks share the memory, which one of these keeps busy
 		p.PushPort, p.PullPort = p.Push, p.Pull
