@@ -23,16 +23,18 @@ var machines = map[string]struct {
 	"titanxp": {"Titan X (Pascal)", Machine{10.16e12, 480e9}},
 	"gtx1080": {"GeForce GTX 1080", Machine{8.87e12, 320e9}},
 	"p100":    {"Tesla P100 (SXM2)", Machine{10.6e12, 732e9}},
+	"p4000":   {"Quadro P4000", Machine{5.3e12, 243e9}},
 }
 
 // Who published.
 const (
 	tensorflow = "TensorFlow benchmarks, May 2017 (tensorflow.org/performance/benchmarks, in github.com/tensorflow/docs site/en/r1/guide/performance/benchmarks.md), synthetic data, cuDNN 5.1"
 	cnn        = "github.com/jcjohnson/cnn-benchmarks (README), Torch, cuDNN 5.1"
+	sockeye    = "sizes: Hieber et al., Sockeye, 2017 (arXiv:1712.05690), its defaults; vocabularies of IWSLT15 English to Vietnamese, Luong and Manning 2015"
 	poseidon   = "Zhang et al., Poseidon, USENIX ATC 2017"
 )
 
-// published are the times of whole nets.
+// published are the times of whole nets; assumed ones say so.
 var published = []struct {
 	net, gpu          string
 	batch             int
@@ -64,6 +66,7 @@ var published = []struct {
 	{"resnet152", "p100", 64, 91.8, 0, 0, tensorflow, "NVIDIA DGX-1"},
 	{"resnet152", "titanx", 16, 0, 124.04, 221.41, cnn, ""},
 	{"resnet152", "titanxp", 16, 0, 75.45, 142.47, cnn, ""},
+	{"sockeye", "p4000", 64, 400, 0, 0, sockeye, "sentences of 20 words; assumed, a quarter of the peak: nobody has published it; --jitter stands for sentences of different length"},
 	{"resnet152", "gtx1080", 16, 0, 109.32, 204.98, cnn, ""},
 }
 

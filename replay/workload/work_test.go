@@ -17,6 +17,9 @@ func TestWorkKnownCounts(t *testing.T) {
 		"inception_v3": 27_161_264, // with its auxiliary head
 		"resnet50":     25_557_032,
 		"resnet152":    60_192_808,
+		// Two embeddings; an LSTM of 512 each way; the decoder's initial state; attention; the decoder's LSTM over a word and what
+		// was attended to; its hidden layer; and the output.
+		"sockeye": 512*(17_191+7_709) + 2*4*512*(2*512+2) + 2*1024*1025 + 1024*(2*1024+1) + 4*1024*(512+2*1024+2) + 1024*2049 + 7_709*1025,
 	} {
 		w, err := BuiltinWork(name)
 		if err != nil {
@@ -28,6 +31,21 @@ func TestWorkKnownCounts(t *testing.T) {
 		}
 		if sum != want {
 			t.Errorf("%s has %d parameters, %d are known", name, sum, want)
+		}
+	}
+}
+
+// Sockeye's heaviest parameter is its first (P3, Figure 5).
+func TestP3_SockeyesFirstIsTheHeaviest(t *testing.T) {
+	p, err := Builtin("sockeye-p4000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range p.Layers[1:] {
+		for _, n := range l.Params {
+			if n >= p.Layers[0].Params[0] {
+				t.Errorf("%s has a parameter of %d", l.Name, n)
+			}
 		}
 	}
 }
