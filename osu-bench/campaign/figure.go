@@ -125,7 +125,9 @@ var figures = []figure{
 	},
 	{
 		name: "p3-7", title: "Bandwidth against throughput", nets: []figureNet{
-			{"resnet50-titanx", []float64{3, 5, 7, 8, 10, 14}}, {"inception_v3-titanx", []float64{0.8, 1.2, 1.6, 2, 3, 4}}, {"vgg19-titanx", []float64{3, 5, 7, 8, 10, 14}},
+			{"resnet50-titanx", []float64{3, 5, 7, 8, 10, 14}},
+			{"inception_v3-titanx", []float64{0.8, 1.2, 1.6, 2, 3, 4}},
+			{"vgg19-titanx", []float64{3, 5, 7, 8, 10, 14}},
 			{"sockeye-p4000", []float64{4, 7, 10, 13, 16, 22}},
 		},
 		nodes: []int{4}, systems: p3Systems, value: throughput, apart: true, leastSizes: 0.5,
