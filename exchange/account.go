@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/syncer/dgc"
 	"github.com/scaffe/scaffe/syncer/onebit"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -73,6 +74,30 @@ func (x *Exchange) Residuals() []onebit.Residual {
 			for _, r := range s.Residuals() {
 				r.Off += b.Off
 				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+// Held is what the scheme DGC has not sent yet on this rank of one parameter.
+type Held struct {
+	Range // in the packed buffers
+	dgc.Held
+}
+
+// Held are those of the parameters, ascending, under the rule of Residuals.
+func (x *Exchange) Held() []Held {
+	var all []Held
+	for _, b := range x.moved {
+		s, ok := b.sync.(*dgc.Syncer)
+		if !ok {
+			continue
+		}
+		for _, l := range b.Layers {
+			for _, p := range x.c.Layers[l].learning() {
+				from, to := p.Off-b.Off, p.End()-b.Off
+				all = append(all, Held{p, dgc.Held{Velocity: s.Held().Velocity[from:to], Accumulated: s.Held().Accumulated[from:to]}})
 			}
 		}
 	}

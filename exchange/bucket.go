@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -26,6 +27,18 @@ type Layer struct {
 	// the schemes SFB and Adam move; its places are in the packed buffers. Of OneBit they
 	// are the matrix. Only a layer with one of these schemes needs it.
 	Factors *sfb.Matrix
+	// Fixed are those of Params that do not learn, of which the scheme DGC moves nothing.
+	Fixed []Range
+}
+
+// learning are those of Params that learn.
+func (l *Layer) learning() (all []Range) {
+	for _, p := range l.Params {
+		if p.Len > 0 && !slices.Contains(l.Fixed, p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // Bucket is neighboring layers whose parameters move together.
@@ -174,7 +187,7 @@ func leastBucket(asked int, s Scheme, total int, predict func(v schedule.Collect
 	switch {
 	case asked > 0:
 		return asked, nil
-	case s.FactorsOnly():
+	case s.FactorsOnly(), s == DGC: // whose messages are few bytes in any case
 		return minBucket, nil
 	}
 	var err error
@@ -213,7 +226,7 @@ func collectivesOf(s Scheme) []schedule.Collective {
 	switch s {
 	case Allreduce:
 		return []schedule.Collective{schedule.Allreduce}
-	case SFB:
+	case SFB, DGC:
 		return []schedule.Collective{schedule.Allgather}
 	case Adam:
 		return []schedule.Collective{schedule.Gather, schedule.Bcast}

@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/syncer/dgc"
 	"github.com/scaffe/scaffe/syncer/ps"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -67,6 +68,12 @@ type Config struct {
 	// have arrived, before the first OnSum, with the sums that this rank is to update by,
 	// ascending.
 	BeforeUpdates func(iter int, own []Sum) error
+	// Momentum, and what part of the gradients is sent, with the scheme DGC; Clip, unless nil, returns in an iteration
+	// whose backward pass has ended what this rank's gradients are multiplied with before any of them is
+	// sent (dgc.Syncer.Scale): all layers go by DGC then.
+	Momentum float32
+	Sparse   *coordinator.Sparse
+	Clip     func() float32
 	// Links, unless nil, have each worker be in step with the servers alone (ps.Links), which take what is
 	// pushed: no Sum is OnSum's to update by. All layers go by PS then.
 	Links *ps.Links
@@ -96,9 +103,13 @@ type Exchange struct {
 	goroutines sync.WaitGroup
 
 	iter  int
-	begun bool  // the first iteration has
-	left  int   // layers whose backward has not ended
-	err   error // the first failure, after which nothing starts any more
+	begun bool // the first iteration has
+	left  int  // layers whose backward has not ended
+	clip  struct {
+		iter  int // whose scale is known; below 0: none's
+		scale float32
+	}
+	err error // the first failure, after which nothing starts any more
 }
 
 // New makes the exchange, which lives no longer than ctx. It is a collective,
@@ -112,6 +123,7 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		x.team = syncer.Everyone(comm)
 	}
 	x.ctx, x.cancel = context.WithCancel(ctx)
+	x.clip.iter = -1
 	if x.alone { // nothing to overlap: all work is the computing goroutine's
 		c.Design, c.UpdateAtOnce, c.Slice = SCB, true, coordinator.LayerSlice
 	}
@@ -124,6 +136,13 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	x.c = c
 	if c.Schemes != nil && len(c.Schemes) != len(c.Layers) {
 		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
+	}
+	if c.Clip != nil {
+		for i := range c.Layers {
+			if s := c.schemeOf(i); len(c.Layers[i].Params) > 0 && s != DGC {
+				return nil, fmt.Errorf("exchange: layer %q goes by %v, where gradients are clipped before they are sent", c.Layers[i].Name, s)
+			}
+		}
 	}
 	var err error
 	if x.min == nil {
@@ -336,6 +355,15 @@ func (x *Exchange) push(b *bucketState) error {
 		return x.err
 	}
 	begin := time.Now()
+	if s, ok := b.sync.(*dgc.Syncer); ok {
+		s.Iteration(b.complete)
+		if x.c.Clip != nil {
+			if x.clip.iter != b.complete {
+				x.clip.iter, x.clip.scale = b.complete, x.c.Clip()
+			}
+			s.Scale(x.clip.scale)
+		}
+	}
 	if x.err = b.sync.Push(); x.err != nil {
 		return x.err
 	}

@@ -132,7 +132,7 @@ func (x *Exchange) called(m moved) func(element int) string {
 	}
 }
 
-// linear is what serves gathers, and all that the scheme OneBit moves.
+// linear is what serves gathers, and all that the schemes OneBit and DGC move.
 var linear = spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}
 
 // specOf returns how collectives of a scheme are asked for.
@@ -140,7 +140,7 @@ func (x *Exchange) specOf(s Scheme) spec.Spec {
 	switch {
 	case s.Served():
 		return ps.Spec(x.team.Layout())
-	case s == OneBit:
+	case s == OneBit, s == DGC:
 		return linear
 	}
 	return x.c.Spec

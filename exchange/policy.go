@@ -113,6 +113,14 @@ func (p policy) within(updateAtOnce, library bool) policy {
 	return p
 }
 
+// clipped returns the policy where what is pushed depends on the gradients of all layers.
+func (p policy) clipped() policy {
+	if p.pushAt == afterLayers {
+		p.pushAt = afterBackward
+	}
+	return p
+}
+
 // All returns S-Caffe's designs, from the basic one to the one that overlaps the most.
 func All() []Design { return []Design{SCB, SCOBNaive, SCOB, SCOBR} }
 
@@ -164,6 +172,8 @@ const (
 	// OneBit sends a bit for each value to the owners of stripes, which send as much of
 	// their sums to all ranks, each of which updates: lossy.
 	OneBit = coordinator.OneBit
+	// DGC sends the largest of what gradients have come to to all ranks, each of which updates: lossy.
+	DGC = coordinator.DGC
 	// SFB sends sufficient factors to all ranks, each of which rebuilds the sum and
 	// updates.
 	SFB = coordinator.SFB

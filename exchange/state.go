@@ -11,6 +11,7 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/adam"
+	"github.com/scaffe/scaffe/syncer/dgc"
 	"github.com/scaffe/scaffe/syncer/onebit"
 	"github.com/scaffe/scaffe/syncer/ps"
 	"github.com/scaffe/scaffe/syncer/sfb"
@@ -79,6 +80,9 @@ func (x *Exchange) makeBuckets() error {
 			Bucket: m.Bucket, sync: s, sums: x.sums(m.Bucket, s.Parts()), layers: len(m.Layers),
 			policy: designs[x.c.Design].policy(m.Scheme).within(x.c.UpdateAtOnce, library),
 			state:  summed, jobs: make(chan job, 1), done: make(chan error, 1),
+		}
+		if b.Scheme == DGC && x.c.Clip != nil {
+			b.policy = b.policy.clipped()
 		}
 		if b.Scheme != Reduce {
 			b.state = current
@@ -184,6 +188,15 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		return syncer.Allreduce(workers, s, how...)
 	case b.Scheme == SFB:
 		return x.factored(b, s, how...)
+	case b.Scheme == DGC:
+		c := dgc.Config{Momentum: x.c.Momentum, Sparse: x.c.Sparse.Or()}
+		for _, l := range b.Layers {
+			for _, p := range x.c.Layers[l].learning() {
+				p.Off -= b.Off
+				c.Pieces = append(c.Pieces, p)
+			}
+		}
+		return dgc.New(workers, s, c, how...)
 	case b.Scheme == OneBit:
 		return onebit.New(workers, s, x.matrices(b), how...)
 	}

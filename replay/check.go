@@ -1,12 +1,15 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/kernels/factors"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/syncer/sfb"
 )
 
@@ -22,6 +25,9 @@ type checker struct {
 	want       []float32 // the parameters after the iterations so far
 	u, v       []float32 // factors of one layer
 	lossy      map[int]*lossy
+	sparse     map[int]*sparse // by where a parameter begins
+	sparsity   float64
+	updated    map[int]bool // layers whose sums were verified as those of dgc
 }
 
 // gradientBits is how many bits a gradient has.
@@ -114,6 +120,9 @@ func (c *checker) backward(layer, iter int) {
 
 // update verifies the sums of a part of a bucket and adds them to the parameters.
 func (c *checker) update(s exchange.Sum, iter int) error {
+	if s.Bucket.Scheme == exchange.DGC {
+		return c.updateSparse(s, iter)
+	}
 	for _, l := range s.Bucket.Layers {
 		quantised := c.quantised(l, iter)
 		for _, p := range c.layers[l].Params {
@@ -135,7 +144,8 @@ func (c *checker) update(s exchange.Sum, iter int) error {
 
 // begin starts anew with the layers of a plan, none of whose gradients were left out before.
 func (c *checker) begin(layers []exchange.Layer) {
-	c.layers, c.lossy = layers, map[int]*lossy{}
+	c.layers, c.lossy, c.sparse = layers, map[int]*lossy{}, map[int]*sparse{}
+	c.updated = map[int]bool{}
 }
 
 // lossy is a layer whose gradients are quantised: what every rank would leave out, and the owners
@@ -217,7 +227,7 @@ func (c *checker) verify(by string, first, end int) error {
 		for _, p := range l.Params {
 			for i := p.Off; i < p.End(); i++ {
 				m := l.Factors
-				known := m != nil && m.Put == nil && i >= m.Weights.Off && i < m.Weights.End() // by the updates, which were verified
+				known := c.updated[k] || m != nil && m.Put == nil && i >= m.Weights.Off && i < m.Weights.End() // by the updates, which were verified
 				for iter := first; iter < end && !known; iter++ {
 					c.want[i] += c.sum(k, i, iter)
 				}
@@ -228,4 +238,53 @@ func (c *checker) verify(by string, first, end int) error {
 		}
 	}
 	return nil
+}
+
+// sparse is a parameter that goes by dgc: what every rank holds back of it, as velocity and accumulated.
+type sparse struct{ u, v [][]float32 }
+
+// updateSparse is update for a bucket that goes by dgc. It is the plain reference, which sorts.
+func (c *checker) updateSparse(s exchange.Sum, iter int) error {
+	for _, l := range s.Bucket.Layers {
+		c.updated[l] = true
+		for _, p := range c.layers[l].Params {
+			for i, want := range c.sumSparse(p, iter) {
+				at := p.Off + i
+				if c.diff[at] != want {
+					return fmt.Errorf("replay: iteration %d: the sum of gradient %d (layer %q, by dgc) is %v at rank %d, not %v", iter, at, c.layers[l].Name, c.diff[at], c.here, want)
+				}
+				c.data[at] += want
+				c.want[at] += want
+			}
+		}
+	}
+	return nil
+}
+
+// sumSparse returns what all ranks send of a parameter in the next iteration.
+func (c *checker) sumSparse(p exchange.Range, iter int) []float32 {
+	held := c.sparse[p.Off]
+	if held == nil {
+		held = &sparse{}
+		for range c.size {
+			held.u, held.v = append(held.u, make([]float32, p.Len)), append(held.v, make([]float32, p.Len))
+		}
+		c.sparse[p.Off] = held
+	}
+	sums, order := make([]float32, p.Len), make([]int, p.Len)
+	for r := range c.size {
+		u, v := held.u[r], held.v[r]
+		for i := range order {
+			order[i] = i
+			u[i] *= momentum
+			u[i] += gradient(r, p.Off+i, iter)
+			v[i] += u[i]
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(math.Abs(float64(v[b])), math.Abs(float64(v[a]))) })
+		for _, i := range order[:coordinator.Count(p.Len, c.sparsity)] {
+			sums[i] += v[i]
+			u[i], v[i] = 0, 0
+		}
+	}
+	return sums
 }

@@ -39,6 +39,8 @@ type Config struct {
 	// Credit is as in exchange.Config. Of a system with priorities of its own 0 is DefaultCredit, and
 	// NoCredit none.
 	Credit int
+	// Sparse is what the scheme DGC sends of gradients; nil is coordinator.DefaultSparse. Its Warmup must be 0.
+	Sparse *coordinator.Sparse
 	// SystemSlice is the Slice of systems that have slices of their own, where that is coordinator.AutoSlice;
 	// 0: DefaultSlice.
 	SystemSlice coordinator.Slice

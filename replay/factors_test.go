@@ -59,6 +59,8 @@ func TestPoseidon_ReplayedFactorsAreTheSum(t *testing.T) {
 			"reduce,fc*=sfb":               "sfb,conv=reduce",
 			"adam":                         "adam,conv=ps",
 			"onebit,fc3=reduce":            "onebit,conv=ps,fc3=reduce",
+			"dgc":                          "dgc",
+			"dgc,fc1=sfb,fc2=onebit":       "dgc,fc1=sfb,fc2=onebit",
 			"allreduce,fc1=sfb,fc3=ps":     "allreduce,fc1=sfb,fc3=ps",
 			"poseidon,fc2=sfb,fc3=reduce":  "",
 			"auto":                         "",

@@ -45,7 +45,7 @@ func (r *rank) predict(ctx context.Context, res *Result) error {
 func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err error) {
 	p := r.c.Profile
 	slower := r.scale * max(r.c.Straggler.Factor, 1)
-	c := coordinator.Config{Nodes: nodes, Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: w.slice, Placement: w.place, Pull: w.back}
+	c := coordinator.Config{Nodes: nodes, Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: w.slice, Placement: w.place, Pull: w.back, Sparse: r.c.Sparse}
 	b, err := book(p, r.layers, c)
 	if err != nil {
 		return "", 0, fmt.Errorf("replay: predicting %d ranks: %w", len(nodes), err)

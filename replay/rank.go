@@ -98,6 +98,9 @@ func (r *rank) all(p *plan) part { return part{p.layers, r.count} }
 // works reports whether this rank computes.
 func (r *rank) works() bool { return r.team.Works(r.comm.Rank()) }
 
+// momentum is that of the scheme DGC: how large it is costs nothing.
+const momentum = 0.9
+
 // exchange makes the exchange of a part of the net.
 func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part) (*exchange.Exchange, error) {
 	bytes := mem.Float32.Bytes(of.count)
@@ -110,7 +113,7 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part
 		}
 	}
 	x, err := exchange.New(ctx, r.comm, exchange.Config{
-		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Slice: p.slice, Credit: p.credit, FirstCome: p.firstCome, Team: r.team, Book: book, Layers: of.layers,
+		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Slice: p.slice, Credit: p.credit, FirstCome: p.firstCome, Team: r.team, Book: book, Layers: of.layers, Momentum: momentum, Sparse: r.c.Sparse,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
 	})
 	if err != nil {

@@ -62,6 +62,7 @@ func Run(ctx context.Context, comm *collectives.Comm, c Config) (*Result, error)
 	if c.Check {
 		members := r.team.Members()
 		r.check = newChecker(slices.Index(members, comm.Rank()), len(members), r.buffers, r.layers)
+		r.check.sparsity = r.c.Sparse.Or().Sparsity
 		r.check.here = comm.Rank()
 	}
 	res, err := r.replay(ctx)

@@ -151,6 +151,6 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 
 // book returns the information book of the net's first layers.
 func (r *rank) book(layers []exchange.Layer, p *plan) (*coordinator.Book, error) {
-	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: p.slice, Placement: p.place, Pull: p.back}
+	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: p.slice, Placement: p.place, Pull: p.back, Sparse: r.c.Sparse}
 	return book(r.c.Profile, layers, c)
 }

@@ -89,6 +89,7 @@ var systems = []System{
 	{Name: "kvstore", Design: exchange.SCOBR, Scheme: coordinator.PS, ByLayer: true, Placement: &drawn, Pull: &request, Plain: true, FirstCome: true},
 	{Name: "kvstore+slices", Design: exchange.SCOBR, Scheme: coordinator.PS, ByLayer: true, Placement: &roundRobin, Pull: &broadcast, Sliced: true, FirstCome: true},
 	{Name: "p3", Design: exchange.SCOBR, Scheme: coordinator.PS, ByLayer: true, Placement: &roundRobin, Pull: &broadcast, Sliced: true, Urgent: true},
+	{Name: "dgc", Design: exchange.SCOBR, Scheme: coordinator.DGC, ByLayer: true},
 	{Name: "auto", Design: exchange.SCOBR, Scheme: coordinator.Auto},
 	{Name: "reduce", Design: exchange.SCOBR, Scheme: coordinator.Reduce},
 	{Name: "allreduce", Design: exchange.SCOBR, Scheme: coordinator.Allreduce},

@@ -86,7 +86,7 @@ func TestPoseidon_SystemsOfSection5(t *testing.T) {
 	if err := res.Write(&b, report.Text); err != nil || !strings.Contains(b.String(), "\n# poseidon: WFBP, ps,fc=sfb\n") || strings.Contains(b.String(), "target") {
 		t.Errorf("%v\n%s", err, &b)
 	}
-	if _, err := ParseSystems("poseidon,mxnet"); err == nil || !strings.Contains(err.Error(), `unknown system "mxnet": want caffe+ps, caffe+wfbp, poseidon, tensorflow, adam, cntk, kvstore, kvstore+slices, p3, auto,`) {
+	if _, err := ParseSystems("poseidon,mxnet"); err == nil || !strings.Contains(err.Error(), `unknown system "mxnet": want caffe+ps, caffe+wfbp, poseidon, tensorflow, adam, cntk, kvstore, kvstore+slices, p3, dgc, auto,`) {
 		t.Error(err)
 	}
 	if all, err := ParseSystems("all"); err != nil || len(all) != len(Systems()) {

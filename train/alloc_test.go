@@ -47,7 +47,7 @@ snapshot_after_train: false snapshot_prefix: "s"`)
 	}
 	for _, ranks := range []int{1, 3} {
 		for _, d := range append(exchange.All(), exchange.WFBP) {
-			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.SFB, exchange.Adam, exchange.OneBit} {
+			for _, scheme := range []exchange.Scheme{exchange.Reduce, exchange.Allreduce, exchange.PS, exchange.SFB, exchange.Adam, exchange.OneBit, exchange.DGC} {
 				if testing.Short() && d != exchange.SCOBR && (scheme == exchange.Adam || scheme == exchange.OneBit) {
 					continue // their requests are those of ps and sfb
 				}

@@ -39,7 +39,7 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 func (w *Worker) bookConfig(p pieces) coordinator.Config {
 	return coordinator.Config{
 		Nodes: w.comm.Nodes(), Workers: coordinator.Places{Ranks: w.roles.workers}, Servers: coordinator.Places{Ranks: w.roles.servers}, Pair: p.pair, Slice: p.slice,
-		Placement: p.place, Seed: w.solver.Param().GetRandomSeed(), Pull: p.pull,
+		Placement: p.place, Seed: w.solver.Param().GetRandomSeed(), Pull: p.pull, Sparse: p.sparse,
 		Batch: make([]int, w.comm.Size()), Layers: w.bookLayers(),
 	}
 }

@@ -118,6 +118,10 @@ func (w *Worker) take(iter int) error {
 	for _, r := range residuals {
 		values = values[copy(values, r.Sum):]
 	}
+	for _, h := range w.exchange.Held() {
+		values = values[copy(values, h.Velocity):]
+		values = values[copy(values, h.Accumulated):]
+	}
 	k.phase, k.iter = writing, iter
 	path := checkpoint.ShardPath(k.Dir, iter, w.comm.Rank())
 	k.start(func() (err error) {

@@ -34,6 +34,9 @@ func (w *Worker) initCheckpoints(ctx context.Context, c Config) error {
 			own.Sums = append(own.Sums, checkpoint.Stripe{Off: r.Off, Rows: r.Rows, Cols: r.Cols, Columns: r.Columns})
 		}
 	}
+	for _, h := range w.exchange.Held() {
+		own.Held = append(own.Held, h.Range)
+	}
 	k.manifest.Layout = w.layout()
 	k.values = make([]float32, own.Len(k.manifest.Histories))
 	clear(k.values) // so that its pages are there when an iteration waits for the copy

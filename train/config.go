@@ -64,6 +64,8 @@ type Config struct {
 	Pull             coordinator.Pull      // how they come back
 	// Credit is as in exchange.Config.
 	Credit int
+	// Sparse is what the scheme DGC sends of gradients; nil is coordinator.DefaultSparse.
+	Sparse *coordinator.Sparse
 	// Consistency says for whom an iteration waits.
 	Consistency Consistency
 	// Asked, unless nil, asks for schemes layer by layer, in place of Scheme.

@@ -251,7 +251,7 @@ func (w *Worker) beforeUpdates(iter int, own []exchange.Sum) error {
 			return nil
 		}
 	}
-	if !w.solver.Clips() {
+	if !w.solver.Clips() || w.sparse() { // which has clipped before it sent
 		return nil
 	}
 	if w.shards == nil {
@@ -297,6 +297,9 @@ func (w *Worker) onSum(iter int, s exchange.Sum) error {
 	if spoiled || !s.Updates {
 		w.solver.ClearGradients(s.Off, s.End())
 		return nil
+	}
+	if s.Bucket.Scheme == exchange.DGC {
+		update = update.Corrected()
 	}
 	if err := update.Apply(s.Off, s.End()); err != nil {
 		return err

@@ -72,6 +72,9 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err := w.checkConsistency(ctx, c); err != nil {
 		return err
 	}
+	if err := w.checkSparse(ctx, c); err != nil {
+		return err
+	}
 	w.initShards()
 	if w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
@@ -89,9 +92,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	if note := w.noteResiduals(c); note != "" {
-		w.notes = append(w.notes, note)
-	}
+	w.notes = append(w.notes, w.noteResiduals(c)...)
 	if err := w.initCheckpoints(ctx, c); err != nil {
 		return err
 	}
@@ -200,7 +201,10 @@ func (w *Worker) exchangeLayers() []exchange.Layer {
 			d.Factors = &f.matrix
 		}
 		for _, p := range l.Params {
-			d.Params = append(d.Params, exchange.Range{Off: learnable[p].Offset, Len: learnable[p].Blob.Count()})
+			d.Params = append(d.Params, placed(n, p))
+			if learnable[p].LRMult == 0 {
+				d.Fixed = append(d.Fixed, placed(n, p))
+			}
 		}
 		for _, p := range l.Shared {
 			d.Shared = append(d.Shared, learnable[p].Layer)

@@ -48,8 +48,21 @@ func (w *Worker) quantised(layer int) (exchange.Range, bool) {
 }
 
 // noteResiduals says what a run that goes on from a snapshot or a checkpoint loses, as there is no
-// residual of it, or no use for that; "" if nothing.
-func (w *Worker) noteResiduals(c Config) string {
+// residual of it, or no use for that; a line for each scheme.
+func (w *Worker) noteResiduals(c Config) (notes []string) {
+	if c.Snapshot == "" || w.comm.Rank() != root {
+		return nil
+	}
+	for _, note := range []string{w.noteQuantised(), w.noteHeld()} {
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return notes
+}
+
+// noteQuantised is noteResiduals for onebit.
+func (w *Worker) noteQuantised() string {
 	var here []exchange.Range
 	for i := range w.solver.Net().Layers() {
 		if r, yes := w.quantised(i); yes {
@@ -58,8 +71,6 @@ func (w *Worker) noteResiduals(c Config) string {
 	}
 	m := w.restored.Manifest
 	switch {
-	case c.Snapshot == "" || w.comm.Rank() != root:
-		return ""
 	case m == nil || m.NoResiduals:
 		if here == nil {
 			return ""
@@ -70,21 +81,61 @@ func (w *Worker) noteResiduals(c Config) string {
 		}
 		return fmt.Sprintf("onebit: %s has no residuals: what had not been sent when it was taken is lost", what)
 	}
-	var lost []string
 	had, _ := m.Residual()
-	for _, r := range had {
-		if slices.Contains(here, r) {
-			continue
-		}
-		i := slices.IndexFunc(m.Params, func(p checkpoint.Param) bool { return p.Off == r.Off })
-		if i >= 0 {
-			lost = append(lost, m.Params[i].Layer)
-		}
-	}
+	lost := w.lost(had, here)
 	if lost == nil {
 		return ""
 	}
 	return fmt.Sprintf("onebit: %s has residuals of %s, which do not go by onebit here: what had not been sent when it was taken is lost", w.restored.path, strings.Join(lost, ", "))
+}
+
+// lost names the layers of the checkpoint's ranges that are not among those here, each once.
+func (w *Worker) lost(had, here []exchange.Range) (layers []string) {
+	for _, r := range had {
+		if slices.Contains(here, r) {
+			continue
+		}
+		i := slices.IndexFunc(w.restored.Params, func(p checkpoint.Param) bool { return p.Off == r.Off })
+		if i >= 0 && !slices.Contains(layers, w.restored.Params[i].Layer) {
+			layers = append(layers, w.restored.Params[i].Layer)
+		}
+	}
+	return layers
+}
+
+// sparsified returns where the parameters lie of whose gradients something is held back.
+func (w *Worker) sparsified() (here []exchange.Range) {
+	for i, l := range w.exchangeLayers() {
+		if !isDGC(w.schemes.of[i]) {
+			continue
+		}
+		for _, p := range l.Params {
+			if p.Len > 0 && !slices.Contains(l.Fixed, p) {
+				here = append(here, p)
+			}
+		}
+	}
+	return here
+}
+
+// noteHeld is noteResiduals for dgc.
+func (w *Worker) noteHeld() string {
+	here, m := w.sparsified(), w.restored.Manifest
+	if m == nil {
+		if here == nil {
+			return ""
+		}
+		return "dgc: a snapshot has nothing of what was held back: what had not been sent when it was taken is lost, its momentum too"
+	}
+	had, _ := m.HeldBack()
+	lost := w.lost(had, here)
+	switch {
+	case here != nil && had == nil:
+		return fmt.Sprintf("dgc: %s has nothing that was held back, nor the momentum of gradients: they begin at 0", w.restored.path)
+	case lost == nil:
+		return ""
+	}
+	return fmt.Sprintf("dgc: %s has what was held back of %s, which do not go by dgc here: what had not been sent when it was taken is lost", w.restored.path, strings.Join(lost, ", "))
 }
 
 // restoreResiduals has the workers go on with the residuals of the checkpoint that the root
@@ -92,7 +143,7 @@ func (w *Worker) noteResiduals(c Config) string {
 // of workers that there are no more those of number modulo the workers' count. Those of
 // sums go by their columns to whoever adds them now. It is a collective.
 func (w *Worker) restoreResiduals(ctx context.Context) error {
-	if !w.schemes.any(func(s exchange.Scheme) bool { return s == exchange.OneBit }) {
+	if !w.schemes.any(func(s exchange.Scheme) bool { return s == exchange.OneBit || isDGC(s) }) {
 		return nil
 	}
 	var text []byte
@@ -119,6 +170,13 @@ func (w *Worker) restoreResiduals(ctx context.Context) error {
 			return err
 		}
 	}
+	r.held, r.here = w.exchange.Held(), w.sparsified()
+	_, workers = m.HeldBack()
+	for number, rank := range workers {
+		if err := r.restoreHeld(ctx, number, rank); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -128,6 +186,7 @@ type residuals struct {
 	m    *checkpoint.Manifest
 	here []exchange.Range  // matrices that are quantised
 	own  []onebit.Residual // of them, this rank's
+	held []exchange.Held   // this rank's
 	read []float32         // two pieces
 }
 
@@ -158,6 +217,40 @@ func (r *residuals) restore(ctx context.Context, number, rank int) error {
 		at += s.Len()
 	}
 	return nil
+}
+
+// restoreHeld brings what one rank of the checkpoint has held back, as restore does the residuals of
+// gradients: a gradient that moves to another worker takes its velocity with it.
+func (r *residuals) restoreHeld(ctx context.Context, number, rank int) error {
+	shard, members := &r.m.Shards[rank], len(r.roles.workers)
+	at := 0
+	for _, of := range shard.Residuals {
+		at += of.Len
+	}
+	for i := range shard.Sums {
+		at += shard.Sums[i].Len()
+	}
+	for _, of := range shard.Held {
+		for half := range 2 {
+			if slices.Contains(r.here, of) {
+				err := r.pieces(ctx, rank, at, of.Len, 1, r.roles.workers[number%members], func(piece []float32, from int) {
+					r.takeHeld(of, half, piece, from, number >= members)
+				})
+				if err != nil {
+					return err
+				}
+			}
+			at += of.Len
+		}
+	}
+	return nil
+}
+
+// takeHeld takes velocities (half 0) of a parameter, or what has been accumulated (1), or adds them to those of a
+// worker that there was before.
+func (r *residuals) takeHeld(of exchange.Range, half int, piece []float32, from int, add bool) {
+	i := slices.IndexFunc(r.held, func(x exchange.Held) bool { return x.Range == of })
+	take([][]float32{r.held[i].Velocity, r.held[i].Accumulated}[half][from:], piece, add)
 }
 
 // everyone stands for all ranks.
@@ -212,9 +305,13 @@ func (r *residuals) send(ctx context.Context, piece, there []float32, to int) er
 // there was before.
 func (r *residuals) takeGradient(of exchange.Range, piece []float32, from int, add bool) {
 	i := slices.IndexFunc(r.own, func(x onebit.Residual) bool { return x.Range == of })
-	own := r.own[i].Gradient[from:][:len(piece)]
+	take(r.own[i].Gradient[from:], piece, add)
+}
+
+// take copies a piece to the front of own, with the sign of zeros, or adds it.
+func take(own, piece []float32, add bool) {
 	if !add {
-		copy(own, piece) // with the sign of zeros
+		copy(own, piece)
 		return
 	}
 	for i, x := range piece {

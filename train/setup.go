@@ -21,7 +21,7 @@ func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
 func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
-	c.Pair, c.Slice, c.Credit, c.Placement, c.Pull = w.moves.pair, w.moves.slice, w.moves.credit, w.moves.place, w.moves.pull
+	c.Pair, c.Slice, c.Credit, c.Placement, c.Pull, c.Sparse = w.moves.pair, w.moves.slice, w.moves.credit, w.moves.place, w.moves.pull, w.moves.sparse
 	return w.newSetup(ctx, c)
 }
 
@@ -73,6 +73,12 @@ func (w *Worker) newExchange(ctx context.Context, c Config, change func(*exchang
 		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Slice: c.Slice, Credit: c.Credit, Root: lowest, Team: w.team, Book: book,
 		Layers: w.exchangeLayers(), Data: data, Diff: diff,
 		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
+	}
+	if w.schemes.any(isDGC) {
+		config.Momentum, config.Sparse = w.solver.Param().GetMomentum(), c.Sparse
+		if w.solver.Clips() {
+			config.Clip = w.clipOwn
+		}
 	}
 	if change != nil {
 		change(&config)

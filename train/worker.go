@@ -53,8 +53,9 @@ type Worker struct {
 	updateAtOnce  bool
 	skipNotFinite bool
 	update        solver.Update
-	skipLoss      bool  // the loss is not finite
-	skip          error // a gradient is not
+	skipLoss      bool      // the loss is not finite
+	skip          error     // a gradient is not
+	squares       []float64 // by block of this rank's gradients; see clipOwn
 
 	restored    restored     // at the root, if it goes on from a checkpoint
 	notes       []string     // see Notes
@@ -76,10 +77,13 @@ type pieces struct {
 	credit int
 	place  coordinator.Placement
 	pull   coordinator.Pull
+	sparse *coordinator.Sparse
 }
 
 // pieces are those that c asks for.
-func (c *Config) pieces() pieces { return pieces{c.Pair, c.Slice, c.Credit, c.Placement, c.Pull} }
+func (c *Config) pieces() pieces {
+	return pieces{c.Pair, c.Slice, c.Credit, c.Placement, c.Pull, c.Sparse}
+}
 
 // New builds this rank's solver and joins it to the others'. It is a
 // collective: where it fails on one rank, it fails on all, with the same

@@ -122,6 +122,21 @@ func (r *Rule) Update(s Step, data, diff []float32, hist [][]float32) {
 	r.update(r, o, s.Iter, data, diff[:n], hist[0][:n], h2)
 }
 
+// updateCorrected is Update of SGD with gradients that have their momentum already: h = momentum·h + Rate·decay, and
+// w -= h + Rate·Scale·g.
+func (r *Rule) updateCorrected(s Step, data, diff []float32, hist [][]float32) {
+	decay := s
+	decay.Scale, decay.Clear = 0, false
+	r.Update(decay, data, diff, hist)
+	rate := float32(s.Rate * s.Scale)
+	for i, g := range diff { // float32: one rounding for each operation, on every processor
+		data[i] -= float32(rate * g)
+	}
+	if s.Clear {
+		clear(diff)
+	}
+}
+
 // The updates: vec.Update says what each of them computes.
 
 func (r *Rule) sgd(o vec.Update, _ int, w, g, h, _ []float32) { o.SGD(r.momentum, w, g, h) }

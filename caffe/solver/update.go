@@ -21,6 +21,7 @@ type Update struct {
 	iter        int
 	step        int // of the rule, counted from 0
 	rate, scale float32
+	corrected   bool
 }
 
 // Update returns the update of iteration iter, counted from 0, without
@@ -35,6 +36,13 @@ func (s *Solver) Update(iter int) Update {
 // many steps of such elements have come before it.
 func (u Update) Of(share float32, step int) Update {
 	u.rate, u.scale, u.step = u.rate*share, u.scale/share, step
+	return u
+}
+
+// Corrected returns u for gradients that have the momentum of the rule already, that of SGD (momentum
+// correction: Lin et al. 2018, section 3.1): they change the parameters as they are, and the history is of the weight decay alone.
+func (u Update) Corrected() Update {
+	u.corrected = true
 	return u
 }
 
@@ -155,6 +163,10 @@ func (u Update) Apply(lo, hi int) error {
 			at := s.place(lo)
 			for k, h := range s.history {
 				hist[k] = h[at:][:end-lo]
+			}
+			if u.corrected {
+				s.rule.updateCorrected(step, data[lo:end], diff[lo:end], hist[:len(s.history)])
+				continue
 			}
 			s.rule.Update(step, data[lo:end], diff[lo:end], hist[:len(s.history)])
 		}

@@ -19,6 +19,7 @@ func schemeFlags() []cli.Flag {
 	return append([]cli.Flag{
 		cmdline.Checked("scheme", coordinator.Auto.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce",
 			cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...),
+		sparsityFlag(),
 	}, roleFlags()...)
 }
 
@@ -78,9 +79,17 @@ func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Confi
 	if asked, err = coordinator.ParseAsked(c.String("scheme")); err != nil {
 		return asked, cfg, err
 	}
+	if cfg.Sparse, err = explainedSparse(c); err != nil {
+		return asked, cfg, err
+	}
 	r, err := readRoles(c)
 	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice, cfg.Placement, cfg.Pull = r.workers, r.servers, r.pair, r.slice, r.placement, r.pull
 	return asked, cfg, err
+}
+
+// explainedSparse reads --sparsity, which counts whatever scheme is asked for: the bytes of dgc are told in any case.
+func explainedSparse(c *cli.Context) (*coordinator.Sparse, error) {
+	return readSparse(c, coordinator.Asked{Default: coordinator.DGC})
 }
 
 func explainSchemesCommand() *cli.Command {

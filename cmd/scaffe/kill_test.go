@@ -38,7 +38,8 @@ var killedSchemes = map[string][]string{
 	"ssp":    {"--scheme", "ps", "--consistency", "ssp:2"},    // whose bits differ between runs
 	"apart":  {"--scheme", "ps", "--servers", "0", "--workers"},
 	"sfb":    {"--scheme", "sfb"},
-	"onebit": {"--scheme", "onebit"}, // goes on from checkpoints, which have residuals, alone
+	"onebit": {"--scheme", "onebit"},                                     // goes on from checkpoints, which have residuals, alone
+	"dgc":    {"--scheme", "dgc", "--sparsity", "0.9", "--warmup", "20"}, // likewise
 }
 
 // moment is when a rank is killed, or two.
@@ -95,12 +96,12 @@ func moments(n int) []moment {
 	ms := make([]moment, n)
 	for i := range ms {
 		m := &ms[i]
-		m.ranks, m.scheme, m.both = 2, []string{"reduce", "drop", "apart", "onebit", "sfb", "ps", "ssp"}[(i+i/7)%7], i%8 == 7
+		m.ranks, m.scheme, m.both = 2, []string{"reduce", "drop", "apart", "onebit", "sfb", "ps", "ssp", "dgc"}[(i+i/8)%8], i%8 == 7
 		if i%6 == 5 {
 			m.ranks = 3
 		}
 		m.victim = rnd.IntN(m.ranks)
-		m.checkpoints = i%2 == 1 || m.scheme == "onebit"
+		m.checkpoints = i%2 == 1 || m.scheme == "onebit" || m.scheme == "dgc"
 		if i%5 == 4 { // while it sets itself up, which takes most of a second
 			m.delay = time.Duration(rnd.IntN(500)) * time.Millisecond
 			continue

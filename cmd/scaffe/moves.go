@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,6 +25,7 @@ type moves struct {
 	asked  coordinator.Asked // the schemes
 	roles
 	credit int
+	sparse *coordinator.Sparse // nil: the default
 	spec   spec.Spec
 	bucket int
 	launch launch.Options
@@ -34,7 +36,7 @@ func moveFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
 		cmdline.Checked("design", exchange.SCOBR.String(), "`DESIGN` of the communication: "+cmdline.Or(designs),
 			cmdline.Parsed(exchange.Parse, "want "+cmdline.Or(designs)), designs...),
-		schemeFlag(),
+		schemeFlag(), sparsityFlag(),
 	}, roleFlags(), []cli.Flag{
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
@@ -52,7 +54,7 @@ func moveFlags() []cli.Flag {
 func schemeFlag() cli.Flag {
 	f := cmdline.Checked("scheme", coordinator.Auto.String(), "`SCHEME` of the net, and of layers by name, such as auto,fc6=sfb,conv*=allreduce: "+
 		"sum gradients at the root, which updates and broadcasts (reduce), on every rank (allreduce), at servers, KV pair by KV pair (ps), "+
-		"or send factors of inner products to all (sfb), or to each layer's one server (adam), or a bit for each of their values (onebit, lossy); auto takes the fastest for each layer, poseidon ps or sfb",
+		"or send factors of inner products to all (sfb), or to each layer's one server (adam), or a bit for each of their values (onebit, lossy), or the largest of what gradients come to (dgc, lossy); auto takes the fastest for each layer, poseidon ps or sfb",
 		cmdline.Parsed(coordinator.ParseAsked, ""), coordinator.Names()...)
 	f.Aliases = []string{"aggregate"}
 	return f
@@ -114,6 +116,47 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	if !c.IsSet("credit") && m.slice > 0 {
 		m.credit = sliceCredit
 	}
+	if m.sparse, err = readSparse(c, m.asked); err != nil {
+		return m, err
+	}
 	m.bucket, err = parseBucket(c.String("bucket"))
 	return m, err
+}
+
+// sparsityFlag says what the scheme dgc sends.
+func sparsityFlag() cli.Flag {
+	return cmdline.Checked("sparsity", fmt.Sprint(coordinator.DefaultSparse.Sparsity), "with --scheme dgc, hold back this `PART` of the values of gradients, from 0 to less than 1",
+		cmdline.Parsed(parseSparsity, ""))
+}
+
+func parseSparsity(s string) (float64, error) {
+	x, err := strconv.ParseFloat(s, 64)
+	if err == nil {
+		err = coordinator.Sparse{Sparsity: x}.Check()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("invalid sparsity %q: want a part of the values that is held back, from 0 to less than 1, such as 0.999", s)
+	}
+	return x, nil
+}
+
+// readSparse reads --sparsity, and returns nil where it is not given.
+func readSparse(c *cli.Context, asked coordinator.Asked) (*coordinator.Sparse, error) {
+	if !c.IsSet("sparsity") {
+		return nil, nil
+	}
+	x, err := parseSparsity(c.String("sparsity"))
+	if err != nil {
+		return nil, err
+	}
+	return &coordinator.Sparse{Sparsity: x}, needsDGC(c, "sparsity", asked)
+}
+
+// needsDGC refuses a flag where no layer is asked to go by dgc.
+func needsDGC(c *cli.Context, flag string, asked coordinator.Asked) error {
+	systems := strings.Split(c.String("systems"), ",") // replay's
+	if slices.Contains(asked.Schemes(), exchange.DGC) || slices.Contains(systems, "dgc") || slices.Contains(systems, "all") {
+		return nil
+	}
+	return cmdline.Usagef("--%s is of the scheme dgc: use --scheme dgc, or remove --%s", flag, flag)
 }

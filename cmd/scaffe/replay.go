@@ -86,7 +86,7 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Spec, cfg.Bucket = m.spec, m.bucket
 	cfg.Asked, cfg.Workers, cfg.Servers = &m.asked, m.workers, m.servers
 	cfg.Pair, cfg.Slice, cfg.Credit = coordinator.ScalePair(m.pair, min(c.Float64("size-scale"), 1)), m.slice.Scale(min(c.Float64("size-scale"), 1)), m.credit
-	cfg.Placement, cfg.Pull = m.placement, m.pull
+	cfg.Placement, cfg.Pull, cfg.Sparse = m.placement, m.pull, m.sparse
 	cfg.SystemSlice = replay.DefaultSlice.Scale(min(c.Float64("size-scale"), 1))
 	if c.IsSet("credit") && m.credit == 0 {
 		cfg.Credit = replay.NoCredit

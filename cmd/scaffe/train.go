@@ -56,6 +56,7 @@ func trainCommand() *cli.Command {
 			cmdline.Int("checkpoint-every", 0, 1, "write a checkpoint after every `N` iterations, and at the end (default: at the end alone)"),
 			cmdline.Checked("consistency", train.Consistency{}.String(), "with --scheme ps, `bsp|drop:TIME|ssp:S`: wait for all workers in every iteration; leave out of it who is later than the median one by more than TIME; or let workers be S iterations apart",
 				cmdline.Parsed(train.ParseConsistency, ""), "bsp", "drop:", "ssp:"),
+			cmdline.Int("warmup", 0, 0, "with --scheme dgc, let the sparsity rise to --sparsity in the first `N` iterations: 75, 93.75, 98.4, 99.6 % in turn"),
 			cmdline.Choice("on-nan", "stop", "when the loss or a gradient is NaN or infinite, stop or skip the update", "stop", "skip"),
 			&cli.StringFlag{Name: "trace", Usage: "write a timeline of all ranks to `FILE`.json, for scaffe trace, Perfetto or chrome://tracing"},
 			cmdline.Checked("trace-iterations", "", "iterations to trace, `FIRST:END`, such as 10:60 for 10 to 59 (default: the first 200)",
@@ -104,6 +105,14 @@ func newTraining(c *cli.Context) (*training, error) {
 	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
 	t.config.Asked, t.config.Workers, t.config.Servers = &m.asked, m.workers, m.servers
 	t.config.Pair, t.config.Slice, t.config.Credit, t.config.Placement, t.config.Pull = m.pair, m.slice, m.credit, m.placement, m.pull
+	if t.config.Sparse = m.sparse; c.IsSet("warmup") {
+		if err := needsDGC(c, "warmup", m.asked); err != nil {
+			return nil, err
+		}
+		sparse := m.sparse.Or()
+		sparse.Warmup = c.Int("warmup")
+		t.config.Sparse = &sparse
+	}
 	t.launch = m.launch
 	if t.config.Consistency, err = train.ParseConsistency(c.String("consistency")); err != nil {
 		return nil, err

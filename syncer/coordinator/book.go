@@ -77,6 +77,8 @@ type Config struct {
 	Seed      int64
 	// Pull says how parameters come back.
 	Pull Pull
+	// Sparse is what the scheme DGC sends of gradients; nil is DefaultSparse.
+	Sparse *Sparse
 }
 
 // Book is the information book (section 4.1). Its fields are for reading.
@@ -89,6 +91,7 @@ type Book struct {
 	Placement        Placement
 	Seed             int64
 	Pull             Pull
+	Sparse           Sparse
 	Layers           []Layer
 	Pairs            []Pair // ascending
 }
@@ -96,13 +99,13 @@ type Book struct {
 // New checks c and writes the book. Every layer's parameters are cut into pairs;
 // Deal cuts anew.
 func New(c Config) (*Book, error) {
-	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Placement: c.Placement, Seed: c.Seed, Pull: c.Pull, Layers: c.Layers}
+	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Placement: c.Placement, Seed: c.Seed, Pull: c.Pull, Sparse: c.Sparse.Or(), Layers: c.Layers}
 	if b.PairBytes == 0 {
 		b.PairBytes = DefaultPair
 	}
 	var err error
 	b.Workers, b.Servers, err = Roles(c.Nodes, c.Workers, c.Servers)
-	if err = errors.Join(err, checkPair(b.PairBytes), c.Slice.check()); err != nil {
+	if err = errors.Join(err, checkPair(b.PairBytes), c.Slice.check(), b.Sparse.Check()); err != nil {
 		return nil, err
 	}
 	if c.Slice != AutoSlice {

@@ -41,7 +41,7 @@ func TestParseAsked(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":          `unknown scheme ""`,
-		"sgd":       `unknown scheme "sgd": want auto, poseidon, reduce, allreduce, ps, sfb, adam or onebit`,
+		"sgd":       `unknown scheme "sgd": want auto, poseidon, reduce, allreduce, ps, sfb, adam, onebit or dgc`,
 		"fc6=tree":  `unknown scheme "tree"`,
 		"=ps":       "want LAYER=SCHEME",
 		"ps,reduce": "ps and reduce are both for the whole net",
@@ -68,7 +68,7 @@ func predicted(ms map[Scheme]int) Predictor {
 }
 
 func TestChoose(t *testing.T) {
-	predict := predicted(map[Scheme]int{Reduce: 30, Allreduce: 20, PS: 10, SFB: 5, Adam: 2, OneBit: 1})
+	predict := predicted(map[Scheme]int{Reduce: 30, Allreduce: 20, PS: 10, SFB: 5, Adam: 2, OneBit: 1, DGC: 1})
 	for text, want := range map[string]string{
 		"auto":                    "ps sfb ps ps",
 		"poseidon":                "ps sfb ps ps",
@@ -283,7 +283,7 @@ func TestValuesByRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for s, want := range map[Scheme]float64{
-		PS: 2 * 4 * 5000, SFB: 2 * 8 * 3 * 150, Adam: 4*5000 + 4*8*150, Reduce: 4 * 5000, Allreduce: 3 * 5000, OneBit: 3 * (5000./32 + 100),
+		PS: 2 * 4 * 5000, SFB: 2 * 8 * 3 * 150, Adam: 4*5000 + 4*8*150, Reduce: 4 * 5000, Allreduce: 3 * 5000, OneBit: 3 * (5000./32 + 100), DGC: 4 * 5 * 3,
 	} {
 		if got, ok := b.Values(&b.Layers[0], s); !ok || got != want {
 			t.Errorf("%v: %v, want %v", s, got, want)
@@ -568,7 +568,7 @@ func TestPhases(t *testing.T) {
 		product := 5 * time.Millisecond
 		n := Network{Book: b, Selector: selection.Default(), Product: func(*Layer) time.Duration { return product }}
 		fc := []*Layer{&b.Layers[1]}
-		for _, s := range []Scheme{Reduce, Allreduce, PS, SFB, Adam, OneBit} {
+		for _, s := range []Scheme{Reduce, Allreduce, PS, SFB, Adam, OneBit, DGC} {
 			p, err := n.Phases(fc, s)
 			if err != nil {
 				t.Fatal(err)

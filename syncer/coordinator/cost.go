@@ -49,7 +49,8 @@ func algorithm1(m, n, k, p1, p2 int) bool {
 // as by chains, in which a rank receives all values and sends them on, each way; an
 // allreduce as by a ring, in which it sends and receives all but one of P1 parts,
 // twice; onebit as an allreduce of a bit for each weight, two values for each column, and the
-// bias.
+// bias; dgc as an allgather of places and values, each counted as a value, in which everyone sends to
+// everyone.
 func (b *Book) Values(l *Layer, s Scheme) (values float64, ok bool) {
 	if s.FactorsOnly() && l.noFactors() != "" {
 		return 0, false
@@ -69,8 +70,18 @@ func (b *Book) Values(l *Layer, s Scheme) (values float64, ok bool) {
 		return b.busiest(AdamCost(e, l.Rows, l.Cols, b.factorRows(l), p1)), true
 	case OneBit:
 		return ring(float64(l.Rows*l.Cols)/32 + 2*float64(l.Cols) + float64(e-l.Rows*l.Cols)), true
+	case DGC:
+		return 4 * float64(b.sent(l)) * float64(p1-1), true
 	}
 	return 0, false
+}
+
+// sent is how many of a layer's values dgc sends.
+func (b *Book) sent(l *Layer) (n int) {
+	for _, p := range l.Params {
+		n += Count(p.Len, b.Sparse.Sparsity)
+	}
+	return n
 }
 
 // busiest returns the cost of the rank with the most to move.

@@ -37,7 +37,7 @@ func weighedBook(t interface{ Fatal(...any) }, asked string, times func(l *Layer
 
 // alike makes allreduce the least of every layer alone.
 func alike(_ *Layer, s Scheme) time.Duration {
-	return map[Scheme]time.Duration{Allreduce: 1, Reduce: 2, PS: 3, SFB: 4, Adam: 5, OneBit: 6}[s] * time.Millisecond
+	return map[Scheme]time.Duration{Allreduce: 1, Reduce: 2, PS: 3, SFB: 4, Adam: 5, OneBit: 6, DGC: 7}[s] * time.Millisecond
 }
 
 // The least of each layer alone is not taken where the iteration is longer by it; what was asked for by name stays; the

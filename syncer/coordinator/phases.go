@@ -44,7 +44,7 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 	case Adam: // the server's node takes in all factors, and sends a matrix to each of the others
 		p = Phases{Push: seconds(n.hop() + n.wire(others*factors)), PushPort: seconds(n.wire(others * factors / nodes)), PullPort: through}
 		p.Pull = o.Time - p.Push
-	case OneBit:
+	case OneBit, DGC:
 		p = Phases{Push: o.Time, PushPort: o.Time}
 	case Allreduce:
 		p = Phases{Push: o.Time, PushPort: 2 * through}

@@ -68,6 +68,9 @@ func (n *Network) Predict(l *Layer, s Scheme) (Prediction, error) {
 	case Adam:
 		return n.adam(l), nil
 	}
+	if s == DGC {
+		return n.sparse(l), nil
+	}
 	return n.onebit(l), nil
 }
 
@@ -372,6 +375,20 @@ func (n *Network) adam(l *Layer) Prediction {
 	}
 	t := 2*n.hop() + n.wire(others*part) + n.wire(others*4*float64(l.Elements()))
 	return Prediction{Time: seconds(t) + n.product(l), Spec: "linear"}
+}
+
+// sparse predicts dgc: everyone sends places and values to everyone. What it takes to select them is left out,
+// as with onebit.
+func (n *Network) sparse(l *Layer) Prediction {
+	p, ppn := float64(len(n.Book.Workers)), float64(n.Layout().PPN)
+	if n.Layout().Nodes == 1 {
+		ppn = 1
+	}
+	if p < 2 {
+		return Prediction{Spec: "none"}
+	}
+	message := 8 * float64(n.Book.sent(l))
+	return Prediction{Time: seconds(n.hop() + n.wire((p-ppn)*ppn*message)), Spec: "linear"}
 }
 
 // onebit predicts onebit: stripes of quantised values in, and out again.

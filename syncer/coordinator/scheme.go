@@ -28,10 +28,13 @@ const (
 	Adam
 	// OneBit quantises gradients to a bit (Seide et al. 2014): a lossy scheme.
 	OneBit
+	// DGC sends the largest of what gradients have come to, and holds the rest (Lin et al. 2018): a lossy scheme,
+	// for SGD with momentum.
+	DGC
 	schemes
 )
 
-var names = [schemes]string{"auto", "poseidon", "reduce", "allreduce", "ps", "sfb", "adam", "onebit"}
+var names = [schemes]string{"auto", "poseidon", "reduce", "allreduce", "ps", "sfb", "adam", "onebit", "dgc"}
 
 // String returns the name that --scheme takes.
 func (s Scheme) String() string {
@@ -47,7 +50,7 @@ func Names() []string { return names[:] }
 func (s Scheme) chooses() bool { return s == Auto || s == Poseidon }
 
 // Schemes lists those that move parameters, and so may be chosen.
-func Schemes() []Scheme { return []Scheme{Reduce, Allreduce, PS, SFB, Adam, OneBit} }
+func Schemes() []Scheme { return []Scheme{Reduce, Allreduce, PS, SFB, Adam, OneBit, DGC} }
 
 // candidates are what Auto chooses from, the first of several that are equally
 // fast first.
@@ -58,7 +61,7 @@ func (s Scheme) FactorsOnly() bool { return s == SFB || s == Adam || s == OneBit
 
 // Replicated reports whether every worker has the sum and updates by it; then there are no
 // parameters to bring. Otherwise a root or servers update.
-func (s Scheme) Replicated() bool { return s == Allreduce || s == SFB || s == OneBit }
+func (s Scheme) Replicated() bool { return s == Allreduce || s == SFB || s == OneBit || s == DGC }
 
 // Served reports whether servers update what the scheme moves, each some of the parameters.
 func (s Scheme) Served() bool { return s == PS || s == Adam }

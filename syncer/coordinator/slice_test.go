@@ -129,7 +129,7 @@ func TestParseSlice(t *testing.T) {
 func TestAuditSaysWhatIsCut(t *testing.T) {
 	c := Config{Nodes: spec.NodesOf(2, 1), Workers: Places{All: true}, Servers: Places{All: true}, Batch: []int{1, 1}, Layers: vgg()}
 	for slice, want := range map[Slice]string{
-		50_000:     "# slices of at most 50000 elements, cut at multiples of 1024: ps (its pairs), reduce and allreduce; factors (sfb, adam) and quantised gradients (onebit) are not cut",
+		50_000:     "# slices of at most 50000 elements, cut at multiples of 1024: ps (its pairs), reduce and allreduce; factors (sfb, adam) and quantised gradients (onebit) are not cut, nor is what dgc selects from",
 		LayerSlice: "pairs of a bucket",
 		AutoSlice:  "pairs of 2M",
 	} {

@@ -40,7 +40,7 @@ func (b *Book) sliced() []string {
 	if b.Slice <= 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("# slices of at most %v elements, cut at multiples of %d: ps (its pairs), reduce and allreduce; factors (sfb, adam) and quantised gradients (onebit) are not cut", b.Slice, Cut)}
+	return []string{fmt.Sprintf("# slices of at most %v elements, cut at multiples of %d: ps (its pairs), reduce and allreduce; factors (sfb, adam) and quantised gradients (onebit) are not cut, nor is what dgc selects from", b.Slice, Cut)}
 }
 
 // Text returns what Write writes as text, line by line.

@@ -12,10 +12,9 @@
 // applies them must not add more. The masking takes the momentum of what has been sent with it, so
 // with a sparsity of 0 nothing is left to carry any, and the sums are those of plain SGD.
 //
-//	s, err := dgc.New(comm, bucket, dgc.Config{Momentum: 0.9, Schedule: dgc.Schedule{Sparsity: 0.999, Warmup: 400}})
+//	s, err := dgc.New(comm, bucket, dgc.Config{Momentum: 0.9, Pieces: parameters, Sparse: coordinator.Sparse{Sparsity: 0.999, Warmup: 400}})
 //
-// A bucket's cuts divide it into pieces that are selected from by themselves, as separate buckets
-// would be. All select and add in a fixed order: replicas have equal bits, and runs repeat bit for bit.
+// Each parameter is a piece that is selected from by itself, so buckets leave no trace. All select and add in a fixed order: replicas have equal bits, and runs repeat bit for bit.
 //
 // A gradient that is not finite changes neither u nor v; it is sent, so that the sum shows it on all
 // ranks. An iteration whose update is left out takes with it what others sent. Whoever keeps the
@@ -37,14 +36,16 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // Config says how gradients are compressed.
 type Config struct {
 	Momentum float32 // of the solver, in [0, 1)
-	Schedule
-	// Iter is the iteration, counted from 0, of the first Push.
-	Iter int
+	coordinator.Sparse
+	// Pieces are elements of the bucket, ascending, that are selected from by themselves: its parameters. Nothing of
+	// others is sent or held, and their sums are 0.
+	Pieces []schedule.Range
 }
 
 // Syncer is that of a bucket that goes by dgc: one part, which every rank updates. Push and Pushed
@@ -53,11 +54,10 @@ type Syncer struct {
 	comm     *collectives.Comm
 	c        Config
 	parts    []syncer.Part
-	pieces   []schedule.Range
 	gradient []float32
 	held     Held
 	selector topk.Selector
-	stages   []stage // as in Schedule.Stages
+	stages   []stage // as in Sparse.Stages
 	iter     int     // of the next Push
 	scale    float32
 	waiting  bool // a push is under way
@@ -86,7 +86,7 @@ type Held struct {
 // order. The parameters must start out equal on all ranks, and all must apply the same
 // update, without momentum.
 func New(comm *collectives.Comm, b syncer.Bucket, c Config, opts ...collectives.Option) (*Syncer, error) {
-	s := &Syncer{comm: comm, c: c, iter: c.Iter, scale: 1, gradient: mem.Float32s(b.Diff)}
+	s := &Syncer{comm: comm, c: c, scale: 1, gradient: mem.Float32s(b.Diff)}
 	if err := s.prepare(b, opts); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
@@ -107,12 +107,12 @@ func (s *Syncer) prepare(b syncer.Bucket, opts []collectives.Option) (err error)
 		return err
 	}
 	s.parts = []syncer.Part{{Range: schedule.Range{Len: n}, Updates: true}}
-	from := 0
-	for _, to := range append(b.Cuts[:len(b.Cuts):len(b.Cuts)], n) {
-		if to > from {
-			s.pieces = append(s.pieces, schedule.Range{Off: from, Len: to - from})
-			from = to
+	end := 0
+	for _, p := range s.c.Pieces {
+		if p.Off < end || p.Len < 0 || p.End() > n {
+			return fmt.Errorf("a piece of elements %v, where there are %d after element %d", p, n, end)
 		}
+		end = p.End()
 	}
 	for _, x := range []*[]float32{&s.held.Velocity, &s.held.Accumulated} {
 		kept, err := mem.TryAlloc(mem.Float32.Bytes(n))
@@ -124,8 +124,8 @@ func (s *Syncer) prepare(b syncer.Bucket, opts []collectives.Option) (err error)
 	most := 0
 	for _, sparsity := range s.c.Stages() {
 		var st stage
-		for _, p := range s.pieces {
-			k := Count(p.Len, sparsity)
+		for _, p := range s.c.Pieces {
+			k := coordinator.Count(p.Len, sparsity)
 			st.counts, st.values = append(st.counts, k), st.values+k
 		}
 		s.stages, most = append(s.stages, st), max(most, st.values)
@@ -162,6 +162,9 @@ func (s *Syncer) Scale(x float32) { s.scale = x }
 // to be that of each worker's own: workers^(-1/2) (section 3.2), as if these were independent.
 func Fraction(workers int) float64 { return 1 / math.Sqrt(float64(workers)) }
 
+// Iteration says which iteration, counted from 0, the next Push is of; the ones after it follow. At first it is 0.
+func (s *Syncer) Iteration(iter int) { s.iter = iter }
+
 // Push does nothing but begin: to select takes time, which Pushed takes.
 func (s *Syncer) Push() error {
 	s.waiting = true
@@ -193,7 +196,7 @@ func (s *Syncer) Pushed(ctx context.Context) (int, error) {
 // write writes this rank's message of an iteration.
 func (s *Syncer) write(st *stage, message []int32) {
 	places, values := message[:st.values], message[st.values:]
-	if bad := vec.FirstNotFinite(s.gradient); bad >= 0 {
+	if bad := s.firstNotFinite(); bad >= 0 {
 		clear(values)
 		for i := range places {
 			places[i] = int32(bad)
@@ -202,12 +205,12 @@ func (s *Syncer) write(st *stage, message []int32) {
 		return
 	}
 	u, v, m, scale := s.held.Velocity, s.held.Accumulated, s.c.Momentum, s.scale
-	for i, g := range s.gradient { // float32 keeps the compiler from one rounding less on some processors
-		u[i] = float32(m*u[i]) + float32(g*scale)
-		v[i] += u[i]
-	}
 	at := 0
-	for i, p := range s.pieces {
+	for i, p := range s.c.Pieces {
+		for e := p.Off; e < p.End(); e++ { // float32 keeps the compiler from one rounding less on some processors
+			u[e] = float32(m*u[e]) + float32(s.gradient[e]*scale)
+			v[e] += u[e]
+		}
 		s.selector.Largest(places[at:][:st.counts[i]], v[p.Off:p.End()])
 		for k := at; k < at+st.counts[i]; k++ {
 			e := int(places[k]) + p.Off
@@ -216,6 +219,16 @@ func (s *Syncer) write(st *stage, message []int32) {
 		}
 		at += st.counts[i]
 	}
+}
+
+// firstNotFinite returns the first element of the pieces whose gradient is NaN or infinite, below 0 where there is none.
+func (s *Syncer) firstNotFinite() int {
+	for _, p := range s.c.Pieces {
+		if k := vec.FirstNotFinite(s.gradient[p.Off:p.End()]); k >= 0 {
+			return p.Off + k
+		}
+	}
+	return -1
 }
 
 // Held returns the memory itself, which may be read and written where no push is under way.

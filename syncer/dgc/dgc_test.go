@@ -16,6 +16,7 @@ import (
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/syncer"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // A bucket of three pieces, one of them with fewer elements than are worth a selection.
@@ -23,7 +24,9 @@ const elements = 700
 
 var cuts = []int{300, 303}
 
-var config = Config{Momentum: 0.5, Schedule: Schedule{Sparsity: 0.99, Warmup: 8}}
+var pieces = []schedule.Range{{Len: 300}, {Off: 300, Len: 3}, {Off: 303, Len: 397}}
+
+var config = Config{Momentum: 0.5, Sparse: coordinator.Sparse{Sparsity: 0.99, Warmup: 8}}
 
 // gradients are those of a rank in an iteration: small whole numbers, so that sums with a momentum of
 // 0.5 are exact in float32 for a dozen iterations, and many magnitudes are equal.
@@ -36,7 +39,10 @@ func gradients(diff []float32, rank, iter int) {
 
 // newSyncer returns the syncer of the bucket, and where its gradients lie.
 func newSyncer(c *collectives.Comm, config Config) (*Syncer, []float32, error) {
-	b := syncer.Bucket{Name: "fcs", Data: mem.Of(make([]float32, elements)), Diff: mem.Of(make([]float32, elements)), Cuts: cuts}
+	b := syncer.Bucket{Name: "fcs", Data: mem.Of(make([]float32, elements)), Diff: mem.Of(make([]float32, elements))}
+	if config.Pieces == nil {
+		config.Pieces = pieces
+	}
 	s, err := New(c, b, config)
 	return s, mem.Float32s(b.Diff), err
 }
@@ -58,13 +64,13 @@ func iterate(s *Syncer) error {
 func run(t *testing.T, ranks int, seed uint64, config Config, from, to int, held []Held) (sums [][][]float32, left []Held) {
 	t.Helper()
 	sums, left = make([][][]float32, ranks), make([]Held, ranks)
-	config.Iter = from
 	collectivestest.Late(t, ranks, seed, func(c *collectives.Comm) error {
 		s, diff, err := newSyncer(c, config)
 		if err != nil {
 			return err
 		}
 		defer s.Close()
+		s.Iteration(from)
 		if held != nil {
 			copy(s.Held().Velocity, held[c.Rank()].Velocity)
 			copy(s.Held().Accumulated, held[c.Rank()].Accumulated)
@@ -195,7 +201,7 @@ func TestNothingIsLost(t *testing.T) {
 // Lin et al., section 3.2, momentum correction: a gradient that is held for T iterations is sent as what it
 // would have moved the parameters by in as many: g·(1 + m + … + m^(T-1)).
 func TestHeldGradientsHaveTheirMomentum(t *testing.T) {
-	c := Config{Momentum: 0.5, Schedule: Schedule{Sparsity: 0.999}} // one of each piece
+	c := Config{Momentum: 0.5, Sparse: coordinator.Sparse{Sparsity: 0.999}} // one of each piece
 	collectivestest.Late(t, 2, 0, func(comm *collectives.Comm) error {
 		s, diff, err := newSyncer(comm, c)
 		if err != nil {
@@ -327,8 +333,8 @@ func TestNotFinite(t *testing.T) {
 // A message has 8 bytes for each value that is sent, to every other rank, by the engine's count.
 func TestBytes(t *testing.T) {
 	const ranks = 4
-	c := Config{Schedule: Schedule{Sparsity: 0.9}}
-	values := int64(Count(300, 0.9) + Count(3, 0.9) + Count(397, 0.9))
+	c := Config{Sparse: coordinator.Sparse{Sparsity: 0.9}}
+	values := int64(coordinator.Count(300, 0.9) + coordinator.Count(3, 0.9) + coordinator.Count(397, 0.9))
 	if values != 30+1+40 {
 		t.Fatalf("%d values are sent", values)
 	}
@@ -368,36 +374,28 @@ func TestIterationsAllocateNothing(t *testing.T) {
 	})
 }
 
-// Lin et al., section 3.3: 75, 93.75, 98.4, 99.6 % while warming up, each for as long, and then 99.9 %.
-func TestWarmUp(t *testing.T) {
-	for _, k := range []struct {
-		s    Schedule
-		want map[int]float64 // by iteration
-	}{
-		{Schedule{0.999, 8}, map[int]float64{0: 0.75, 1: 0.75, 2: 0.9375, 4: 0.984375, 6: 0.99609375, 7: 0.99609375, 8: 0.999, 9: 0.999, 1 << 40: 0.999}},
-		{Schedule{0.999, 3}, map[int]float64{0: 0.75, 1: 0.9375, 2: 0.984375, 3: 0.999}},
-		{Schedule{0.999, 0}, map[int]float64{0: 0.999}},
-		{Schedule{0.95, 8}, map[int]float64{0: 0.75, 2: 0.9375, 4: 0.95, 6: 0.95, 8: 0.95}},
-		{Schedule{0.5, 8}, map[int]float64{0: 0.5, 7: 0.5, 8: 0.5}},
-	} {
-		for iter, want := range k.want {
-			if got := k.s.Stages()[k.s.Stage(iter)]; got != want {
-				t.Errorf("%+v: iteration %d has a sparsity of %v, not %v", k.s, iter, got, want)
+// What is in no piece is neither sent nor held, whatever lies there.
+func TestOutsideOfPieces(t *testing.T) {
+	c := config
+	c.Pieces = []schedule.Range{{Off: 10, Len: 290}, {Off: 350, Len: 300}}
+	sums, left := run(t, 3, 0, c, 0, 2, nil)
+	for e := range elements {
+		if e >= 10 && e < 300 || e >= 350 && e < 650 {
+			continue
+		}
+		if sums[2][0][e] != 0 || sums[1][1][e] != 0 || left[1].Velocity[e] != 0 || left[1].Accumulated[e] != 0 {
+			t.Fatalf("element %d, which is in no piece, was sent or is held", e)
+		}
+	}
+	collectivestest.Late(t, 2, 0, func(comm *collectives.Comm) error {
+		for _, p := range [][]schedule.Range{{{Off: 690, Len: 11}}, {{Len: 5}, {Off: 4, Len: 5}}} {
+			c.Pieces = p
+			if _, _, err := newSyncer(comm, c); err == nil || !strings.Contains(err.Error(), "a piece of elements") {
+				return fmt.Errorf("%v: %v", p, err)
 			}
 		}
-	}
-}
-
-func TestCount(t *testing.T) {
-	for _, k := range []struct {
-		n        int
-		sparsity float64
-		want     int
-	}{{1000, 0.999, 1}, {1001, 0.999, 2}, {143_667_240, 0.999, 143_668}, {10, 0.999, 1}, {0, 0.5, 0}, {7, 0, 7}, {100, 0.75, 25}, {101, 0.75, 26}} {
-		if got := Count(k.n, k.sparsity); got != k.want {
-			t.Errorf("of %d values at %v, %d are sent, not %d", k.n, k.sparsity, got, k.want)
-		}
-	}
+		return nil
+	})
 }
 
 // What cannot be done is refused by name.
@@ -405,10 +403,10 @@ func TestMistakes(t *testing.T) {
 	collectivestest.Late(t, 2, 0, func(c *collectives.Comm) error {
 		b := syncer.Bucket{Name: "fc6", Diff: mem.Of(make([]float32, 10))}
 		for want, config := range map[string]Config{
-			"a sparsity of 1":               {Schedule: Schedule{Sparsity: 1}},
-			"a sparsity of -0.1":            {Schedule: Schedule{Sparsity: -0.1}},
-			"a sparsity of NaN":             {Schedule: Schedule{Sparsity: math.NaN()}},
-			"a warm-up of -1 iterations":    {Schedule: Schedule{Warmup: -1}},
+			"a sparsity of 1":               {Sparse: coordinator.Sparse{Sparsity: 1}},
+			"a sparsity of -0.1":            {Sparse: coordinator.Sparse{Sparsity: -0.1}},
+			"a sparsity of NaN":             {Sparse: coordinator.Sparse{Sparsity: math.NaN()}},
+			"a warm-up of -1 iterations":    {Sparse: coordinator.Sparse{Warmup: -1}},
 			"a momentum of 1: dgc needs":    {Momentum: 1},
 			"a momentum of NaN: dgc needs":  {Momentum: float32(math.NaN())},
 			"a momentum of -0.5: dgc needs": {Momentum: -0.5},

@@ -23,16 +23,18 @@ var layout = checkpoint.Layout{Rule: "SGD", Histories: 1, Elements: 50, Params: 
 }}
 
 // shards are who holds what; one rank has nothing, and two have residuals of the first parameter as a
-// matrix of 8×4.
+// matrix of 8×4, and hold something back of the second.
 var shards = []checkpoint.Shard{
 	{
 		Ranges:    []checkpoint.Range{{Off: 10, Len: 20}, {Off: 49, Len: 1}},
 		Residuals: []checkpoint.Range{{Len: 32}}, Sums: []checkpoint.Stripe{{Rows: 8, Cols: 4, Columns: checkpoint.Range{Len: 3}}},
+		Held: []checkpoint.Range{{Off: 32, Len: 16}},
 	},
 	{},
 	{
 		Ranges:    []checkpoint.Range{{Off: 0, Len: 10}, {Off: 30, Len: 19}},
 		Residuals: []checkpoint.Range{{Len: 32}}, Sums: []checkpoint.Stripe{{Rows: 8, Cols: 4, Columns: checkpoint.Range{Off: 3, Len: 1}}},
+		Held: []checkpoint.Range{{Off: 32, Len: 16}},
 	},
 }
 
@@ -235,7 +237,7 @@ func TestWhatIsWrongWithASet(t *testing.T) {
 		`iter_300.manifest: its parameters lie otherwise: one of layer "ip1" at 48, here at 49`:                                        other(func(l *checkpoint.Layout) { l.Params[2].Off = 49 }),
 		"iter_300.manifest: it is damaged: its last line is not the digest of the others":                                              file("iter_300.manifest", func(b []byte) []byte { b[len(b)/2]++; return b }),
 		"iter_300.manifest: it is damaged: its last line":                                                                              file("iter_300.manifest", func(b []byte) []byte { return nil }),
-		"iter_300.rank_0.shard has 391 bytes, where its manifest says 392: it is not whole":                                            file("iter_300.rank_0.shard", func(b []byte) []byte { return b[:len(b)-1] }),
+		"iter_300.rank_0.shard has 519 bytes, where its manifest says 520: it is not whole":                                            file("iter_300.rank_0.shard", func(b []byte) []byte { return b[:len(b)-1] }),
 		"iter_300.rank_2.shard has been changed: its digest is not that of its manifest":                                               file("iter_300.rank_2.shard", func(b []byte) []byte { b[100] ^= 1; return b }),
 		"iter_300.rank_0.shard has been changed: its digest is not that of its manifest":                                               file("iter_300.rank_0.shard", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }), // a residual
 		"iter_300.rank_2.shard: no such file or directory": func(t *testing.T, dir string) checkpoint.Layout {
@@ -306,6 +308,11 @@ func TestResidualsThatDoNotFit(t *testing.T) {
 		"end at column 3 of 4": func(_, b *checkpoint.Shard) { b.Sums = nil },
 		"8×3, which are not of the matrices of its residuals": func(a, _ *checkpoint.Shard) { a.Sums[0] = stripe(8, 3, 0, 3) },
 		"columns [3:5]": func(_, b *checkpoint.Shard) { b.Sums[0] = stripe(8, 4, 3, 2) },
+		"what rank 0 holds back is not of the other ranks' parameters": func(a, _ *checkpoint.Shard) { a.Held = []checkpoint.Range{{Off: 32, Len: 8}} },
+		"elements [40:56] are held back, of 50": func(a, b *checkpoint.Shard) {
+			a.Held = []checkpoint.Range{{Off: 40, Len: 16}}
+			b.Held = a.Held
+		},
 		"there are residuals of elements": func(a, b *checkpoint.Shard) {
 			a.Residuals = []checkpoint.Range{{Off: 40, Len: 32}}
 			b.Residuals = a.Residuals

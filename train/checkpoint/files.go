@@ -210,7 +210,7 @@ func (m *Manifest) load(path string, s *Shard, state [][]float32) error {
 }
 
 // ReadResiduals reads residuals that a rank of a set in dir has written, from the given value on:
-// those of its gradients, matrix by matrix, then those of sums, stripe by stripe.
+// those of its gradients, matrix by matrix, then those of sums, stripe by stripe, then what is held back, parameter by parameter.
 func (m *Manifest) ReadResiduals(dir string, rank, from int, into []float32) error {
 	path := ShardPath(dir, m.Iter, rank)
 	f, err := os.Open(path)

@@ -41,7 +41,10 @@ type Shard struct {
 	// so far (scheme onebit); alike on all workers, whose numbers are in the order of ranks.
 	Residuals []Range
 	// Sums are where it has left something out of the sums over all workers.
-	Sums   []Stripe
+	Sums []Stripe
+	// Held are parameters of whose gradients this rank, a worker, has held something back so far (scheme dgc); alike
+	// on all workers.
+	Held   []Range
 	Digest Digest
 }
 
@@ -67,7 +70,8 @@ func (s *Shard) state(histories int) int {
 }
 
 // Len is the number of values in the shard's file: the elements' parameters, then their
-// first history, then their second; then the residuals of gradients, and those of sums.
+// first history, then their second; then the residuals of gradients, and those of sums; then of each of
+// Held the velocity and what has been accumulated.
 func (s *Shard) Len(histories int) int {
 	n := s.state(histories)
 	for _, r := range s.Residuals {
@@ -75,6 +79,9 @@ func (s *Shard) Len(histories int) int {
 	}
 	for i := range s.Sums {
 		n += s.Sums[i].Len()
+	}
+	for _, r := range s.Held {
+		n += 2 * r.Len
 	}
 	return n
 }
@@ -127,6 +134,9 @@ func (s *Shard) Text() []byte {
 	for _, r := range s.Residuals {
 		fmt.Fprintf(&b, "residual %d %d\n", r.Off, r.Len)
 	}
+	for _, r := range s.Held {
+		fmt.Fprintf(&b, "held %d %d\n", r.Off, r.Len)
+	}
 	for _, x := range s.Sums {
 		fmt.Fprintf(&b, "sum %d %d %d %d %d\n", x.Off, x.Rows, x.Cols, x.Columns.Off, x.Columns.Len)
 	}
@@ -153,6 +163,8 @@ func (s *Shard) parseLine(line string) bool {
 		s.Ranges = append(s.Ranges, r)
 	case scans(line, "residual %d %d", &r.Off, &r.Len):
 		s.Residuals = append(s.Residuals, r)
+	case scans(line, "held %d %d", &r.Off, &r.Len):
+		s.Held = append(s.Held, r)
 	case scans(line, "sum %d %d %d %d %d", &x.Off, &x.Rows, &x.Cols, &x.Columns.Off, &x.Columns.Len):
 		s.Sums = append(s.Sums, x)
 	default:
@@ -268,9 +280,40 @@ func (m *Manifest) Residual() (matrices []Range, workers []int) {
 	return matrices, workers
 }
 
+// HeldBack returns the parameters of whose gradients something was held back, and the ranks of the workers that did.
+func (m *Manifest) HeldBack() (params []Range, workers []int) {
+	for rank := range m.Shards {
+		if s := &m.Shards[rank]; len(s.Held) > 0 {
+			params, workers = s.Held, append(workers, rank)
+		}
+	}
+	return params, workers
+}
+
+// heldFits makes sure that what is held is of the same parameters everywhere.
+func (m *Manifest) heldFits() error {
+	params, workers := m.HeldBack()
+	for _, rank := range workers {
+		if !slices.Equal(m.Shards[rank].Held, params) {
+			return fmt.Errorf("what rank %d holds back is not of the other ranks' parameters", rank)
+		}
+	}
+	end := 0
+	for _, r := range params {
+		if r.Off < end || r.Len < 1 || r.End() > m.Elements {
+			return fmt.Errorf("elements %v are held back, of %d after element %d", r, m.Elements, end)
+		}
+		end = r.End()
+	}
+	return nil
+}
+
 // fits makes sure that the residuals are of the same matrices everywhere, and that there is one
 // of the sum of every column.
 func (m *Manifest) fits() error {
+	if err := m.heldFits(); err != nil {
+		return err
+	}
 	matrices, _ := m.Residual()
 	sums, cols := map[Range][]Range{}, map[Range]int{}
 	for rank := range m.Shards {

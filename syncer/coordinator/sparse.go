@@ -1,16 +1,28 @@
-package dgc
+package coordinator
 
 import (
 	"fmt"
 	"math"
 )
 
-// Schedule says how sparse gradients are in each iteration: what part of the values is held back.
-type Schedule struct {
+// Sparse says how sparse gradients are in each iteration of the scheme DGC: what part of the values is held back
+// (Lin et al. 2018).
+type Sparse struct {
 	// Sparsity is that of all iterations after the warm-up, in [0, 1).
 	Sparsity float64
 	// Warmup is of how many iterations the sparsity rises, in steps of equal length.
 	Warmup int
+}
+
+// DefaultSparse is the sparsity of the paper, without a warm-up.
+var DefaultSparse = Sparse{Sparsity: 0.999}
+
+// Or returns what s points to, and where that is nil DefaultSparse.
+func (s *Sparse) Or() Sparse {
+	if s != nil {
+		return *s
+	}
+	return DefaultSparse
 }
 
 // rising are the sparsities of the warm-up (section 3.3): a quarter of the values, then a quarter of
@@ -18,7 +30,7 @@ type Schedule struct {
 var rising = []float64{1 - 1./4, 1 - 1./16, 1 - 1./64, 1 - 1./256}
 
 // Check says what is wrong with s.
-func (s Schedule) Check() error {
+func (s Sparse) Check() error {
 	switch {
 	case !(s.Sparsity >= 0 && s.Sparsity < 1):
 		return fmt.Errorf("a sparsity of %v: want a part of the values that is held back, from 0 to less than 1, such as 0.999", s.Sparsity)
@@ -30,7 +42,7 @@ func (s Schedule) Check() error {
 
 // Stages returns the sparsities that there are, as they come: those of the warm-up that are less than
 // Sparsity, and Sparsity.
-func (s Schedule) Stages() (all []float64) {
+func (s Sparse) Stages() (all []float64) {
 	for _, x := range rising {
 		if s.Warmup > 0 && x < s.Sparsity {
 			all = append(all, x)
@@ -40,7 +52,7 @@ func (s Schedule) Stages() (all []float64) {
 }
 
 // Stage returns which of Stages holds in an iteration, counted from 0.
-func (s Schedule) Stage(iter int) int {
+func (s Sparse) Stage(iter int) int {
 	last := 0 // without a warm-up, the only one
 	if s.Warmup > 0 {
 		for last < len(rising) && rising[last] < s.Sparsity {
