@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"image"
+	"image/png"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/scaffe/scaffe/caffe/data/dataset"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
@@ -78,6 +81,56 @@ func TestSparsityZeroIsPlainSGD(t *testing.T) {
 	for i, loss := range sparse.loss {
 		if math.Abs(loss-exact.loss[i]) > 1e-4*math.Abs(exact.loss[i]) {
 			t.Fatalf("iteration %d: a loss of %v, without momentum %v", i, loss, exact.loss[i])
+		}
+	}
+}
+
+// Gradients are clipped before they are sent, each worker's to the threshold times workers^(-1/2) (Lin et al., section
+// 3.2). Where all samples are one, so are all workers' gradients, and the sum of four that have been clipped has twice
+// the threshold's norm: training is that of plain SGD whose sum is clipped to that.
+func TestSparseClipsEachWorker(t *testing.T) {
+	path, dir := files(t, 32)
+	picture := image.NewNRGBA(image.Rect(0, 0, 28, 28))
+	for i := range picture.Pix {
+		picture.Pix[i] = byte(i * 37)
+		if i%4 == 3 {
+			picture.Pix[i] = 255
+		}
+	}
+	var file bytes.Buffer
+	if err := png.Encode(&file, picture); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "one.png"), file.String())
+	list, one := filepath.Join(dir, "list"), filepath.Join(dir, "one_lmdb")
+	write(t, list, strings.Repeat("one.png 3\n", 4))
+	if err := dataset.Images(dataset.ImagesOptions{List: list, Root: dir + "/", Path: one}); err != nil {
+		t.Fatal(err)
+	}
+	replace := func(path string, pairs ...string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			if !strings.Contains(string(text), pairs[i]) {
+				t.Fatalf("%s has no %q", path, pairs[i])
+			}
+		}
+		write(t, path, strings.NewReplacer(pairs...).Replace(string(text)))
+	}
+	replace(filepath.Join(dir, "net.prototxt"), filepath.Join(dir, "train_lmdb"), one, "mirror: true", "")
+	replace(path, "max_iter: 50", "max_iter: 10 clip_gradients: 0.02", "momentum: 0.9", "momentum: 0", "weight_decay: 0.001", "weight_decay: 0")
+	sparse := mustRun(t, 4, path, func(_ int, c *train.Config) { c.Asked, c.Sparse = ask(t, "dgc"), &coordinator.Sparse{} })
+	replace(path, "clip_gradients: 0.02", "clip_gradients: 0.04")
+	exact := mustRun(t, 4, path, func(_ int, c *train.Config) { c.Asked = ask(t, "allreduce") })
+	first, last := exact.loss[0], exact.loss[len(exact.loss)-1]
+	if first-last < 1e-3 {
+		t.Fatalf("the loss goes from %v to %v only: too little to compare", first, last)
+	}
+	for i, loss := range sparse.loss {
+		if math.Abs(loss-exact.loss[i]) > 0.02*(first-last) {
+			t.Errorf("iteration %d: a loss of %v, with the sum clipped to twice the threshold %v (from %v)", i, loss, exact.loss[i], first)
 		}
 	}
 }
