@@ -58,7 +58,7 @@ func TestP3_SparseGradientsUnderEveryDesign(t *testing.T) {
 	}
 }
 
-// Where all is sent, factor masking (Lin et al., section 3.2) leaves no momentum, and training is that of SGD without, to rounding. Weight decay,
+// Where all is sent, factor masking (Lin et al., section 3.3) leaves no momentum, and training is that of SGD without, to rounding. Weight decay,
 // whose momentum the update keeps, is left out here.
 func TestSparsityZeroIsPlainSGD(t *testing.T) {
 	path, dir := files(t, 30)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Lin et al., section 3.1: gradients that have their momentum already are applied as they are, at the iteration's rate, beside
+// Lin et al., section 3.2: gradients that have their momentum already are applied as they are, at the iteration's rate, beside
 // the momentum of the weight decay, in float64. Without decay nothing is remembered.
 func TestCorrectedGradients(t *testing.T) {
 	for _, text := range []string{`type: "SGD" momentum: 0.9`, `type: "SGD" momentum: 0.9 regularization_type: "L1"`} {

@@ -40,7 +40,7 @@ func (u Update) Of(share float32, step int) Update {
 }
 
 // Corrected returns u for gradients that have the momentum of the rule already, that of SGD (momentum
-// correction: Lin et al. 2018, section 3.1): they change the parameters as they are, and the history is of the weight decay alone.
+// correction: Lin et al. 2018, section 3.2): they change the parameters as they are, and the history is of the weight decay alone.
 func (u Update) Corrected() Update {
 	u.corrected = true
 	return u
