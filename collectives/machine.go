@@ -44,11 +44,6 @@ func (c *Comm) measure(ctx context.Context, sel *selection.Selector, s selection
 		if model, err = c.measureNetwork(ctx, model); err != nil {
 			return s, warning, err
 		}
-		if c.HasLibrary() {
-			if model, err = c.measureLibrary(ctx, model); err != nil {
-				return s, warning, err
-			}
-		}
 		s.From += ", network measured at start"
 	}
 	s.Model = model.String()

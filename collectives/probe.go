@@ -2,11 +2,9 @@ package collectives
 
 import (
 	"context"
-	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -15,17 +13,42 @@ import (
 	"github.com/scaffe/scaffe/schedule/sim"
 )
 
-// What measureNetwork sends: enough that a token bucket's burst (a shaped link lets a
-// megabyte or so through at once) does not pass for the link's rate.
+// How much measureNetwork does, and of how many bytes what is long: enough that a token
+// bucket's burst (a shaped link lets a megabyte or so through at once) does not pass for
+// the link's rate.
 const (
-	pings      = 15
+	turns      = 5 // in each of which
+	pings      = 3 // times is done what takes some dozens of microseconds
 	probeBytes = 4 << 20
 )
 
-// measureNetwork is a collective that measures the network between the first ranks of
-// two nodes, for some milliseconds to some dozens of them, and returns m with
-// what it found. Results are rounded, so that run after run comes to the
-// same choices.
+// probed and carried say in which turns that is done which takes some dozens of milliseconds.
+func probed(turn int) bool  { return turn%2 == 1 }
+func carried(turn int) bool { return turn%2 == 0 }
+
+// What is measured is rounded to preferred numbers (ISO 3), R5 where one start may measure
+// twice what another does, and R10.
+var (
+	fiveSteps = []float64{1, 1.6, 2.5, 4, 6.3}
+	tenSteps  = []float64{1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8}
+)
+
+// network is what was measured of a network, in seconds, once in each turn.
+type network struct {
+	hop, packet []float64 // a short message's way, and the time from one to the next of many
+	probe       []float64 // probeBytes one way and an answer
+	carry       []float64 // the CPU time of a byte at an end
+	few, many   []float64 // the MPI library's allreduce of libraryFew and of selection.LibraryBytes
+}
+
+// libraryFew is the size in bytes of the library's short allreduce.
+const libraryFew = 8
+
+// measureNetwork is a collective that measures the network between the first ranks of two
+// nodes, and what the MPI library takes there, for some dozens to some hundreds of
+// milliseconds, and returns m with what it found. Everything is measured in turns, and of the
+// turns the median counts, so that what disturbs the ranks for some milliseconds is no part of a result.
+// Results are rounded, so that run after run comes to the same choices.
 func (c *Comm) measureNetwork(ctx context.Context, m sim.Model) (sim.Model, error) {
 	other := slices.IndexFunc(c.nodes, func(n int) bool { return n != c.nodes[0] })
 	color := -1
@@ -33,56 +56,96 @@ func (c *Comm) measureNetwork(ctx context.Context, m sim.Model) (sim.Model, erro
 		color = 0
 	}
 	pair, err := c.Split(ctx, color, 0)
-	if err != nil || pair == nil {
-		return m, err
-	}
-	defer pair.Close()
-	n := measurement{ctx: ctx, comm: pair}
-	hop := n.hop(mem.Of(make([]byte, 8)), pings)
-	packet := n.stream(pings)
-	if n.err != nil {
-		return m, n.err
-	}
-	took, err := pair.probe(ctx)
 	if err != nil {
 		return m, err
 	}
-	if m.Carry = 0; m.Cores >= 1 && float64(c.layout.PPN)*m.Hosted > m.Cores {
-		cost, err := pair.carry(ctx)
-		if err != nil {
-			return m, err
+	var b mem.Buffer
+	if pair != nil {
+		defer pair.Close()
+		n := measurement{ctx: ctx, comm: pair}
+		if b = n.alloc(probeBytes); n.err != nil {
+			return m, n.err
 		}
-		m.Carry = selection.Rounded(1/min(max(cost-4*m.Packet/carryChunk, 1e-12), 1e-7), 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
+		defer pair.Free(b)
 	}
-	m.Packet = selection.Rounded(max(packet-2*m.Op, 1e-8), 1, 1.6, 2.5, 4, 6.3)
-	m.Inter.Latency = selection.Rounded(max(hop-2*(m.Op+m.Packet), 1e-7), 1, 1.6, 2.5, 4, 6.3)
-	m.Inter.Bandwidth = selection.Rounded(probeBytes/max(took-hop, 1e-6), 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
-	return m, nil
+	var n network
+	carries := m.Cores >= 1 && float64(c.layout.PPN)*m.Hosted > m.Cores
+	for turn := range turns {
+		if pair != nil {
+			if err := n.turn(ctx, pair, b, turn, carries); err != nil {
+				return m, err
+			}
+		}
+		if c.HasLibrary() {
+			if err := n.library(ctx, c); err != nil {
+				return m, err
+			}
+		}
+	}
+	return n.on(m, c.layout), nil
 }
 
-// probe returns the least time of probeBytes one way and an answer.
-func (c *Comm) probe(ctx context.Context) (float64, error) {
-	b, err := c.Alloc(probeBytes)
-	if err != nil {
-		return 0, err
+// turn is one turn of two ranks of two nodes, with a registered buffer of probeBytes.
+func (n *network) turn(ctx context.Context, pair *Comm, b mem.Buffer, turn int, carries bool) error {
+	m := measurement{ctx: ctx, comm: pair}
+	n.hop = append(n.hop, m.hop(mem.Of(make([]byte, 8)), pings))
+	n.packet = append(n.packet, m.stream(1))
+	if probed(turn) {
+		n.probe = append(n.probe, m.time(1, func() error {
+			if err := pair.Bcast(ctx, b, mem.Uint8, 0, control); err != nil {
+				return err
+			}
+			return pair.Bcast(ctx, mem.Of(make([]byte, 1)), mem.Uint8, 1, control)
+		}))
 	}
-	defer c.Free(b)
-	if err := c.Bcast(ctx, b.Slice(0, probeBytes/8), mem.Uint8, 0, control); err != nil { // the first touch of the memory
-		return 0, err
-	}
-	answer := mem.Of(make([]byte, 1))
-	best := math.Inf(1)
-	for range 2 {
-		from := time.Now()
-		if err := c.Bcast(ctx, b, mem.Uint8, 0, control); err != nil {
-			return 0, err
+	if m.err == nil && carries && carried(turn) {
+		cost, err := pair.carry(ctx, b)
+		if err != nil {
+			return err
 		}
-		if err := c.Bcast(ctx, answer, mem.Uint8, 1, control); err != nil {
-			return 0, err
-		}
-		best = min(best, time.Since(from).Seconds())
+		n.carry = append(n.carry, cost)
 	}
-	return best, nil
+	return m.err
+}
+
+// library is a turn of all ranks: the MPI library's own allreduce, of few bytes and of the
+// most that the model may give it, as the engine calls it.
+func (n *network) library(ctx context.Context, c *Comm) error {
+	m := measurement{ctx: ctx, comm: c}
+	byLibrary := With(spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}})
+	took := func(size int) float64 {
+		b := mem.Of(make([]byte, size))
+		return m.time(pings, func() error { return c.Allreduce(ctx, b, b, mem.Float32, mem.Sum, byLibrary) })
+	}
+	n.few, n.many = append(n.few, took(libraryFew)), append(n.many, took(selection.LibraryBytes))
+	return m.err
+}
+
+// on returns m with what was measured between ranks of a layout. What is measured is rounded
+// before anything is taken from it: differences of two such vary more than either.
+func (n *network) on(m sim.Model, l spec.Layout) sim.Model {
+	middle := func(turns []float64) float64 { return slices.Sorted(slices.Values(turns))[len(turns)/2] }
+	round := func(turns []float64, least float64, steps ...float64) float64 {
+		return selection.Rounded(max(middle(turns), least), steps...)
+	}
+	if len(n.hop) > 0 {
+		hop := round(n.hop, 1e-7, fiveSteps...)
+		// Neither end is busy with a message for more than a fourth of its way, however slowly many of them
+		// follow each other: its sender's core and its receiver's may be one.
+		m.Packet = min(round(n.packet, 1e-8, fiveSteps...), hop/4)
+		m.Packet = selection.Rounded(max(m.Packet-2*m.Op, 1e-8), fiveSteps...)
+		m.Inter.Latency = selection.Rounded(max(hop-2*(m.Op+m.Packet), 1e-7), tenSteps...)
+		m.Inter.Bandwidth = selection.Rounded(probeBytes/max(slices.Min(n.probe)-hop, 1e-6), tenSteps...)
+		if m.Carry = 0; len(n.carry) > 0 {
+			perByte := middle(n.carry) - 4*m.Packet/carryChunk
+			m.Carry = selection.Rounded(1/min(max(perByte, 1e-12), 1e-7), fiveSteps...)
+		}
+	}
+	if len(n.few) > 0 {
+		took := []float64{round(n.few, 1e-7, fiveSteps...), round(n.many, 1e-7, tenSteps...)}
+		m = selection.WithLibrary(m, l, schedule.Allreduce, []int{libraryFew, selection.LibraryBytes}, took)
+	}
+	return m
 }
 
 // carryChunk is the size of the messages that carry sends.
@@ -92,28 +155,19 @@ const carryChunk = 256 << 10
 // from one to the other costs at an end. Ranks that wait look whether there is something,
 // which is no cost of a message. So another thread of each wants its core meanwhile, for then
 // they sleep (nbc/internal/backoff), as they do where ranks share cores.
-func (c *Comm) carry(ctx context.Context) (float64, error) {
-	b, err := c.Alloc(probeBytes)
+func (c *Comm) carry(ctx context.Context, b mem.Buffer) (float64, error) {
+	if err := c.Barrier(ctx); err != nil {
+		return 0, err
+	}
+	stop := spin()
+	before := cpuTime(false)
+	err := c.Bcast(ctx, b, mem.Uint8, 0, rule("chain", carryChunk))
+	all := cpuTime(false) - before
+	spun := stop()
 	if err != nil {
 		return 0, err
 	}
-	defer c.Free(b)
-	clear(mem.Bytes(b))
-	cost := []float64{math.Inf(1)}
-	for range 3 {
-		if err := c.Barrier(ctx); err != nil {
-			return 0, err
-		}
-		stop := spin()
-		before := cpuTime(false)
-		err := c.Bcast(ctx, b, mem.Uint8, 0, rule("chain", carryChunk))
-		all := cpuTime(false) - before
-		spun := stop()
-		if err != nil {
-			return 0, err
-		}
-		cost[0] = min(cost[0], max(0, all-spun)/probeBytes)
-	}
+	cost := []float64{max(0, all-spun) / float64(b.Len())}
 	err = c.Allreduce(ctx, mem.Of(cost), mem.Of(cost), mem.Float64, mem.Max, control)
 	return cost[0], err
 }
@@ -137,31 +191,4 @@ func spin() func() float64 {
 		over.Store(true)
 		return <-took
 	}
-}
-
-// measureLibrary is a collective that measures the MPI library's own allreduce, of few
-// bytes and of the most that the model may give it, as the engine calls it, and returns
-// m with what an end of a message and its bytes cost there.
-func (c *Comm) measureLibrary(ctx context.Context, m sim.Model) (sim.Model, error) {
-	took := make([]float64, 2)
-	sizes := []int{8, selection.LibraryBytes}
-	byLibrary := With(spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}})
-	for i, size := range sizes {
-		b := mem.Of(make([]byte, size))
-		took[i] = math.Inf(1)
-		for range pings {
-			if err := c.Barrier(ctx); err != nil {
-				return m, err
-			}
-			from := time.Now()
-			if err := c.Allreduce(ctx, b, b, mem.Float32, mem.Sum, byLibrary); err != nil {
-				return m, err
-			}
-			took[i] = min(took[i], time.Since(from).Seconds())
-		}
-	}
-	if err := c.Allreduce(ctx, mem.Of(took), mem.Of(took), mem.Float64, mem.Max, control); err != nil {
-		return m, err
-	}
-	return selection.WithLibrary(m, c.layout, schedule.Allreduce, sizes, took), nil
 }

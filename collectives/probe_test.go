@@ -1,0 +1,92 @@
+package collectives
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule/sim"
+)
+
+// labStarts is what twelve starts in the lab measured in their turns, µs: four nodes of a rank
+// each on two cores of an AMD EPYC (Zen 4), Open MPI 4.1.4.
+var labStarts = [][2][]float64{ // the hop, and the packet
+	{{22.5, 45.4, 38.2, 50.3, 42.9}, {12.2, 11.9, 10.2, 14.8, 11.3}},
+	{{65.6, 46.6, 25.6, 50.3, 28}, {15.1, 8.09, 14.4, 13.3, 12.6}},
+	{{23.1, 23.1, 44.8, 42.5, 47.3}, {7.79, 7.5, 10.7, 9.62, 7.22}},
+	{{17.9, 19.3, 19.7, 69.2, 67.4}, {8.61, 7.43, 12.6, 17.5, 21.6}},
+	{{46.1, 47.2, 44.8, 25.2, 21.1}, {7.51, 8.5, 7.81, 6.9, 7.27}},
+	{{27.1, 56.7, 25.1, 46.8, 30.5}, {11.5, 15.7, 10.1, 13.5, 12.2}},
+	{{58.6, 42.4, 38.3, 38.5, 26.9}, {16.3, 7.89, 11.9, 9.29, 7.71}},
+	{{24.6, 24, 40.6, 41, 24.8}, {8.02, 7.33, 7.48, 9.37, 8.07}},
+	{{34.7, 41.5, 101, 61.8, 42.9}, {11.1, 8.12, 6.51, 14.7, 10.3}},
+	{{41.3, 27.8, 34.5, 37.2, 53.4}, {9.08, 10.7, 9.48, 10.6, 11.4}},
+	{{33.9, 32.9, 32.5, 31.7, 36.5}, {8.3, 13.4, 7.83, 7.92, 11.8}},
+	{{34.7, 36.3, 80.2, 37.6, 35}, {10.4, 10.8, 10.7, 12, 12.5}},
+}
+
+func labStart(start int) *network {
+	micro := func(values []float64) (all []float64) {
+		for _, v := range values {
+			all = append(all, v*1e-6)
+		}
+		return all
+	}
+	return &network{
+		hop: micro(labStarts[start][0]), packet: micro(labStarts[start][1]),
+		probe: []float64{35.3e-3, 38.8e-3}, carry: []float64{1.7e-9, 1.5e-9, 1.6e-9},
+		few:  []float64{250e-6, 215e-6, 135e-6, 193e-6, 225e-6},
+		many: []float64{724e-6, 770e-6, 1270e-6, 737e-6, 723e-6},
+	}
+}
+
+// Starts of the same network come to nearly the same model, of which the bandwidth is the wire's;
+// and what disturbs two turns of five is no part of it.
+func TestNetworkIsTheSameAtEveryStart(t *testing.T) {
+	base, l := sim.Default(), spec.LayoutOf([]int{0, 1, 2, 3})
+	models := map[string]int{}
+	var latencies []float64
+	for start := range labStarts {
+		quiet := labStart(start).on(base, l)
+		models[quiet.String()]++
+		latencies = append(latencies, quiet.Inter.Latency)
+		if quiet.Inter.Bandwidth != 125e6 {
+			t.Errorf("start %d: %g bytes a second over the wire's 120 million", start, quiet.Inter.Bandwidth)
+		}
+		if way := quiet.Inter.Latency + 2*(quiet.Op+quiet.Packet); way < 15.9e-6 || way > 42e-6 {
+			t.Errorf("start %d: a message's way takes %g s, its latency and both ends together", start, way)
+		}
+	}
+	if least, most := slices.Min(latencies), slices.Max(latencies); most > 2.51*least {
+		t.Errorf("latencies from %g to %g s", least, most)
+	}
+	if usual := slices.Max(slices.Collect(maps.Values(models))); 2*usual < len(labStarts) {
+		t.Errorf("of %d starts no more than %d come to the same model: %v", len(labStarts), usual, models)
+	}
+	disturbed := labStart(11)
+	for _, turns := range [][]float64{disturbed.hop, disturbed.packet, disturbed.few, disturbed.many} {
+		slices.Sort(turns)
+		turns[3], turns[4] = 100*turns[3], 50*turns[4]
+	}
+	disturbed.probe[1], disturbed.carry[0] = 1, 1e-6
+	if quiet, got := labStart(11).on(base, l), disturbed.on(base, l); got.String() != quiet.String() {
+		t.Errorf("with two turns disturbed: %v; without: %v", got.String(), quiet.String())
+	}
+}
+
+// Whatever the turns measured, the model is one that can be read back.
+func TestNetworkOfOddTurns(t *testing.T) {
+	l := spec.LayoutOf([]int{0, 1})
+	for _, v := range []float64{0, 1e-12, 1e-6, 10} {
+		all := []float64{v, v, v, v, v}
+		n := &network{hop: all, packet: all, probe: all, carry: all, few: all, many: all}
+		m := n.on(sim.Default(), l)
+		if _, err := sim.ParseModel(m.String()); err != nil {
+			t.Errorf("turns of %g s: %v", v, err)
+		}
+	}
+	if m := (&network{}).on(sim.Default(), l); m.String() != sim.Default().String() {
+		t.Errorf("a rank that measured nothing has %s", m.String())
+	}
+}
