@@ -71,8 +71,11 @@ type Row struct {
 	// OverMax is the iteration over the larger of computation and
 	// communication, OverBasic that over SC-B's (0 where that did not run).
 	OverMax, OverBasic float64
-	Met                bool    // the iteration is within the target
-	Rate               float64 // samples per second, of all ranks
+	// OverFirst is, of a system that was measured, the iteration over the first system's: of each turn's median over that of
+	// the same turn, the median.
+	OverFirst stats.Interval
+	Met       bool    // the iteration is within the target
+	Rate      float64 // samples per second, of all ranks
 	// Stall is the part of the iteration in which the profile's computation does not run, in [0, 1];
 	// Speedup is Rate over that of one rank, which waits for nobody.
 	Stall, Speedup float64

@@ -122,6 +122,9 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 			return err
 		}
 		row := w.row(&r.c)
+		if res.Systems {
+			row.OverFirst = w.over(r.ways[0])
+		}
 		row.Order = nbc.Order{Inversions: counts[0], Sums: counts[1], Patience: counts[2], Longest: time.Duration(v[4+3*i])}
 		r.c.Trace.Describe("order", row.Order.String()) // a timeline is of one way
 		row.Nodes, row.Ranks = res.Nodes, res.Ranks
@@ -283,6 +286,7 @@ func (r *rank) compare(ctx context.Context) error {
 				return err
 			}
 			w.add(m)
+			w.turns = append(w.turns, stats.Median(m.total).Median)
 		}
 		done += n
 	}

@@ -153,6 +153,7 @@ type way struct {
 	design exchange.Design
 	*plan
 	slowest
+	turns   []float64 // the median of each turn's iterations, in ms
 	late    lateness
 	payload nbc.Payload // of this rank in an iteration
 	order   nbc.Order   // of this rank in all turns but those that warm up
@@ -182,6 +183,16 @@ func (r *rank) prepare(ctx context.Context) (err error) {
 	r.alone.name, r.alone.design = "ps alone", exchange.WFBP
 	r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true, Placement: &even, Pull: &broadcast}, coordinator.Asked{Default: exchange.PS})
 	return err
+}
+
+// over is how many times as long as those of o the iterations of w take: the median over the turns, of
+// which there are as many of either.
+func (w *way) over(o *way) stats.Interval {
+	ratios := make([]float64, len(w.turns))
+	for i := range ratios {
+		ratios[i] = w.turns[i] / o.turns[i]
+	}
+	return stats.Median(ratios)
 }
 
 // row is what a way came to on all ranks.

@@ -3,13 +3,16 @@ package replay
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/internal/stats"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
@@ -142,6 +145,47 @@ func TestP3_SystemsOfSection5(t *testing.T) {
 		if more := r.NodeBytes[0] - least; r.Schemes != "ps" || r.System == "kvstore" && (more <= 0 || more > 1e3) || r.System != "kvstore" && more != 0 {
 			t.Errorf("%+v moves %v bytes more than %v", r, more, least)
 		}
+	}
+}
+
+// TestSystemsOverTheFirst: a ratio to the first system is of pairs of turns, so that what slows all of a turn down alike does not count; its
+// interval is there with six turns, and in every format.
+func TestSystemsOverTheFirst(t *testing.T) {
+	some, err := ParseSystems("reduce,allreduce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, turns := range []int{5, 6} {
+		res, err := replayed(t, 2, Config{Profile: parsed(t, connected), Systems: some, Iterations: 2 * turns, Turn: 2, Predict: []int{4}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first := res.Rows[0].OverFirst; first != (stats.Interval{Median: 1, Low: 1, High: 1, Certain: turns == 6}) {
+			t.Errorf("%d turns: the first system over itself: %+v", turns, first)
+		}
+		if o := res.Rows[1].OverFirst; o.Low <= 0 || o.Low > o.Median || o.Median > o.High || o.Certain != (turns == 6) {
+			t.Errorf("%d turns: %+v", turns, o)
+		}
+	}
+	first, other := &way{turns: []float64{100, 200, 50, 100, 1000, 400}}, &way{turns: []float64{101, 202, 50.5, 102, 1020, 396}}
+	want := stats.Interval{Median: 1.01, Low: 0.99, High: 1.02, Certain: true}
+	if got := other.over(first); math.Abs(got.Median-want.Median)+math.Abs(got.Low-want.Low)+math.Abs(got.High-want.High) > 1e-9 || !got.Certain {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	res := &Result{Systems: true, Rows: []Row{{System: "reduce", Iterations: 12, OverFirst: want}, {System: "reduce", Predicted: 1}}}
+	var text, doc bytes.Buffer
+	if err := errors.Join(res.Write(&text, report.Text), res.Write(&doc, report.JSON)); err != nil || !strings.Contains(text.String(), "1.010  0.990-1.020") {
+		t.Errorf("%v\n%s", err, &text)
+	}
+	var all struct {
+		Rows []struct {
+			Over *float64 `json:"over_first"`
+			Low  *float64 `json:"over_first_low"`
+			High *float64 `json:"over_first_high"`
+		}
+	}
+	if err := json.Unmarshal(doc.Bytes(), &all); err != nil || len(all.Rows) != 2 || *all.Rows[0].Over != 1.01 || *all.Rows[0].Low != 0.99 || *all.Rows[0].High != 1.02 || all.Rows[1].Over != nil || all.Rows[1].Low != nil {
+		t.Errorf("%v\n%s", err, &doc)
 	}
 }
 

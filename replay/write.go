@@ -65,6 +65,14 @@ func (res *Result) head() []report.Field {
 func low(i stats.Interval) any  { return report.Optional(i.Low, i.Certain) }
 func high(i stats.Interval) any { return report.Optional(i.High, i.Certain) }
 
+// precisely shows an interval about 1 to a thousandth.
+func precisely(i stats.Interval) string {
+	if !i.Certain {
+		return i.String()
+	}
+	return fmt.Sprintf("%.3f-%.3f", i.Low, i.High)
+}
+
 // columns are the same for designs and systems; in text, each has what is of use there.
 func columns(systems bool) []report.Column[Row] {
 	type column = report.Column[Row]
@@ -78,6 +86,10 @@ func columns(systems bool) []report.Column[Row] {
 		{Title: "95 %", Value: func(r Row) any { return report.Optional(r.Iteration, r.measured()) }},
 		{Name: "iteration_low_ms", Hidden: true, Value: func(r Row) any { return low(r.Iteration) }},
 		{Name: "iteration_high_ms", Hidden: true, Value: func(r Row) any { return high(r.Iteration) }},
+		{Name: "over_first", Title: "× first", Digits: 3, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.OverFirst.Median, systems && r.measured()) }},
+		{Title: "95 %", Hidden: !systems, Value: func(r Row) any { return report.Optional(precisely(r.OverFirst), systems && r.measured()) }},
+		{Name: "over_first_low", Hidden: true, Value: func(r Row) any { return low(r.OverFirst) }},
+		{Name: "over_first_high", Hidden: true, Value: func(r Row) any { return high(r.OverFirst) }},
 		{Name: "predicted_ms", Digits: 2, Hidden: !systems, Value: func(r Row) any { return report.Optional(r.Predicted, systems) }},
 		{Name: "exposed_ms", Digits: 2, Value: func(r Row) any { return r.Exposed }},
 		{Name: "hidden", Title: "hidden %", Hidden: systems, Value: func(r Row) any {
@@ -189,6 +201,7 @@ func (res *Result) ofSystems() (lines []string) {
 		fmt.Sprintf("communication alone of ps under WFBP %.2f ms (%v), %.3g × compute; algorithm %s",
 			res.Communication.Median, res.Communication, res.Communication.Median/max(res.Compute, 1e-9), res.Spec),
 		"iteration: the slowest rank's, median with its 95 % confidence interval; predicted: by the cost model; exposed: iteration less compute",
+		fmt.Sprintf("× first: the iteration over that of %s, turn by turn: the median with its 95 %% confidence interval, for which there must be six turns", res.Rows[0].System),
 		"stall: exposed over iteration; speed-up: over one rank, which waits for nobody; products: what rebuilding gradients from factors computes more, no part of compute",
 		"MB per node: payload of messages in and out in an iteration, by the engine's count; carrying: for how long that keeps the machine's cores busy, as measured of a stream")
 }
