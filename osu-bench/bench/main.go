@@ -35,6 +35,7 @@ func newApp() *cli.App {
 		Commands: append([]*cli.Command{
 			command("sizes", "measure time against size, beside the MPI library, UCC and the limit", "2,4,8,4x1,4x2", "barrier,reduce,bcast,allreduce", campaign.Sizes),
 			command("regret", "measure what is selected against every spec worth measuring", "2,4,8,4x1,4x2,3x1,7x1", "reduce,bcast,allreduce", campaign.Regret),
+			watchCommand(),
 		}, figureCommands()...),
 	}
 }
