@@ -168,6 +168,9 @@ func (r *rank) turnOf(ctx context.Context, w *way, n int, of part) ([]sample, er
 			samples = append(samples, sample{report.Milliseconds(now.Sub(mark)), report.Milliseconds(s.ExposedPush), report.Milliseconds(s.ExposedPull)})
 			r.trace.Add(trace.Event{Kind: trace.Iteration, Name: w.name, Iter: int32(r.next - 1), Begin: mark, End: now})
 		}
+		if w.span.End = now; k == 0 {
+			w.span.Begin = now
+		}
 		mark, before = now, totals
 	}
 	// All parameters arrive, so that the next turn finds them equal.

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"time"
+
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/stats"
@@ -49,6 +51,9 @@ type Result struct {
 	LateMean, LateMost float64
 }
 
+// Span is a part of the time.
+type Span struct{ Begin, End time.Time }
+
 // Row is what one design, or one system, came to.
 type Row struct {
 	System  string // "": the row is one design's
@@ -93,6 +98,9 @@ type Row struct {
 	// as well; 0 where that was not measured, since every rank has a core. Where it is much of the iteration,
 	// the cores and not the network may be what limits.
 	Carrying float64
+	// Turns is when the measured iterations of each turn began and ended, by rank 0's clock; the one that warms up
+	// before them does not count.
+	Turns []Span
 	// Order is what became of the order of urgency on all ranks, in all turns but those that warm up.
 	Order nbc.Order
 }

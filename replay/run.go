@@ -121,6 +121,9 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 		if err := r.comm.Allreduce(ctx, mem.Of(counts), mem.Of(counts), mem.Int64, mem.Sum); err != nil {
 			return err
 		}
+		if err := r.same(ctx, w.spans); err != nil {
+			return err
+		}
 		row := w.row(&r.c)
 		if res.Systems {
 			row.OverFirst = w.over(r.ways[0])
@@ -133,6 +136,21 @@ func (r *rank) rows(ctx context.Context, res *Result) error {
 		res.Rows = append(res.Rows, row)
 	}
 	return r.predict(ctx, res)
+}
+
+// same makes turns on all ranks those of rank 0, which the report is of.
+func (r *rank) same(ctx context.Context, turns []Span) error {
+	v := make([]int64, 0, 2*len(turns))
+	for _, t := range turns {
+		v = append(v, t.Begin.UnixNano(), t.End.UnixNano())
+	}
+	if err := r.comm.Bcast(ctx, mem.Of(v), mem.Int64, 0); err != nil {
+		return err
+	}
+	for i := range turns {
+		turns[i] = Span{time.Unix(0, v[2*i]), time.Unix(0, v[2*i+1])}
+	}
+	return nil
 }
 
 // most returns the largest of every number over the ranks.
@@ -286,6 +304,7 @@ func (r *rank) compare(ctx context.Context) error {
 				return err
 			}
 			w.add(m)
+			w.spans = append(w.spans, w.span)
 			w.turns = append(w.turns, stats.Median(m.total).Median)
 		}
 		done += n

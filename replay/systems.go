@@ -156,6 +156,8 @@ type way struct {
 	turns   []float64 // the median of each turn's iterations, in ms
 	late    lateness
 	payload nbc.Payload // of this rank in an iteration
+	span    Span        // of the last turn, on this rank
+	spans   []Span      // of all turns but those that warm up
 	order   nbc.Order   // of this rank in all turns but those that warm up
 }
 
@@ -199,7 +201,7 @@ func (w *way) over(o *way) stats.Interval {
 func (w *way) row(c *Config) Row {
 	row := Row{
 		Design: w.design.String(), Iterations: len(w.total), Iteration: stats.Median(w.total),
-		WaitPush: stats.Median(w.push).Median, WaitPull: stats.Median(w.pull).Median,
+		WaitPush: stats.Median(w.push).Median, WaitPull: stats.Median(w.pull).Median, Turns: w.spans,
 	}
 	if len(c.Systems) > 0 {
 		row.System, row.Schemes = w.name, w.chosen()

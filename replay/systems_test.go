@@ -32,6 +32,28 @@ func TestSystemsCheck(t *testing.T) {
 			if r.System != systems[i].Name || r.Design != systems[i].Design.String() || r.Iterations != 3 || len(r.NodeBytes) != 1 || (r.NodeBytes[0] > 0) != (ranks > 1) {
 				t.Errorf("%d ranks: %+v", ranks, r)
 			}
+			// Two iterations and one, in turns with the others'.
+			if len(r.Turns) != 2 || !r.Turns[0].Begin.Before(r.Turns[0].End) || r.Turns[1].Begin.Before(r.Turns[0].End) {
+				t.Errorf("%+v", r.Turns)
+			}
+			for _, other := range res.Rows[:i] {
+				if a, b := r.Turns[0], other.Turns[0]; a.Begin.Before(b.End) && b.Begin.Before(a.End) {
+					t.Errorf("%s and %s ran together: %v and %v", r.System, other.System, a, b)
+				}
+			}
+		}
+		var b bytes.Buffer
+		var doc struct {
+			Rows []struct {
+				Turns []string `json:"turns_unix_ms"`
+			}
+		}
+		if err := res.Write(&b, report.JSON); err != nil || json.Unmarshal(b.Bytes(), &doc) != nil {
+			t.Fatal(err, b.String())
+		}
+		span := res.Rows[0].Turns[1]
+		if want := fmt.Sprintf("%.3f-%.3f", float64(span.Begin.UnixMicro())/1e3, float64(span.End.UnixMicro())/1e3); len(doc.Rows[0].Turns) != 2 || doc.Rows[0].Turns[1] != want {
+			t.Errorf("%v, want %s", doc.Rows[0].Turns, want)
 		}
 	}
 }

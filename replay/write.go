@@ -116,6 +116,7 @@ func columns(systems bool) []report.Column[Row] {
 		{Name: "sum_inversions", Hidden: true, Value: func(r Row) any { return report.Optional(r.Order.Sums, r.measured()) }},
 		{Name: "let_go_by_patience", Hidden: true, Value: func(r Row) any { return report.Optional(r.Order.Patience, r.measured()) }},
 		{Name: "longest_wait_ms", Hidden: true, Value: func(r Row) any { return report.Optional(report.Milliseconds(r.Order.Longest), r.measured()) }},
+		{Name: "turns_unix_ms", Hidden: true, Value: func(r Row) any { return r.turns() }},
 		{Name: "images_per_second", Title: "images/s", Value: func(r Row) any {
 			return report.Shown{Value: r.Rate, Text: fmt.Sprintf("%.4g", r.Rate)}
 		}},
@@ -138,6 +139,14 @@ func megabytes(nodes []float64, which func([]float64) float64) any {
 func (r *Row) nodes() (all []string) {
 	for _, bytes := range r.NodeBytes {
 		all = append(all, fmt.Sprintf("%.0f", bytes))
+	}
+	return all
+}
+
+// turns is when each turn began and ended, in milliseconds since 1970.
+func (r *Row) turns() (all []string) {
+	for _, t := range r.Turns {
+		all = append(all, fmt.Sprintf("%.3f-%.3f", float64(t.Begin.UnixMicro())/1e3, float64(t.End.UnixMicro())/1e3))
 	}
 	return all
 }
