@@ -17,7 +17,7 @@ import (
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
-// part is a figure of a paper, or its throughput, or its accuracy.
+// part is a figure of a paper, or its throughput, or its accuracy, or what its nets are made of.
 type part struct {
 	title string
 	flags []cli.Flag
@@ -35,6 +35,10 @@ func parts(name string) map[string]part {
 	if i := slices.Index(names, name); i >= 0 {
 		all["error"] = part{titles[i] + ", trained on this machine", trainingFlags(), trained}
 	}
+	names, titles = campaign.Distributions()
+	if i := slices.Index(names, name); i >= 0 {
+		all["parameters"] = part{titles[i] + ", of the built-in profiles", []cli.Flag{netsFlag()}, distributed}
+	}
 	return all
 }
 
@@ -42,7 +46,8 @@ func parts(name string) map[string]part {
 func figureCommands() (all []*cli.Command) {
 	names, _ := campaign.Figures()
 	more, _ := campaign.Trainings()
-	for _, name := range append(names, more...) {
+	distributions, _ := campaign.Distributions()
+	for _, name := range slices.Concat(names, more, distributions) {
 		if !slices.ContainsFunc(all, func(c *cli.Command) bool { return c.Name == name }) {
 			all = append(all, figureCommand(name, parts(name)))
 		}
@@ -53,7 +58,7 @@ func figureCommands() (all []*cli.Command) {
 func figureCommand(name string, parts map[string]part) *cli.Command {
 	command := &cli.Command{Name: name, Before: cmdline.NoArguments}
 	var titles, which []string
-	for _, what := range []string{"throughput", "error"} {
+	for _, what := range []string{"throughput", "error", "parameters"} {
 		if p, there := parts[what]; there {
 			which, titles = append(which, what), append(titles, p.title)
 			command.Flags = append(command.Flags, p.flags...)
@@ -67,11 +72,10 @@ func figureCommand(name string, parts map[string]part) *cli.Command {
 	if len(which) > 1 {
 		command.Flags = append(command.Flags, cmdline.Choice("part", "all", "measure one of the two parts alone", append(which, "all")...))
 	}
-	command.Flags = append(
-		command.Flags,
-		&cli.BoolFlag{Name: "quick", Usage: "shorter and fewer iterations"},
-		&cli.StringFlag{Name: "out", Usage: "write the rows to `FILE` (default in build/bench)"},
-	)
+	if !slices.Equal(which, []string{"parameters"}) { // of which nothing is measured
+		command.Flags = append(command.Flags, &cli.BoolFlag{Name: "quick", Usage: "shorter and fewer iterations"})
+	}
+	command.Flags = append(command.Flags, &cli.StringFlag{Name: "out", Usage: "write the rows to `FILE` (default in build/bench)"})
 	command.Action = func(c *cli.Context) error {
 		for _, what := range which {
 			if asked := c.String("part"); asked != "" && asked != "all" && asked != what {
@@ -86,9 +90,13 @@ func figureCommand(name string, parts map[string]part) *cli.Command {
 	return command
 }
 
+func netsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "nets", Usage: "take the profiles in `LIST` alone, separated by commas"}
+}
+
 func replayFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "nets", Usage: "measure the profiles in `LIST` alone, separated by commas"},
+		netsFlag(),
 		cmdline.Checked("bandwidths", "", "measure the paper's bandwidths in `LIST` alone, in Gbit/s", cmdline.Parsed(parseNumbers, "want numbers such as 10,20")),
 		cmdline.Checked("nodes", "", "measure on the numbers of nodes in `LIST` alone", cmdline.Parsed(parseCounts, "want numbers such as 4,8")),
 		cmdline.Checked("systems", "", "compare the systems in `LIST` instead", cmdline.Parsed(replay.ParseSystems, "")),
@@ -168,6 +176,21 @@ func trained(c *cli.Context, name string) error {
 	return started(c, func(ctx context.Context, root string) error {
 		return campaign.Training(ctx, config, root, output.Stdout, os.Stderr)
 	})
+}
+
+// distributed writes the parameters of a figure's nets.
+func distributed(c *cli.Context, name string) error {
+	config := campaign.ParametersConfig{Name: name, Out: c.String("out")}
+	if s := c.String("nets"); s != "" {
+		config.Nets = strings.Split(s, ",")
+	}
+	if config.Out == "" {
+		config.Out = filepath.Join("build", "bench", name+".csv")
+	}
+	if err := makeFolder(config.Out); err != nil {
+		return err
+	}
+	return campaign.Parameters(config, output.Stdout, os.Stderr)
 }
 
 // parseNumbers reads numbers separated by commas; none for "".

@@ -8,7 +8,8 @@
 //   - Regret compares what is selected without a table with every spec that a tuning run
 //     would measure, and with the MPI library, and each time with the model's prediction.
 //   - Figure replays a figure of the papers of Poseidon and P3 across the lab's nodes (scaffe replay --systems), at the
-//     paper's ratio of bandwidth to computation.
+//     paper's ratio of bandwidth to computation; or at a given ratio, with what a node's port sends and receives meanwhile.
+//   - Parameters shows how parameters are spread over the layers of nets, by the built-in profiles.
 //   - Training trains a net for one (scaffe train), and reads loss and test error from its log.
 //
 // Every measurement is a row of a CSV file. A campaign that ends early, by Ctrl-C or an

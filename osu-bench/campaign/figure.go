@@ -31,9 +31,12 @@ type figure struct {
 	apart       bool    // once more with as many servers, on nodes of their own
 	slices      []int   // elements of a slice; nil: the systems' own
 	leastSizes  float64 // --size-scale at least: slices that are too small cost more than their bytes
+	// ratio, unless 0, is communication alone over computation, in place of a bandwidth; then the port of the first
+	// node is watched as well.
+	ratio float64
 }
 
-// figureNet is a profile at some of the paper's bandwidths, in Gbit/s.
+// figureNet is a profile at some of the paper's bandwidths, in Gbit/s; none in a figure of a ratio.
 type figureNet struct {
 	profile string
 	gbit    []float64
@@ -62,6 +65,7 @@ var (
 	traffic    = value{"Gbit of a node in an iteration, least and most", func(r *FigureRow) (float64, float64) { return r.GbitLeast, r.GbitMost }, systems}
 	throughput = value{"images/s against Gbit/s", func(r *FigureRow) (float64, float64) { return r.Images, r.Images }, bandwidth}
 	bySlice    = value{"images/s against parameters of a slice", func(r *FigureRow) (float64, float64) { return r.Images, r.Images }, sliceSize}
+	quiet      = value{"% of the time in which the port sends under 5 % of its rate", func(r *FigureRow) (float64, float64) { return 100 * r.SendsQuiet, 100 * r.SendsQuiet }, systems}
 	p3Systems  = []string{"kvstore", "kvstore+slices", "p3", "auto"}
 	scale      = []int{1, 2, 4, 8, 16}
 	ahead      = []int{32}
@@ -81,13 +85,13 @@ var figures = []figure{
 		"poseidon-5", "Throughput scaling, Caffe's nets, 40 GbE", at40("googlenet-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
 		ahead, several,
 		[]string{"caffe+ps", "caffe+wfbp", "poseidon", "auto"},
-		speedup, false, nil, 0,
+		speedup, false, nil, 0, 0,
 	},
 	{
 		"poseidon-6", "Throughput scaling, TensorFlow's nets, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"), scale,
 		ahead, several,
 		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
-		speedup, false, nil, 0,
+		speedup, false, nil, 0, 0,
 	},
 	{
 		"poseidon-7", "Computation and stall, 40 GbE", at40("inception_v3-titanx", "vgg19-titanx", "vgg19_22k-titanx"),
@@ -95,7 +99,7 @@ var figures = []figure{
 		nil,
 		several,
 		[]string{"tensorflow", "caffe+wfbp", "poseidon", "auto"},
-		stall, false, nil, 0,
+		stall, false, nil, 0, 0,
 	},
 	{
 		"poseidon-8", "Throughput scaling at lower bandwidths",
@@ -106,14 +110,14 @@ var figures = []figure{
 		ahead,
 		several,
 		[]string{"caffe+wfbp", "poseidon", "auto"},
-		speedup, false, nil, 0,
+		speedup, false, nil, 0, 0,
 	},
 	{
 		"poseidon-9", "Throughput scaling of ResNet-152, 40 GbE", at40("resnet152-titanx"), scale,
 		ahead,
 		Layout{},
 		[]string{"poseidon", "auto"},
-		speedup, false, nil, 0,
+		speedup, false, nil, 0, 0,
 	},
 	{
 		"poseidon-10", "Traffic of a node", at40("vgg19-titanx"),
@@ -121,7 +125,7 @@ var figures = []figure{
 		nil,
 		Layout{},
 		[]string{"caffe+wfbp", "poseidon", "adam", "auto"},
-		traffic, false, nil, 0,
+		traffic, false, nil, 0, 0,
 	},
 	{
 		name: "p3-7", title: "Bandwidth against throughput", nets: []figureNet{
@@ -131,6 +135,14 @@ var figures = []figure{
 			{"sockeye-p4000", []float64{4, 7, 10, 13, 16, 22}},
 		},
 		nodes: []int{4}, systems: p3Systems, value: throughput, apart: true, leastSizes: 0.5,
+	},
+	{
+		name: "p3-8", title: "Use of a port by the baselines", nets: []figureNet{{profile: "resnet50-titanx"}, {profile: "vgg19-titanx"}},
+		nodes: []int{4}, systems: []string{"kvstore", "tensorflow"}, value: quiet, leastSizes: 0.5, ratio: 1,
+	},
+	{
+		name: "p3-9", title: "Use of a port by P3, in turns with the baseline", nets: []figureNet{{profile: "resnet50-titanx"}, {profile: "vgg19-titanx"}},
+		nodes: []int{4}, systems: []string{"kvstore", "p3"}, value: quiet, leastSizes: 0.5, ratio: 1,
 	},
 	{
 		name: "p3-10", title: "Scalability, 10 Gbit/s", nets: []figureNet{{"resnet50-titanx", []float64{10}}, {"vgg19-titanx", []float64{10}}},
@@ -165,6 +177,7 @@ type FigureConfig struct {
 type figureCell struct {
 	profile string
 	gbit    float64 // the paper's bandwidth
+	ratio   float64 // in its place, as in figure
 	layout  Layout
 	ahead   []int // nodes to predict too
 	systems []string
@@ -216,12 +229,20 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			for _, gbit := range net.gbit {
+			bandwidths := net.gbit
+			if f.ratio > 0 {
+				bandwidths = []float64{0}
+			}
+			for _, gbit := range bandwidths {
 				if c.Nets != nil && !slices.Contains(c.Nets, net.profile) || c.Gbit != nil && !slices.Contains(c.Gbit, gbit) {
 					continue
 				}
-				sizes := rounded(min(1, max(f.leastSizes, c.computation().Seconds()*firstRate/(1000*gbit*p.Compute().Seconds()))))
-				x := figureCell{profile: net.profile, gbit: gbit, layout: l, systems: compared, sizes: sizes}
+				took := gbit * p.Compute().Seconds() * 1000 / firstRate // the computation at the first rate, of the whole net
+				if f.ratio > 0 {
+					took = wireSeconds(p, l.Nodes) / f.ratio
+				}
+				sizes := rounded(min(1, max(f.leastSizes, c.computation().Seconds()/took)))
+				x := figureCell{profile: net.profile, gbit: gbit, ratio: f.ratio, layout: l, systems: compared, sizes: sizes}
 				if l.Nodes == slices.Max(f.nodes) {
 					x.ahead = f.ahead
 				}
@@ -239,6 +260,11 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 		return nil, nil, fmt.Errorf("nothing of %s is asked for: it has %s", c.Name, f.parts())
 	}
 	return f, all, nil
+}
+
+// wireSeconds is how long links of the first rate carry what a node moves each way where all nodes work and serve.
+func wireSeconds(p *workload.Profile, nodes int) float64 {
+	return 8 * float64(p.Bytes()) * 2 * float64(nodes-1) / float64(nodes) / (firstRate * 1e6)
 }
 
 // layouts returns what the figure is measured on, the fewest ranks first.
@@ -271,6 +297,10 @@ func rounded(x float64) float64 {
 func (f *figure) parts() string {
 	var nets []string
 	for _, n := range f.nets {
+		if f.ratio > 0 {
+			nets = append(nets, fmt.Sprintf("%s at a ratio of %g", n.profile, f.ratio))
+			continue
+		}
 		nets = append(nets, fmt.Sprintf("%s at %v Gbit/s", n.profile, n.gbit))
 	}
 	on := fmt.Sprintf("on %v nodes", f.nodes)
@@ -307,12 +337,22 @@ func (c *FigureConfig) inLab(l *lab, root string) replayer {
 		if err := l.up(ctx, x.layout, fmt.Sprintf("%dmbit", rate)); err != nil {
 			return nil, err
 		}
-		args := []string{
-			l.path, "run", "--np", fmt.Sprint(x.layout.Ranks()), "--ppn", fmt.Sprint(x.layout.PPN), "--", filepath.Join(root, "bin", "scaffe"), "replay", "--profile", x.profile,
-			"--systems", strings.Join(x.systems, ","), "--size-scale", fmt.Sprint(x.sizes), "--compute-scale", fmt.Sprint(x.slower(rate)),
-			"--iterations", iterations, "--turn", "3", "--warmup", "1", "--deadline", "5m", "--format", "json",
+		var args []string
+		samples := c.Out + ".port"
+		if x.ratio > 0 {
+			args = []string{l.path, "watch", "--node", "1", "--out", samples, "--"}
 		}
+		args = append(args, []string{
+			l.path, "run", "--np", fmt.Sprint(x.layout.Ranks()), "--ppn", fmt.Sprint(x.layout.PPN), "--", filepath.Join(root, "bin", "scaffe"), "replay", "--profile", x.profile,
+			"--systems", strings.Join(x.systems, ","), "--size-scale", fmt.Sprint(x.sizes),
+			"--iterations", iterations, "--turn", "3", "--warmup", "1", "--deadline", "5m", "--format", "json",
+		}...)
 		args = append(args, x.pieces()...)
+		if x.ratio > 0 {
+			args = append(args, "--ratio", fmt.Sprint(x.ratio))
+		} else {
+			args = append(args, "--compute-scale", fmt.Sprint(x.slower(rate)))
+		}
 		if x.ahead != nil {
 			args = append(args, "--predict", strings.Trim(strings.ReplaceAll(fmt.Sprint(x.ahead), " ", ","), "[]"))
 		}
@@ -320,7 +360,16 @@ func (c *FigureConfig) inLab(l *lab, root string) replayer {
 		if err != nil {
 			return nil, err
 		}
-		return x.rows(c.Name, rate, out)
+		rows, err := x.rows(c.Name, rate, out)
+		if err != nil || x.ratio == 0 {
+			return rows, err
+		}
+		defer os.Remove(samples)
+		port, err := readSamples(samples)
+		if err != nil {
+			return nil, err
+		}
+		return rows, watched(rows, port)
 	}
 }
 
@@ -360,11 +409,12 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 			High       *float64 `json:"iteration_high_ms"`
 			Stall      float64
 			Speedup    float64
-			Least      float64 `json:"node_bytes_least"`
-			Most       float64 `json:"node_bytes_most"`
-			Products   float64 `json:"products_ms"`
-			Late       float64 `json:"waits_late_ms"`
-			Carrying   float64 `json:"carrying_ms"`
+			Least      float64  `json:"node_bytes_least"`
+			Most       float64  `json:"node_bytes_most"`
+			Products   float64  `json:"products_ms"`
+			Late       float64  `json:"waits_late_ms"`
+			Carrying   float64  `json:"carrying_ms"`
+			Turns      []string `json:"turns_unix_ms"`
 		}
 	}
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {
@@ -372,15 +422,29 @@ func (x *figureCell) rows(name string, rate int, out string) (rows []FigureRow, 
 	}
 	// Sizes and times are scaled; the ratio of bytes to computation is the paper's.
 	gbit := func(bytes float64) float64 { return bytes * 8 / 1e9 / x.sizes }
-	one := doc.Batch / (doc.Compute / 1e3 / x.sizes / x.slower(rate)) // images a second of one GPU
+	slower, bandwidth := x.slower(rate), x.gbit
+	if x.ratio > 0 { // the bandwidth at which the paper's GPUs would have it
+		p, err := workload.Builtin(x.profile)
+		if err != nil {
+			return nil, err
+		}
+		slower = doc.Compute / x.sizes / report.Milliseconds(p.Compute())
+		bandwidth = rounded(slower * float64(rate) / 1000)
+	}
+	one := doc.Batch / (doc.Compute / 1e3 / x.sizes / slower) // images a second of one GPU
 	for _, r := range doc.Rows {
 		row := FigureRow{
-			Figure: name, Profile: x.profile, Gbit: x.gbit, Nodes: r.Nodes, PerNode: x.layout.PPN, System: r.System, Schemes: r.Schemes, SizeScale: x.sizes, Rate: rate,
+			Figure: name, Profile: x.profile, Gbit: bandwidth, Ratio: x.ratio, Nodes: r.Nodes, PerNode: x.layout.PPN, System: r.System, Schemes: r.Schemes, SizeScale: x.sizes, Rate: rate,
 			Iterations: r.Iterations, Iteration: r.Iteration, Predicted: r.Predicted, Compute: doc.Compute, Products: r.Products, Stall: r.Stall, Speedup: r.Speedup,
 			Apart: x.apart, Slice: x.slice, Images: one * r.Speedup, GbitLeast: gbit(r.Least), GbitMost: gbit(r.Most), Late: r.Late, Carrying: r.Carrying, MPI: library(), Version: doc.Version,
 		}
 		if r.Low != nil && r.High != nil {
 			row.Low, row.High = *r.Low, *r.High
+		}
+		if x.ratio > 0 {
+			if row.Turns, err = parseTurns(r.Turns); err != nil {
+				return nil, err
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -403,18 +467,24 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 	if err != nil {
 		return err
 	}
+	var intervals []Interval
+	if f.ratio > 0 {
+		if intervals, err = readIntervals(c.intervals()); err != nil {
+			return err
+		}
+	}
 	failed := 0
 	for i, x := range cells {
 		missing := x
 		missing.systems = slices.DeleteFunc(slices.Clone(x.systems), func(s string) bool {
 			return slices.ContainsFunc(rows, func(r FigureRow) bool {
-				return r.Figure == c.Name && r.Profile == x.profile && r.Gbit == x.gbit && r.Nodes == x.layout.Nodes && r.PerNode == x.layout.PPN && r.Apart == x.apart && r.Slice == x.slice && r.System == s
+				return r.Figure == c.Name && r.Profile == x.profile && r.Ratio == x.ratio && (x.ratio > 0 || r.Gbit == x.gbit) && r.Nodes == x.layout.Nodes && r.PerNode == x.layout.PPN && r.Apart == x.apart && r.Slice == x.slice && r.System == s
 			})
 		})
 		if len(missing.systems) == 0 {
 			continue
 		}
-		fmt.Fprintf(log, "%d of %d: %s, %s, %g Gbit/s%s\n", i+1, len(cells), x.profile, nodesOf(x.layout.Nodes, x.layout.PPN), x.gbit, x.more())
+		fmt.Fprintf(log, "%d of %d: %s, %s%s\n", i+1, len(cells), x.profile, nodesOf(x.layout.Nodes, x.layout.PPN), x.more())
 		got, err := missing.settle(ctx, missing.begin(rows), replay, log)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: the same command goes on from %s", c.Out)
@@ -424,10 +494,21 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 			fmt.Fprintf(log, "  failed: %v\n", err)
 			continue
 		}
+		if f.ratio > 0 { // before the rows, which say that the cell is done
+			if intervals, err = addIntervals(c.intervals(), intervals, got); err != nil {
+				return err
+			}
+		}
 		rows = append(rows, got...)
 		if err := writeFigure(c.Out, rows); err != nil {
 			return err
 		}
+	}
+	if f.ratio > 0 {
+		if err := atomicfile.Write(atomicfile.OS, strings.TrimSuffix(c.intervals(), ".csv")+".svg", []byte(drawIntervals(f, rows, intervals))); err != nil {
+			return err
+		}
+		fmt.Fprintf(log, "intervals: %s, with a picture\n", c.intervals())
 	}
 	picture := strings.TrimSuffix(c.Out, ".csv") + ".svg"
 	if err := atomicfile.Write(atomicfile.OS, picture, []byte(drawFigure(f, rows))); err != nil {
@@ -446,6 +527,11 @@ func (c *FigureConfig) measure(ctx context.Context, replay replayer, stdout, log
 
 // more says what else is peculiar to a cell.
 func (x *figureCell) more() (text string) {
+	if x.ratio > 0 {
+		text = fmt.Sprintf(", ratio %g", x.ratio)
+	} else {
+		text = fmt.Sprintf(", %g Gbit/s", x.gbit)
+	}
 	if x.apart {
 		text += ", servers apart"
 	}

@@ -31,6 +31,9 @@ func drawFigure(f *figure, all []FigureRow) string {
 			names = append(names, r.System)
 		}
 		title := fmt.Sprintf("%s, %g Gbit/s", r.Profile, r.Gbit)
+		if r.Ratio > 0 {
+			title = fmt.Sprintf("%s, ratio %g", r.Profile, r.Ratio)
+		}
 		switch f.value.against {
 		case systems:
 			title += ", " + nodesOf(r.Nodes, r.PerNode)

@@ -11,7 +11,8 @@ import (
 // lab, with sizes multiplied by SizeScale, at Rate.
 type FigureRow struct {
 	Figure, Profile string
-	Gbit            float64 // the paper's bandwidth, Gbit/s
+	Gbit            float64 // the paper's bandwidth, Gbit/s; with a Ratio, where the paper's GPUs would have that
+	Ratio           float64 // of communication alone to computation; 0: there is a bandwidth instead
 	Nodes, PerNode  int     // ranks of a node
 	System, Schemes string
 	Apart           bool // half of the nodes serve, the others work; otherwise all do both
@@ -31,8 +32,18 @@ type FigureRow struct {
 	GbitLeast, GbitMost float64
 	Late                float64
 	// Carrying is for how long the machine's cores are busy with carrying an iteration's bytes.
-	Carrying     float64
-	MPI, Version string
+	Carrying float64
+	// With a Ratio, in how many Intervals of the measured iterations the first node's port was watched, the part of its rate at which it
+	// sent, and the part of that time in which it sent and received at under 5 % of it.
+	Intervals                 int
+	Sends                     float64
+	SendsQuiet, ReceivesQuiet float64
+	MPI, Version              string
+
+	// Of a row that has just been measured, in no column: when its turns began and ended, in milliseconds since 1970, and
+	// the Intervals in them.
+	Turns [][2]float64
+	Port  []Interval
 }
 
 // figureColumns are the columns of the file, in the order in which parseFigure reads them.
@@ -40,6 +51,7 @@ var figureColumns = []report.Column[FigureRow]{
 	{Name: "figure", Hidden: true, Value: func(r FigureRow) any { return r.Figure }},
 	{Name: "profile", Left: true, Value: func(r FigureRow) any { return r.Profile }},
 	{Name: "gbit", Title: "Gbit/s", Value: func(r FigureRow) any { return shortest(r.Gbit) }},
+	{Name: "ratio", Dash: true, Value: func(r FigureRow) any { return report.Optional(shortest(r.Ratio), r.Ratio > 0) }},
 	{Name: "nodes", Value: func(r FigureRow) any { return r.Nodes }},
 	{Name: "ranks_per_node", Title: "× ranks", Value: func(r FigureRow) any { return r.PerNode }},
 	{Name: "kind", Left: true, Value: func(r FigureRow) any { return r.kind() }},
@@ -63,6 +75,10 @@ var figureColumns = []report.Column[FigureRow]{
 	{Name: "node_gbit_most", Title: "most", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.GbitMost, r.measured()) }},
 	{Name: "waits_late_ms", Title: "late ms", Digits: 2, Value: func(r FigureRow) any { return report.Optional(r.Late, r.measured()) }},
 	{Name: "carrying_ms", Title: "carrying ms", Digits: 1, Dash: true, Value: func(r FigureRow) any { return report.Optional(r.Carrying, r.Carrying > 0) }},
+	{Name: "port_intervals", Title: "intervals", Dash: true, Value: func(r FigureRow) any { return report.Optional(r.Intervals, r.Intervals > 0) }},
+	{Name: "port_sends", Title: "port sends", Digits: 3, Dash: true, Value: func(r FigureRow) any { return report.Optional(r.Sends, r.Intervals > 0) }},
+	{Name: "port_sends_under_5", Title: "< 5 %", Digits: 3, Dash: true, Value: func(r FigureRow) any { return report.Optional(r.SendsQuiet, r.Intervals > 0) }},
+	{Name: "port_receives_under_5", Title: "receives < 5 %", Digits: 3, Dash: true, Value: func(r FigureRow) any { return report.Optional(r.ReceivesQuiet, r.Intervals > 0) }},
 	{Name: "mpi", Hidden: true, Value: func(r FigureRow) any { return r.MPI }},
 	{Name: "version", Hidden: true, Value: func(r FigureRow) any { return r.Version }},
 }
@@ -99,11 +115,12 @@ func readFigure(path string) ([]FigureRow, error) { return readRows(path, figure
 
 // parseFigure reads a row.
 func parseFigure(c *cells) (r FigureRow) {
-	r.Figure, r.Profile, r.Gbit, r.Nodes, r.PerNode = c.text(), c.text(), c.number(), c.whole(), c.whole()
+	r.Figure, r.Profile, r.Gbit, r.Ratio, r.Nodes, r.PerNode = c.text(), c.text(), c.number(), c.number(), c.whole(), c.whole()
 	c.text() // as Iterations says
 	r.System, r.Schemes, r.Apart, r.Slice = c.text(), c.text(), c.text() == apart, c.whole()
 	r.SizeScale, r.Rate, r.Iterations, r.Iteration, r.Low, r.High = c.number(), c.whole(), c.whole(), c.number(), c.number(), c.number()
 	r.Predicted, r.Compute, r.Products, r.Stall, r.Speedup, r.Images = c.number(), c.number(), c.number(), c.number(), c.number(), c.number()
-	r.GbitLeast, r.GbitMost, r.Late, r.Carrying, r.MPI, r.Version = c.number(), c.number(), c.number(), c.number(), c.text(), c.text()
+	r.GbitLeast, r.GbitMost, r.Late, r.Carrying, r.Intervals = c.number(), c.number(), c.number(), c.number(), c.whole()
+	r.Sends, r.SendsQuiet, r.ReceivesQuiet, r.MPI, r.Version = c.number(), c.number(), c.number(), c.text(), c.text()
 	return r
 }
