@@ -14,7 +14,6 @@ import (
 	"github.com/scaffe/scaffe/internal/output"
 	"github.com/scaffe/scaffe/osu-bench/campaign"
 	"github.com/scaffe/scaffe/replay"
-	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // part is a figure of a paper, or its throughput, or its accuracy, or what its nets are made of.
@@ -142,7 +141,7 @@ func readFigure(c *cli.Context, name string) (config campaign.FigureConfig, err 
 func trainingFlags() []cli.Flag {
 	return []cli.Flag{
 		cmdline.Checked("ranks", "", "train on the numbers of ranks in `LIST` instead", cmdline.Parsed(parseCounts, "want numbers such as 1,2,4")),
-		cmdline.Checked("schemes", "", "train with the schemes in `LIST` instead, each for the whole net", cmdline.Parsed(parseSchemes, "")),
+		cmdline.Checked("schemes", "", "train with the schemes in `LIST` instead, each for the whole net; p3 is ps in slices with credit", cmdline.Parsed(parseSchemes, "")),
 		cmdline.Checked("iterations", "", "train for `N` iterations instead", cmdline.Parsed(parseCount, "want a number such as 1000")),
 		cmdline.Checked("batch", "", "samples of each rank in an iteration, `N` in place of 100", cmdline.Parsed(parseCount, "want a number such as 25")),
 	}
@@ -229,10 +228,7 @@ func parseCount(s string) (int, error) {
 
 // parseSchemes reads schemes separated by commas; none for "".
 func parseSchemes(s string) ([]string, error) {
-	return parseList(s, func(word string) (string, error) {
-		scheme, err := coordinator.ParseScheme(word)
-		return scheme.String(), err
-	})
+	return parseList(s, campaign.ParseTrained)
 }
 
 // parseList reads what is separated by commas, each thing once; nothing for "".

@@ -15,20 +15,60 @@ import (
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/svg"
+	"github.com/scaffe/scaffe/replay"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
-// training is a figure of the Poseidon paper (section 5) that shows how well a net is trained, iteration by iteration.
+// training is a figure of the Poseidon paper (section 5), or of P3's (5.5), that shows how well a net is trained, iteration by iteration.
 type training struct {
 	figure, title string
 	ranks         []int
 	schemes       []string
 	iterations    int
+	settings      []setting // each scheme is trained with each, and the range of accuracy shown
 }
 
-// trainings have the scheme of the paper's system, and in Figure 11 what it calls Poseidon-1bit.
+// setting is what the solver is told.
+type setting struct{ rate, momentum float64 }
+
+// caffes is the setting of Caffe's CIFAR-10 quick.
+var caffes = []setting{{0.001, 0.9}}
+
+// trainings have the scheme of the paper's system, and in Poseidon's Figure 11 what it calls Poseidon-1bit. P3 does not say which
+// five settings its Figure 11 has: here they are Caffe's, half and twice its rate, and less and more momentum.
 var trainings = []training{
-	{"poseidon-9", "Loss and test error of CIFAR-10 quick against iteration, by ranks", []int{1, 2, 4, 8}, []string{"poseidon"}, 2000},
-	{"poseidon-11", "Loss and test error of CIFAR-10 quick against iteration, exact and 1-bit", []int{4}, []string{"poseidon", "onebit"}, 4000},
+	{"poseidon-9", "Loss and test error of CIFAR-10 quick against iteration, by ranks", []int{1, 2, 4, 8}, []string{"poseidon"}, 2000, caffes},
+	{"poseidon-11", "Loss and test error of CIFAR-10 quick against iteration, exact and 1-bit", []int{4}, []string{"poseidon", "onebit"}, 4000, caffes},
+	{
+		"p3-11", "Validation accuracy of P3 and DGC, CIFAR-10 quick, worst to best of five settings", []int{4}, []string{P3, "dgc"}, 4000,
+		[]setting{{0.001, 0.9}, {0.0005, 0.9}, {0.002, 0.9}, {0.001, 0.8}, {0.001, 0.95}},
+	},
+}
+
+// P3 names what is no scheme of its own: ps in slices, with credit.
+const P3 = "p3"
+
+// ParseTrained reads the name of a scheme that a net is trained by, or P3.
+func ParseTrained(word string) (string, error) {
+	if strings.EqualFold(word, P3) {
+		return P3, nil
+	}
+	scheme, err := coordinator.ParseScheme(word)
+	return scheme.String(), err
+}
+
+// warmupPart is the part of dgc's iterations in which it warms up: four epochs of about 160 (Lin et al., section 4).
+const warmupPart = 40
+
+// arguments are those of scaffe train by which a net goes.
+func (r *trainingRun) arguments() []string {
+	switch r.scheme {
+	case P3:
+		return []string{"--scheme", "ps", "--slice", fmt.Sprint(int(replay.DefaultSlice)), "--credit", fmt.Sprint(replay.DefaultCredit)}
+	case coordinator.DGC.String():
+		return []string{"--scheme", r.scheme, "--warmup", fmt.Sprint(r.iterations / warmupPart)}
+	}
+	return []string{"--scheme", r.scheme}
 }
 
 const (
@@ -64,6 +104,7 @@ type trainingRun struct {
 	ranks      int
 	batch      int // of each rank
 	iterations int
+	setting
 }
 
 // images is a data set.
@@ -78,7 +119,11 @@ var (
 )
 
 func (r *trainingRun) String() string {
-	return fmt.Sprintf("%s, %s on %s, %d samples each, %d iterations", r.data.name, r.scheme, svg.Count(r.ranks, "rank"), r.batch, r.iterations)
+	text := fmt.Sprintf("%s, %s on %s, %d samples each, %d iterations", r.data.name, r.scheme, svg.Count(r.ranks, "rank"), r.batch, r.iterations)
+	if r.setting != caffes[0] {
+		text += fmt.Sprintf(", rate %g, momentum %g", r.rate, r.momentum)
+	}
+	return text
 }
 
 // every is after how many iterations there is a point of the curves.
@@ -117,7 +162,9 @@ func (c *TrainingConfig) runs() (f *training, all []trainingRun, err error) {
 	}
 	for _, r.ranks = range ranks {
 		for _, r.scheme = range schemes {
-			all = append(all, r)
+			for _, r.setting = range f.settings {
+				all = append(all, r)
+			}
 		}
 	}
 	return f, all, nil
@@ -126,7 +173,7 @@ func (c *TrainingConfig) runs() (f *training, all []trainingRun, err error) {
 // trainer trains a run in a folder, where the log and checkpoints are.
 type trainer func(ctx context.Context, r trainingRun, folder string) error
 
-// Training trains the runs of a figure of the Poseidon paper, their ranks within one process, since losses and errors do not
+// Training trains the runs of a figure of the papers, their ranks within one process, since losses and errors do not
 // depend on what carries messages: its rows go to c.Out, a picture of them beside it. root is the repository's, whose
 // programs are built.
 func Training(ctx context.Context, c TrainingConfig, root string, stdout, log io.Writer) error {
@@ -184,10 +231,11 @@ func (r *trainingRun) train(ctx context.Context, root, data, folder string) erro
 	}
 	checkpoints := filepath.Join(folder, "checkpoints")
 	args := []string{
-		filepath.Join(root, "bin", "scaffe"), "train", "--local", fmt.Sprint(r.ranks), "--solver", solver, "--scheme", r.scheme,
+		filepath.Join(root, "bin", "scaffe"), "train", "--local", fmt.Sprint(r.ranks), "--solver", solver,
 		"--log-json", filepath.Join(folder, logName), "--checkpoint", checkpoints, "--checkpoint-every", fmt.Sprint(10 * r.every()),
 		"--progress", "never",
 	}
+	args = append(args, r.arguments()...)
 	if sets, _ := filepath.Glob(filepath.Join(checkpoints, "*.manifest")); sets != nil {
 		args = append(args, "--snapshot", checkpoints)
 	}
@@ -208,15 +256,15 @@ func (r *trainingRun) solver(net string) string {
 	return fmt.Sprintf(`net: %q
 test_iter: %d
 test_interval: %d
-base_lr: 0.001
-momentum: 0.9
+base_lr: %[5]g
+momentum: %[6]g
 weight_decay: 0.004
 lr_policy: "fixed"
 display: %[3]d
 max_iter: %d
 snapshot_after_train: false
 random_seed: 1
-`, net, r.data.tests, r.every(), r.iterations)
+`, net, r.data.tests, r.every(), r.iterations, r.rate, r.momentum)
 }
 
 // measure trains the runs that there are no rows of yet.
@@ -258,12 +306,23 @@ func (c *TrainingConfig) measure(ctx context.Context, train trainer, stdout, log
 		return !slices.ContainsFunc(runs, func(r trainingRun) bool { return r.of(row) })
 	})
 	picture := strings.TrimSuffix(c.Out, ".csv") + ".svg"
-	if err := atomicfile.Write(atomicfile.OS, picture, []byte(drawTraining(f.figure+": "+f.title, rows))); err != nil {
+	draw := drawTraining
+	if len(f.settings) > 1 {
+		draw = drawRanges
+	}
+	if err := atomicfile.Write(atomicfile.OS, picture, []byte(draw(f.figure+": "+f.title, rows))); err != nil {
 		return err
 	}
 	t := report.Table[TrainingSummary]{Columns: summaryColumns, Rows: summarize(rows)}
 	if err := t.Write(stdout, report.Text); err != nil {
 		return err
+	}
+	if len(f.settings) > 1 {
+		fmt.Fprintln(stdout)
+		t := report.Table[accuracyRange]{Columns: rangeColumns, Rows: ranges(rows)}
+		if err := t.Write(stdout, report.Text); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(log, "rows: %s, picture: %s\n", c.Out, picture)
 	if failed > 0 {
@@ -298,12 +357,17 @@ func (r *trainingRun) curve(ctx context.Context, train trainer, folder string) (
 
 // folder is where the run's log and checkpoints are until it is done.
 func (r *trainingRun) folder(out string) string {
-	return fmt.Sprintf("%s-%s-%s-%dx%d-%d", strings.TrimSuffix(out, ".csv"), r.data.key, r.scheme, r.ranks, r.batch, r.iterations)
+	name := fmt.Sprintf("%s-%s-%s-%dx%d-%d", strings.TrimSuffix(out, ".csv"), r.data.key, r.scheme, r.ranks, r.batch, r.iterations)
+	if r.setting != caffes[0] {
+		name += fmt.Sprintf("-%g-%g", r.rate, r.momentum)
+	}
+	return name
 }
 
 // of reports whether a row is one of the run's.
 func (r *trainingRun) of(row TrainingRow) bool {
-	return row.Figure == r.figure && row.Data == r.data.name && row.Scheme == r.scheme && row.Ranks == r.ranks && row.Batch == r.batch && row.Iterations == r.iterations
+	return row.Figure == r.figure && row.Data == r.data.name && row.Scheme == r.scheme && row.Ranks == r.ranks && row.Batch == r.batch && row.Iterations == r.iterations &&
+		setting{row.Rate, row.Momentum} == r.setting
 }
 
 // has reports whether a row is the run's last.

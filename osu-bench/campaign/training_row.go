@@ -17,6 +17,7 @@ type TrainingRow struct {
 	Ranks                int
 	Batch                int // of each rank
 	Iterations           int // of the whole run
+	Rate, Momentum       float64
 	Iteration            int // how many are done
 	// Loss is that of training, the mean over the iterations since the row before: NaN in the first. Like the others it is
 	// NaN too where it was not finite.
@@ -34,6 +35,8 @@ var trainingColumns = []report.Column[TrainingRow]{
 	{Name: "ranks", Value: func(r TrainingRow) any { return r.Ranks }},
 	{Name: "batch", Value: func(r TrainingRow) any { return r.Batch }},
 	{Name: "iterations", Value: func(r TrainingRow) any { return r.Iterations }},
+	{Name: "base_lr", Value: func(r TrainingRow) any { return r.Rate }},
+	{Name: "momentum", Value: func(r TrainingRow) any { return r.Momentum }},
 	{Name: "iteration", Value: func(r TrainingRow) any { return r.Iteration }},
 	{Name: "loss", Value: func(r TrainingRow) any { return r.Loss }},
 	{Name: "test_loss", Value: func(r TrainingRow) any { return r.TestLoss }},
@@ -50,7 +53,7 @@ func writeTraining(path string, rows []TrainingRow) error {
 func readTraining(path string) ([]TrainingRow, error) {
 	return readRows(path, trainingColumns, func(c *cells) (r TrainingRow) {
 		r.Figure, r.Data, r.Scheme = c.text(), c.text(), c.text()
-		r.Ranks, r.Batch, r.Iterations, r.Iteration = c.whole(), c.whole(), c.whole(), c.whole()
+		r.Ranks, r.Batch, r.Iterations, r.Rate, r.Momentum, r.Iteration = c.whole(), c.whole(), c.whole(), c.number(), c.number(), c.whole()
 		r.Loss, r.TestLoss, r.Error, r.Version = c.orNaN(), c.orNaN(), c.orNaN(), c.text()
 		return r
 	})
@@ -84,7 +87,7 @@ func (r *trainingRun) read(log io.Reader) (rows []TrainingRow, err error) {
 			losses[e.Iter] = orNaN(e.Loss)
 		case "test":
 			row := TrainingRow{
-				Figure: r.figure, Data: r.data.name, Scheme: r.scheme, Ranks: r.ranks, Batch: r.batch, Iterations: r.iterations,
+				Figure: r.figure, Data: r.data.name, Scheme: r.scheme, Ranks: r.ranks, Batch: r.batch, Iterations: r.iterations, Rate: r.rate, Momentum: r.momentum,
 				Iteration: e.Iter, TestLoss: math.NaN(), Error: math.NaN(), Version: version,
 			}
 			for _, s := range e.Scores {
@@ -142,6 +145,8 @@ var summaryColumns = func() []report.Column[TrainingSummary] {
 		{Name: "scheme", Left: true, Value: func(s TrainingSummary) any { return s.Last.Scheme }},
 		{Name: "ranks", Value: func(s TrainingSummary) any { return s.Last.Ranks }},
 		{Name: "batch", Value: func(s TrainingSummary) any { return s.Last.Batch }},
+		{Name: "base_lr", Title: "rate", Value: func(s TrainingSummary) any { return shortest(s.Last.Rate) }},
+		{Name: "momentum", Value: func(s TrainingSummary) any { return shortest(s.Last.Momentum) }},
 	}
 	for i, level := range Levels {
 		columns = append(columns, report.Column[TrainingSummary]{
@@ -182,7 +187,8 @@ func summarize(rows []TrainingRow) (all []TrainingSummary) {
 func curves(rows []TrainingRow) (all [][]TrainingRow) {
 	for _, r := range rows {
 		i := slices.IndexFunc(all, func(c []TrainingRow) bool {
-			return c[0].Data == r.Data && c[0].Scheme == r.Scheme && c[0].Ranks == r.Ranks && c[0].Batch == r.Batch && c[0].Iterations == r.Iterations
+			return c[0].Data == r.Data && c[0].Scheme == r.Scheme && c[0].Ranks == r.Ranks && c[0].Batch == r.Batch && c[0].Iterations == r.Iterations &&
+				c[0].Rate == r.Rate && c[0].Momentum == r.Momentum
 		})
 		if i < 0 {
 			i = len(all)

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/scaffe/scaffe/caffe/proto"
-	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
 // The runs are the paper's: Figure 9 on more and more ranks, each with its own batch of 100 (Table 3), Figure 11 on four
@@ -41,6 +40,11 @@ func TestTrainingRuns(t *testing.T) {
 		}},
 		{TrainingConfig{Name: "poseidon-11", Quick: true, Schemes: []string{"ps"}}, []string{"drawn digits, ps on 4 ranks, 25 samples each, 400 iterations"}},
 		{TrainingConfig{Name: "poseidon-11", Quick: true, Ranks: []int{3}, Schemes: []string{"auto"}, Iterations: 7, Batch: 2}, []string{"drawn digits, auto on 3 ranks, 2 samples each, 7 iterations"}},
+		{TrainingConfig{Name: "p3-11", Schemes: []string{"dgc"}}, []string{
+			"drawn digits, dgc on 4 ranks, 100 samples each, 4000 iterations", "drawn digits, dgc on 4 ranks, 100 samples each, 4000 iterations, rate 0.0005, momentum 0.9",
+			"drawn digits, dgc on 4 ranks, 100 samples each, 4000 iterations, rate 0.002, momentum 0.9", "drawn digits, dgc on 4 ranks, 100 samples each, 4000 iterations, rate 0.001, momentum 0.8",
+			"drawn digits, dgc on 4 ranks, 100 samples each, 4000 iterations, rate 0.001, momentum 0.95",
+		}},
 	} {
 		f, runs, err := tt.config.runs()
 		if err != nil {
@@ -49,7 +53,7 @@ func TestTrainingRuns(t *testing.T) {
 		var got []string
 		for _, r := range runs {
 			got = append(got, r.String())
-			if _, err := coordinator.ParseScheme(r.scheme); err != nil {
+			if name, err := ParseTrained(r.scheme); err != nil || name != r.scheme {
 				t.Error(r, err)
 			}
 		}
@@ -57,7 +61,7 @@ func TestTrainingRuns(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	if _, _, err := (&TrainingConfig{Name: "poseidon-5"}).runs(); err == nil || !strings.Contains(err.Error(), `unknown figure "poseidon-5": want one of poseidon-9, poseidon-11`) {
+	if _, _, err := (&TrainingConfig{Name: "poseidon-5"}).runs(); err == nil || !strings.Contains(err.Error(), `unknown figure "poseidon-5": want one of poseidon-9, poseidon-11, p3-11`) {
 		t.Error(err)
 	}
 }
@@ -79,7 +83,7 @@ func TestTrainingFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := trainingRun{data: cifar10, scheme: "onebit", ranks: 4, batch: 13, iterations: 4000}
+	r := trainingRun{data: cifar10, scheme: "onebit", ranks: 4, batch: 13, iterations: 4000, setting: setting{0.002, 0.8}}
 	path := filepath.Join(folder, "net.prototxt")
 	if err := os.WriteFile(path, []byte(r.net(string(source), "/data")), 0o666); err != nil {
 		t.Fatal(err)
@@ -88,7 +92,7 @@ func TestTrainingFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := solver.Solver; p.GetNet() != path || p.GetMaxIter() != 4000 || p.GetTestInterval() != 50 || p.GetTestIter()[0] != 100 || p.GetBaseLr() != 0.001 {
+	if p := solver.Solver; p.GetNet() != path || p.GetMaxIter() != 4000 || p.GetTestInterval() != 50 || p.GetTestIter()[0] != 100 || p.GetBaseLr() != 0.002 || p.GetMomentum() != 0.8 {
 		t.Error(p)
 	}
 	net, err := proto.ReadNet(path)
@@ -128,9 +132,9 @@ func logged(first int, losses ...string) string {
 // A row is a test, with the mean loss of the iterations since the one before. Of iterations that are there twice, as training
 // went on from a checkpoint, the later hold.
 func TestTrainingLog(t *testing.T) {
-	r := trainingRun{figure: "poseidon-11", data: drawnDigits, scheme: "onebit", ranks: 4, batch: 25, iterations: 4}
+	r := trainingRun{figure: "poseidon-11", data: drawnDigits, scheme: "onebit", ranks: 4, batch: 25, iterations: 4, setting: caffes[0]}
 	row := func(iteration int, loss, testLoss, failed float64) TrainingRow {
-		return TrainingRow{"poseidon-11", "drawn digits", "onebit", 4, 25, 4, iteration, loss, testLoss, failed, "v1"}
+		return TrainingRow{"poseidon-11", "drawn digits", "onebit", 4, 25, 4, 0.001, 0.9, iteration, loss, testLoss, failed, "v1"}
 	}
 	nan := math.NaN()
 	begin := row(0, nan, 10, 1)
