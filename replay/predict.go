@@ -50,10 +50,10 @@ func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err
 	if err != nil {
 		return "", 0, fmt.Errorf("replay: predicting %d ranks: %w", len(nodes), err)
 	}
-	network := exchange.Network(r.team, b, r.c.Spec, products(p, b))
+	network := exchange.Network(r.team, b, r.c.Spec, products(p, b, slower))
 	f := forecast(p, r.layers, r.count, w.design, w.bucket, network, slower)
 	audit, err := exchange.Predicted(w.asked, network)
-	if err == nil && r.c.Ratio == 0 {
+	if err == nil {
 		err = exchange.Weigh(audit, f, fromProfile)
 	}
 	if err != nil {

@@ -86,6 +86,11 @@ func (r *rank) replay(ctx context.Context) (*Result, error) {
 		r.scale = res.Communication.Median / (c.Ratio * report.Milliseconds(c.Profile.Compute()))
 	}
 	res.computation(c, r.scale)
+	if len(c.Systems) > 0 {
+		if err := r.prepareSystems(ctx); err != nil {
+			return nil, err
+		}
+	}
 	r.c.Iterations = c.affordable(res)
 	if err := r.compare(ctx); err != nil {
 		return nil, err
@@ -169,7 +174,7 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 		Systems: len(r.c.Systems) > 0,
 	}
 	if len(r.c.Systems) > 0 {
-		return res, r.describeSystems(ctx)
+		return res, nil
 	}
 	chosen := r.alone.plan
 	x, err := r.exchange(ctx, exchange.SCOBR, chosen, r.all(chosen))
@@ -188,8 +193,8 @@ func (r *rank) describe(ctx context.Context) (*Result, error) {
 	return res, nil
 }
 
-// describeSystems says what is in the timeline of the first system.
-func (r *rank) describeSystems(ctx context.Context) error {
+// describeFirst says what is in the timeline of the first system.
+func (r *rank) describeFirst(ctx context.Context) error {
 	w := r.ways[0]
 	x, err := r.exchange(ctx, w.design, w.plan, r.all(w.plan))
 	if err != nil {

@@ -68,7 +68,7 @@ func Schemes(p *workload.Profile, c coordinator.Config, asked coordinator.Asked,
 	if err != nil {
 		return nil, err
 	}
-	network := &coordinator.Network{Book: b, Selector: s, Product: products(p, b)}
+	network := &coordinator.Network{Book: b, Selector: s, Product: products(p, b, 1)}
 	defer network.Forget()
 	a, err := exchange.Predicted(asked, network)
 	if err == nil {
@@ -81,9 +81,9 @@ func Schemes(p *workload.Profile, c coordinator.Config, asked coordinator.Asked,
 	return a, nil
 }
 
-// products returns how much longer computation takes where a gradient is rebuilt
-// from all workers' factors, rather than computed from the own ones.
-func products(p *workload.Profile, b *coordinator.Book) func(l *coordinator.Layer) time.Duration {
+// products returns how much longer computation, which takes slower times as long as the profile says, takes where a
+// gradient is rebuilt from all workers' factors, rather than computed from the own ones.
+func products(p *workload.Profile, b *coordinator.Book, slower float64) func(l *coordinator.Layer) time.Duration {
 	more := map[*coordinator.Layer]time.Duration{}
 	for i := range p.Layers {
 		l := &p.Layers[i]
@@ -91,7 +91,7 @@ func products(p *workload.Profile, b *coordinator.Book) func(l *coordinator.Laye
 			continue
 		}
 		left, product := rebuilding(l, len(b.Workers))
-		more[&b.Layers[len(more)]] = left + product - l.Backward
+		more[&b.Layers[len(more)]] = time.Duration(float64(left+product-l.Backward) * slower)
 	}
 	return func(l *coordinator.Layer) time.Duration { return more[l] }
 }
@@ -124,17 +124,18 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 			return nil, err
 		}
 		if !alone {
-			network := exchange.Network(r.team, b, r.c.Spec, products(r.c.Profile, b))
+			slower := r.scale * max(r.c.Straggler.Factor, 1)
+			network := exchange.Network(r.team, b, r.c.Spec, products(r.c.Profile, b, slower))
 			var f *exchange.Forecast
-			if r.c.Ratio == 0 { // else how long computation takes is not known before communication has been measured
-				f = forecast(r.c.Profile, r.layers, r.count, s.Design, p.bucket, network, max(r.c.Straggler.Factor, 1))
+			if r.known() {
+				f = forecast(r.c.Profile, r.layers, r.count, s.Design, p.bucket, network, slower)
 			}
 			if p.schemes, p.audit, err = exchange.Choose(ctx, r.comm, r.layers, asked, network, f, fromProfile); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if p.audit != nil && p.audit.Asked.Chooses() && r.c.Ratio > 0 {
+	if p.audit != nil && p.audit.Asked.Chooses() && !r.known() {
 		p.audit.Notes = append(p.audit.Notes, "# auto chosen layer by layer: with --ratio, how long computation takes is known when communication has been measured")
 	}
 	for i, s := range p.schemes {
@@ -148,6 +149,10 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 	}
 	return p, nil
 }
+
+// known reports whether it is known how long computation takes when schemes are chosen: with a ratio communication is measured first, which is what
+// designs that have been chosen for come to, but for systems that of a scheme.
+func (r *rank) known() bool { return r.c.Ratio == 0 || len(r.c.Systems) > 0 }
 
 // book returns the information book of the net's first layers.
 func (r *rank) book(layers []exchange.Layer, p *plan) (*coordinator.Book, error) {

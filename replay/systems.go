@@ -161,20 +161,28 @@ type way struct {
 	order   nbc.Order   // of this rank in all turns but those that warm up
 }
 
-// prepare makes what takes turns: designs of one plan, or systems with one each.
+// prepare makes what communication alone is measured of, and designs that take turns: they have one plan. What systems
+// have is chosen when the computation's times are known.
 func (r *rank) prepare(ctx context.Context) (err error) {
-	if len(r.c.Systems) == 0 {
-		var s System // the default design, where several have one choice
-		if len(r.c.Designs) == 1 {
-			s.Design = r.c.Designs[0]
-		}
-		p, err := r.choose(ctx, s, r.c.Asked.Or(r.c.Scheme).For(r.comm.Size()))
-		for _, d := range r.c.Designs {
-			r.ways = append(r.ways, &way{name: d.String(), design: d, plan: p})
-		}
-		r.alone = way{name: "SC-B alone", design: exchange.SCB, plan: p}
+	if len(r.c.Systems) > 0 {
+		r.alone.name, r.alone.design = "ps alone", exchange.WFBP
+		r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true, Placement: &even, Pull: &broadcast}, coordinator.Asked{Default: exchange.PS})
 		return err
 	}
+	var s System // the default design, where several have one choice
+	if len(r.c.Designs) == 1 {
+		s.Design = r.c.Designs[0]
+	}
+	p, err := r.choose(ctx, s, r.c.Asked.Or(r.c.Scheme).For(r.comm.Size()))
+	for _, d := range r.c.Designs {
+		r.ways = append(r.ways, &way{name: d.String(), design: d, plan: p})
+	}
+	r.alone = way{name: "SC-B alone", design: exchange.SCB, plan: p}
+	return err
+}
+
+// prepareSystems makes the systems that take turns, each with a plan of its own.
+func (r *rank) prepareSystems(ctx context.Context) error {
 	for _, s := range r.c.Systems {
 		p, err := r.choose(ctx, s, coordinator.Asked{Default: s.Scheme})
 		if err != nil {
@@ -182,9 +190,7 @@ func (r *rank) prepare(ctx context.Context) (err error) {
 		}
 		r.ways = append(r.ways, &way{name: s.Name, design: s.Design, plan: p})
 	}
-	r.alone.name, r.alone.design = "ps alone", exchange.WFBP
-	r.alone.plan, err = r.choose(ctx, System{ByLayer: true, Plain: true, Placement: &even, Pull: &broadcast}, coordinator.Asked{Default: exchange.PS})
-	return err
+	return r.describeFirst(ctx)
 }
 
 // over is how many times as long as those of o the iterations of w take: the median over the turns, of
