@@ -12,6 +12,8 @@ import (
 // Account is what keeping a bucket in step has cost this rank.
 type Account struct {
 	Bucket // of Moved
+	// Parts is into how many it is cut, each of which moves by itself: KV pairs, or slices.
+	Parts int
 	// Rounds is how often its gradients, and then its parameters, have moved.
 	Rounds int
 	// Flight is how long either of both were in flight in these rounds, the wait for ranks
@@ -59,7 +61,7 @@ func (x *Exchange) Moved() []Bucket {
 func (x *Exchange) Accounts() []Account {
 	var all []Account
 	for _, b := range x.moved {
-		all = append(all, Account{b.Bucket, b.account.rounds, b.account.flight, b.sync.Payload()})
+		all = append(all, Account{b.Bucket, len(b.sync.Parts()), b.account.rounds, b.account.flight, b.sync.Payload()})
 	}
 	return all
 }

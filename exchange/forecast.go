@@ -19,6 +19,8 @@ type Forecast struct {
 	Bucket       int
 	Layers       []Layer
 	Count        int // elements of a packed buffer
+	// FirstCome is as in Config.
+	FirstCome bool
 	// Network predicts what travels; the layers of its book are those of Layers with parameters.
 	Network *coordinator.Network
 	// Passes are how long each of Layers computes.
@@ -30,6 +32,7 @@ type Forecast struct {
 	Update time.Duration
 
 	inBook []int
+	cut    map[coordinator.Slice]*coordinator.Network
 	least  map[Scheme]int
 	known  map[stretch]Expected // nets are cut at the same places by many choices
 }
@@ -38,12 +41,17 @@ type Forecast struct {
 type stretch struct {
 	first, last int
 	scheme      Scheme
+	slice       coordinator.Slice
 }
 
-// Iteration predicts one, where layers go by schemes, through ports of slower times less bandwidth than they seem to have.
-func (f *Forecast) Iteration(schemes []Scheme, slower float64) (i coordinator.Foreseen, err error) {
+// Iteration predicts one, where layers go by schemes and are cut to slices, through ports of slower times less bandwidth
+// than they seem to have.
+func (f *Forecast) Iteration(schemes []Scheme, slice coordinator.Slice, slower float64) (i coordinator.Foreseen, err error) {
 	if f.known == nil {
-		f.known, f.least, f.inBook = map[stretch]Expected{}, map[Scheme]int{}, InBook(f.Layers)
+		f.known, f.least, f.inBook, f.cut = map[stretch]Expected{}, map[Scheme]int{}, InBook(f.Layers), map[coordinator.Slice]*coordinator.Network{}
+	}
+	if f.cut[slice] == nil {
+		f.cut[slice] = f.Network.CutTo(slice)
 	}
 	for l, s := range schemes {
 		if f.inBook[l] < 0 {
@@ -62,7 +70,7 @@ func (f *Forecast) Iteration(schemes []Scheme, slower float64) (i coordinator.Fo
 	passes := slices.Clone(f.Passes)
 	all := make([]Expected, 0, len(buckets))
 	for _, b := range buckets {
-		e, err := f.expected(b)
+		e, err := f.expected(b, slice)
 		if err != nil {
 			return i, err
 		}
@@ -71,6 +79,8 @@ func (f *Forecast) Iteration(schemes []Scheme, slower float64) (i coordinator.Fo
 			*of.took, *of.port = *of.took+longer, *of.port+longer
 			i.Port += *of.port
 		}
+		e.FirstCome = e.FirstCome || f.FirstCome
+		e.Behind = time.Duration(slower * float64(e.Behind))
 		if rebuilds(b.Scheme) {
 			for _, l := range b.Layers {
 				passes[l].Backward, _ = f.Rebuilding(l)
@@ -86,8 +96,8 @@ func (f *Forecast) Iteration(schemes []Scheme, slower float64) (i coordinator.Fo
 func rebuilds(s Scheme) bool { return s == SFB || s == Adam }
 
 // expected predicts what a bucket takes.
-func (f *Forecast) expected(b Bucket) (Expected, error) {
-	key := stretch{b.Layers[0], b.Layers[len(b.Layers)-1], b.Scheme}
+func (f *Forecast) expected(b Bucket, slice coordinator.Slice) (Expected, error) {
+	key := stretch{b.Layers[0], b.Layers[len(b.Layers)-1], b.Scheme, slice}
 	e, found := f.known[key]
 	e.Bucket = b
 	if found {
@@ -102,7 +112,7 @@ func (f *Forecast) expected(b Bucket) (Expected, error) {
 		}
 	}
 	var err error
-	if e.Phases, err = f.Network.Phases(layers, b.Scheme); err != nil {
+	if e.Phases, err = f.cut[slice].Phases(layers, b.Scheme); err != nil {
 		return e, fmt.Errorf("prediction of bucket %q: %w", b.Name, err)
 	}
 	part := float64(b.Len) / float64(f.Count)
@@ -126,12 +136,12 @@ func (f *Forecast) leastBucket(s Scheme) (int, error) {
 }
 
 // weigh is a coordinator.Iterator for the layers of the book.
-func (f *Forecast) weigh(schemes []Scheme, slower float64) (coordinator.Foreseen, error) {
+func (f *Forecast) weigh(m coordinator.Moves, slower float64) (coordinator.Foreseen, error) {
 	all := make([]Scheme, len(f.Layers))
 	for i, at := range InBook(f.Layers) {
 		if at >= 0 {
-			all[i] = schemes[at]
+			all[i] = m.Schemes[at]
 		}
 	}
-	return f.Iteration(all, slower)
+	return f.Iteration(all, m.Slice, slower)
 }

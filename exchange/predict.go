@@ -34,25 +34,44 @@ type Expected struct {
 	Update  time.Duration // beside the computation
 }
 
-// iterationsToPredict are simulated at most; the last is in step with those before it.
-const iterationsToPredict = 4
+const (
+	// iterationsToPredict are simulated at most; the last is in step with those before it.
+	iterationsToPredict = 4
+	// predictedParts are those of all buckets together, but for one of each: enough that a part takes little of the whole.
+	predictedParts = 64
+)
 
 // PredictIteration returns how long an iteration takes, from the end of one backward phase to the next, where
 // communication takes what is expected: the design's own policy in simulated time. updateAtOnce is as in Config.
 //
 // The processor computes, and rebuilds gradients before it computes on. Of the buckets on the network the one
-// that is needed soonest goes first; one that does not fill a node's port leaves
-// the rest of it to the next.
+// that is needed soonest goes first, when what is under way has passed the port (Behind); one that does not fill a node's
+// port leaves the rest of it to the next. What a bucket is cut into goes through all stages part by part.
 func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Expected) time.Duration {
 	s := &simulation{}
+	var port time.Duration
+	for _, b := range buckets {
+		port += b.PushPort + b.PullPort
+	}
 	first := len(layers)
 	for i, b := range slices.Backward(buckets) {
-		e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, index: i}
-		e.passes = sum(layers[b.Layers[0]:first])
+		parts := 1
+		if port > 0 {
+			parts = min(max(1, b.Parts), max(1, int(predictedParts*(b.PushPort+b.PullPort)/port)))
+		}
+		passes := sum(layers[b.Layers[0]:first])
 		first = b.Layers[0]
-		s.buckets = append(s.buckets, e)
+		b.cut(parts)
+		for range parts { // the passes are the last part's, behind which the others' are due at once
+			e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, bucket: i, passes: passes}
+			passes = Passes{}
+			s.buckets = append(s.buckets, e)
+		}
 	}
 	slices.Reverse(s.buckets)
+	for i, b := range s.buckets {
+		b.index = i
+	}
 	s.front = sum(layers[:first])
 	var last, took, end float64
 	for range iterationsToPredict {
@@ -63,6 +82,14 @@ func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Ex
 		}
 	}
 	return time.Duration(took * float64(time.Second))
+}
+
+// cut makes b one of so many parts: what is not its share of the port is latency, which parts have side by side.
+func (b *Expected) cut(parts int) {
+	n := time.Duration(parts)
+	b.Push, b.PushPort = b.Push-b.PushPort+b.PushPort/n, b.PushPort/n
+	b.Pull, b.PullPort = b.Pull-b.PullPort+b.PullPort/n, b.PullPort/n
+	b.Update, b.Rebuild = b.Update/n, b.Rebuild/n
 }
 
 func sum(layers []Passes) (p Passes) {
@@ -80,11 +107,14 @@ type expected struct {
 	Expected
 	policy policy
 	state  state
-	index  int
+	index  int // of the part
+	bucket int
 	passes Passes // of its layers, and of those without parameters behind them: nothing begins between these
 	stage  stage
 	need   float64 // seconds of the stage that are left, alone
 	speed  float64 // in the step under way
+	begins bool    // on the network, in the next step
+	held   float64 // seconds for which less urgent messages are in the way
 }
 
 // stage is what a bucket is doing.
@@ -212,6 +242,7 @@ func (s *simulation) compute(d time.Duration) {
 // enter begins a stage, or the first after it that takes time.
 func (b *expected) enter(g stage) {
 	for ; ; g++ {
+		b.begins = g == pushed || g == pulled
 		switch b.stage = g; g {
 		case pushed:
 			b.need = b.Push.Seconds()
@@ -250,12 +281,41 @@ func (b *expected) port() float64 {
 	return b.PullPort.Seconds() / b.Pull.Seconds()
 }
 
+// hold has what begins on the network wait behind what is under way there and less urgent.
+func (s *simulation) hold() {
+	for _, b := range s.active {
+		if !b.begins {
+			continue
+		}
+		first := 0.0 // what has come before, and goes before
+		for _, o := range s.active {
+			less := o.bucket > b.bucket && (o.stage == pushed || o.stage == pulled) && !o.begins
+			switch {
+			case !less || o.stage != b.stage && o.OneWay && b.OneWay:
+			case o.FirstCome:
+				first += o.need * o.port()
+			case o.speed > leastTime:
+				b.held = max(b.held, min(o.Behind.Seconds(), o.need/o.speed))
+			}
+		}
+		b.held = max(b.held, first)
+	}
+	for _, b := range s.active {
+		b.begins = false
+	}
+}
+
 // step goes on to when next something ends.
 func (s *simulation) step() {
 	out, in, processor, updater := 1.0, 1.0, true, true // of a port; that of a worker, where gradients go out alone
 	dt := math.Inf(1)
+	s.hold()
 	for _, b := range s.active { // the front of the net first
 		b.speed = 0
+		if b.held > leastTime {
+			dt = min(dt, b.held)
+			continue
+		}
 		switch b.stage {
 		case pushed, pulled:
 			port, free := b.port(), min(out, in)
@@ -299,6 +359,7 @@ func (s *simulation) step() {
 	}
 	rest := s.active[:0]
 	for _, b := range s.active {
+		b.held = max(0, b.held-dt)
 		if b.speed > leastTime {
 			if b.need -= dt * b.speed; b.need < leastTime {
 				b.enter(b.stage + 1)

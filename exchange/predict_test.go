@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
@@ -16,6 +17,11 @@ func TestPredictIteration(t *testing.T) {
 	heavy := coordinator.Phases{Push: 30 * ms, Pull: 30 * ms, PushPort: 30 * ms, PullPort: 30 * ms}
 	oneWay := func(p coordinator.Phases) coordinator.Phases { p.OneWay = true; return p }
 	long := coordinator.Phases{Push: 50 * ms, PushPort: 50 * ms}
+	up, upHeavy := coordinator.Phases{Push: 5 * ms, PushPort: 5 * ms}, coordinator.Phases{Push: 30 * ms, PushPort: 30 * ms}
+	parted := func(p coordinator.Phases, parts int, behind time.Duration, firstCome bool) coordinator.Phases {
+		p.Parts, p.Behind, p.FirstCome = parts, behind, firstCome
+		return p
+	}
 	for _, c := range []struct {
 		name    string
 		design  Design
@@ -36,6 +42,13 @@ func TestPredictIteration(t *testing.T) {
 		// When layer 0's backward has ended, 10 ms of the second push are left.
 		{"a pull beside another's push shares the port", WFBP, Expected{Phases: served}, Expected{Phases: heavy}, 110 * ms},
 		{"but not with servers apart", WFBP, Expected{Phases: oneWay(served)}, Expected{Phases: oneWay(heavy)}, 105 * ms},
+		// Of the second push 10 ms are left when the first is due, 4 of which are under way.
+		{"urgent gradients wait behind what is under way", SCOBR, Expected{Phases: up}, Expected{Phases: parted(upHeavy, 1, 4*ms, false)}, 69 * ms},
+		{"or behind all that came before", SCOBR, Expected{Phases: up}, Expected{Phases: parted(upHeavy, 1, 4*ms, true)}, 75 * ms},
+		{"or not at all", SCOBR, Expected{Phases: up}, Expected{Phases: upHeavy}, 65 * ms},
+		// The last part's gradients are there when layer 0's forward has ended.
+		{"parts come back while others go", SCOBR, Expected{}, Expected{Phases: parted(oneWay(heavy), 10, 0, false)}, 63 * ms},
+		{"a whole bucket does not", SCOBR, Expected{}, Expected{Phases: oneWay(heavy)}, 90 * ms},
 		{"nothing to wait for", SCOBR, Expected{}, Expected{}, 60 * ms},
 	} {
 		c.first.Layers, c.second.Layers = []int{0}, []int{1}
@@ -59,5 +72,12 @@ func TestDivide(t *testing.T) {
 		if err != nil || len(got) != want || got[len(got)-1].End() != 150 {
 			t.Errorf("%v: %+v, %v", d, got, err)
 		}
+	}
+}
+
+// What predictions take for the patience of links is the engine's.
+func TestPatienceIsTheEngines(t *testing.T) {
+	if coordinator.Patience != nbc.LinkPatience {
+		t.Errorf("predicted with a patience of %v, which is %v", coordinator.Patience, nbc.LinkPatience)
 	}
 }

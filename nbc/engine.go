@@ -583,7 +583,7 @@ func (e *Engine) rest() time.Duration {
 		return time.Hour
 	}
 	if e.links.held > 0 {
-		return linkPatience
+		return LinkPatience
 	}
 	return 20 * time.Millisecond
 }

@@ -27,11 +27,11 @@ const (
 	// LinkBytes is how large a message must be to be held back; smaller ones
 	// are about latency, and go at once.
 	LinkBytes = 16 << 10
-	// linkPatience is how long a full link may stand still before it takes one
+	// LinkPatience is how long a full link may stand still before it takes one
 	// message more.
-	linkPatience = 2 * time.Millisecond
+	LinkPatience = 2 * time.Millisecond
 	// portPatience is how long a full port may at most. Where messages take longer than
-	// linkPatience to leave, patience is not to undo the order: a port waits for portPaces times as
+	// LinkPatience to leave, patience is not to undo the order: a port waits for portPaces times as
 	// long as the last ones took, within this. Several senders share the port of a receiver, so that a message
 	// may well take some times as long as the one before it.
 	portPatience = 50 * time.Millisecond
@@ -124,7 +124,7 @@ func (l *link) room() bool {
 
 // still reports whether the link has stood still for longer than it may.
 func (l *link) still(now time.Time) bool {
-	return now.Sub(l.moved) > max(linkPatience, min(portPaces*l.pace, portPatience))
+	return now.Sub(l.moved) > max(LinkPatience, min(portPaces*l.pace, portPatience))
 }
 
 // next returns a send that has waited and may begin now, which it then counts

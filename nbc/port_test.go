@@ -89,7 +89,7 @@ func TestP3_APortThatStandsStill(t *testing.T) {
 	if got := fmt.Sprint(leave(&q, now), q.port.under); got != "[1] 1" {
 		t.Fatalf("%v leave", got)
 	}
-	now = now.Add(linkPatience)
+	now = now.Add(LinkPatience)
 	if got := leave(&q, now); len(got) > 0 {
 		t.Fatalf("%v leave too soon", got)
 	}
@@ -97,7 +97,7 @@ func TestP3_APortThatStandsStill(t *testing.T) {
 	if got := fmt.Sprint(leave(&q, now), q.patience.Load()); got != "[2] 1" {
 		t.Fatalf("out of patience: %v", got)
 	}
-	if got := time.Duration(q.longest.Load()); got != linkPatience+time.Microsecond {
+	if got := time.Duration(q.longest.Load()); got != LinkPatience+time.Microsecond {
 		t.Errorf("the longest wait is %v", got)
 	}
 	q.port.sent(now) // the second

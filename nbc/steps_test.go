@@ -17,7 +17,7 @@ type stepped struct {
 }
 
 // aStep is how long a step takes: much less than the port's patience.
-const aStep = linkPatience / 20
+const aStep = LinkPatience / 20
 
 func newStepped(rank, size int) *stepped {
 	s := &stepped{now: time.Now(), rank: rank, units: map[*Request]int{}, plans: map[int]*Plan{}}

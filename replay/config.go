@@ -36,13 +36,14 @@ type Config struct {
 	Slice            coordinator.Slice
 	Placement        coordinator.Placement // of KV pairs
 	Pull             coordinator.Pull      // how they come back
-	// Credit is as in exchange.Config. Of a system with priorities of its own 0 is DefaultCredit, and
-	// NoCredit none.
+	// MaySlice is what Auto may cut to where Slice is coordinator.AutoSlice, if the predicted iteration gains by it; 0: nothing.
+	MaySlice coordinator.Slice
+	// Credit is asked for as coordinator.Credit has it. Of a system with priorities of its own 0 is coordinator.DefaultCredit.
 	Credit int
 	// Sparse is what the scheme DGC sends of gradients; nil is coordinator.DefaultSparse. Its Warmup must be 0.
 	Sparse *coordinator.Sparse
 	// SystemSlice is the Slice of systems that have slices of their own, where that is coordinator.AutoSlice;
-	// 0: DefaultSlice.
+	// 0: coordinator.DefaultSlice.
 	SystemSlice coordinator.Slice
 	// Spec, unless it has no levels, is how the collectives are done.
 	Spec spec.Spec

@@ -45,13 +45,14 @@ func (r *rank) predict(ctx context.Context, res *Result) error {
 func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err error) {
 	p := r.c.Profile
 	slower := r.scale * max(r.c.Straggler.Factor, 1)
-	c := coordinator.Config{Nodes: nodes, Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: w.slice, Placement: w.place, Pull: w.back, Sparse: r.c.Sparse}
+	c := coordinator.Config{Nodes: nodes, Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: w.wanted, MaySlice: w.may, Placement: w.place, Pull: w.back, Sparse: r.c.Sparse}
 	b, err := book(p, r.layers, c)
 	if err != nil {
 		return "", 0, fmt.Errorf("replay: predicting %d ranks: %w", len(nodes), err)
 	}
 	network := exchange.Network(r.team, b, r.c.Spec, products(p, b, slower))
 	f := forecast(p, r.layers, r.count, w.design, w.bucket, network, slower)
+	f.FirstCome = w.firstCome
 	audit, err := exchange.Predicted(w.asked, network)
 	if err == nil {
 		err = exchange.Weigh(audit, f, fromProfile)
@@ -63,7 +64,7 @@ func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err
 	if len(nodes) == 1 {
 		return schemes, report.Milliseconds(p.Compute()) * slower, nil
 	}
-	it, err := f.Iteration(exchange.Executed(audit, r.layers), 1)
+	it, err := f.Iteration(exchange.Executed(audit, r.layers), b.Slice, 1)
 	return schemes, report.Milliseconds(it.Time), err
 }
 

@@ -108,7 +108,8 @@ func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
 func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*plan, error) {
 	one, alone := asked.One()
 	p := &plan{asked: asked, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
-	p.place, p.back, p.slice, p.credit, p.firstCome = s.moves(&r.c)
+	p.place, p.back, p.wanted, p.credit, p.firstCome = s.moves(&r.c)
+	p.slice, p.may = p.wanted, r.c.MaySlice
 	if s.ByLayer && p.bucket == 0 {
 		p.bucket = 1
 	}
@@ -133,6 +134,9 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 			if p.schemes, p.audit, err = exchange.Choose(ctx, r.comm, r.layers, asked, network, f, fromProfile); err != nil {
 				return nil, err
 			}
+			if p.slice = b.Slice; p.slice != p.wanted {
+				p.credit = coordinator.Credit(r.c.Credit, p.slice)
+			}
 		}
 	}
 	if p.audit != nil && p.audit.Asked.Chooses() && !r.known() {
@@ -156,6 +160,6 @@ func (r *rank) known() bool { return r.c.Ratio == 0 || len(r.c.Systems) > 0 }
 
 // book returns the information book of the net's first layers.
 func (r *rank) book(layers []exchange.Layer, p *plan) (*coordinator.Book, error) {
-	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: p.slice, Placement: p.place, Pull: p.back, Sparse: r.c.Sparse}
+	c := coordinator.Config{Nodes: r.comm.Nodes(), Workers: r.c.Workers.OrAll(), Servers: r.c.Servers.OrAll(), Pair: r.c.Pair, Slice: p.slice, MaySlice: p.may, Placement: p.place, Pull: p.back, Sparse: r.c.Sparse}
 	return book(r.c.Profile, layers, c)
 }

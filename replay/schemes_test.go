@@ -3,6 +3,7 @@ package replay_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,6 +140,29 @@ func TestAutoHasTheLeastIteration(t *testing.T) {
 		}
 		if b := ask(coordinator.Auto); !slices.Equal(a.Schemes(), b.Schemes()) {
 			t.Errorf("%s, %d nodes, %.3g: %v, then %v", c.p.Name, c.nodes, c.rate, a.Chosen(), b.Chosen())
+		}
+	}
+}
+
+// P3, section 4.2: with servers apart, on a network that computation just waits for, slices go up while others come down, and auto
+// takes them; where there is bandwidth enough it does not.
+func TestP3_AutoSlicesForServersApart(t *testing.T) {
+	p, err := workload.Builtin("resnet50-titanx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rate, want := range map[float64]coordinator.Slice{560e6: 50_000, 50e9: coordinator.AutoSlice} {
+		s := selection.Default()
+		s.Model.Inter.Bandwidth = rate
+		a, err := replay.Schemes(p, coordinator.Config{
+			Nodes:   spec.NodesOf(8, 1),
+			Workers: coordinator.Places{Ranks: []int{0, 1, 2, 3}}, Servers: coordinator.Places{Ranks: []int{4, 5, 6, 7}}, MaySlice: 50_000,
+		}, coordinator.Asked{}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Book.Slice != want {
+			t.Errorf("at %.3g bytes a second slices of %v, want %v:\n%s", rate, a.Book.Slice, want, strings.Join(a.Text(), "\n"))
 		}
 	}
 }

@@ -44,18 +44,9 @@ var (
 	request    = coordinator.PullRequest
 )
 
-// DefaultSlice is P3's slices by default (section 5.7).
-const DefaultSlice coordinator.Slice = 50_000
-
-// P3 has DefaultCredit of them under way; NoCredit, for Config.Credit, is none.
-const (
-	DefaultCredit = 2
-	NoCredit      = -1
-)
-
 // moves says in what pieces a system's parameters move, how, and in what order.
 func (s *System) moves(c *Config) (place coordinator.Placement, pull coordinator.Pull, slice coordinator.Slice, credit int, firstCome bool) {
-	place, pull, slice, credit = c.Placement, c.Pull, c.Slice, max(0, c.Credit)
+	place, pull, slice = c.Placement, c.Pull, c.Slice
 	if s.Placement != nil {
 		place = *s.Placement
 	}
@@ -63,16 +54,18 @@ func (s *System) moves(c *Config) (place coordinator.Placement, pull coordinator
 		pull = *s.Pull
 	}
 	if s.Plain {
-		slice, credit = coordinator.AutoSlice, 0
+		slice = coordinator.AutoSlice
 	}
 	if s.Sliced && slice == coordinator.AutoSlice {
-		slice = cmp.Or(c.SystemSlice, DefaultSlice)
+		slice = cmp.Or(c.SystemSlice, coordinator.DefaultSlice)
 	}
 	switch {
-	case s.FirstCome:
+	case s.FirstCome || s.Plain:
 		credit = 0
 	case s.Urgent && c.Credit == 0:
-		credit = DefaultCredit
+		credit = coordinator.DefaultCredit
+	default:
+		credit = coordinator.Credit(c.Credit, slice)
 	}
 	return place, pull, slice, credit, s.FirstCome
 }
@@ -123,7 +116,9 @@ next:
 
 // plan is by which schemes the layers go, and what follows from that.
 type plan struct {
-	slice     coordinator.Slice
+	slice     coordinator.Slice // that holds
+	wanted    coordinator.Slice // asked for, and what may be taken instead
+	may       coordinator.Slice
 	credit    int
 	place     coordinator.Placement
 	back      coordinator.Pull

@@ -150,7 +150,7 @@ func TestP3_SystemsOfSection5(t *testing.T) {
 		{{coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 50_000, 2, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 5000, 4, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 2000, 0, false}},
 	} {
 		s := all[i]
-		got := [3]row{of(s, Config{}), of(s, Config{Slice: 5000, Credit: 4}), of(s, Config{SystemSlice: 2000, Credit: NoCredit, Placement: coordinator.PlaceTensor})}
+		got := [3]row{of(s, Config{}), of(s, Config{Slice: 5000, Credit: 4}), of(s, Config{SystemSlice: 2000, Credit: coordinator.NoCredit, Placement: coordinator.PlaceTensor})}
 		if got != want || !s.ByLayer || s.Design != exchange.SCOBR || s.Scheme != exchange.PS {
 			t.Errorf("%s: %+v, want %+v", s.Name, got, want)
 		}

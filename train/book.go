@@ -38,7 +38,7 @@ func (w *Worker) book(ctx context.Context, c Config) (*coordinator.Book, error) 
 // bookConfig is what a book is made of, but for what ranks must ask each other.
 func (w *Worker) bookConfig(p pieces) coordinator.Config {
 	return coordinator.Config{
-		Nodes: w.comm.Nodes(), Workers: coordinator.Places{Ranks: w.roles.workers}, Servers: coordinator.Places{Ranks: w.roles.servers}, Pair: p.pair, Slice: p.slice,
+		Nodes: w.comm.Nodes(), Workers: coordinator.Places{Ranks: w.roles.workers}, Servers: coordinator.Places{Ranks: w.roles.servers}, Pair: p.pair, Slice: p.slice, MaySlice: p.may,
 		Placement: p.place, Seed: w.solver.Param().GetRandomSeed(), Pull: p.pull, Sparse: p.sparse,
 		Batch: make([]int, w.comm.Size()), Layers: w.bookLayers(),
 	}

@@ -38,6 +38,12 @@ func TestChoiceOfAnEarlierRun(t *testing.T) {
 func TestChoiceLiesBesideSnapshots(t *testing.T) {
 	path, dir := files(t, 30)
 	fullyConnected(t, path, dir, "")
+	net := filepath.Join(dir, "net.prototxt")
+	text, err := os.ReadFile(net)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, net, strings.Replace(string(text), "num_output: 30 ", "num_output: 120 ", 1)) // with layers of several slices
 	auto := ask(t, "auto")
 	snapshot := filepath.Join(dir, "s_iter_20.solverstate")
 	file := filepath.Join(dir, "s_iter_20.schemes")
@@ -49,8 +55,7 @@ func TestChoiceLiesBesideSnapshots(t *testing.T) {
 		return audit, err
 	}
 	with("")
-	text, err := os.ReadFile(file)
-	if err != nil {
+	if text, err = os.ReadFile(file); err != nil {
 		t.Fatal(err)
 	}
 	choice, err := coordinator.ParseChoice(text)
@@ -82,6 +87,30 @@ func TestChoiceLiesBesideSnapshots(t *testing.T) {
 	with(snapshot) // and its snapshots have it beside them too
 	if after, err := os.ReadFile(filepath.Join(dir, "s_iter_30.schemes")); err != nil || string(after) != string(choice.Text()) {
 		t.Errorf("beside the snapshot of the resumed run: %v\n%s", err, after)
+	}
+
+	// Slices are kept too, and executed: by ps as KV pairs, by the other schemes that are cut as parts of a bucket.
+	choice.Slice, choice.Layers[2].Scheme = 1024, exchange.PS
+	write(t, file, string(choice.Text()))
+	_, err = runHooked(t, 3, path, func(_ int, c *train.Config) {
+		c.Asked, c.Bucket, c.Snapshot, c.MaySlice = auto, 1, snapshot, coordinator.DefaultSlice
+	}, func(rank int, w *train.Worker) {
+		cut := 0
+		for _, a := range w.Exchange().Accounts() {
+			want := 1
+			if a.Scheme == exchange.PS || a.Scheme == exchange.Reduce || a.Scheme == exchange.Allreduce {
+				want = (a.Len + 1023) / 1024
+			}
+			if cut = max(cut, want); a.Parts < want || want == 1 && a.Parts > 1 {
+				t.Errorf("rank %d: %s, %d elements by %v, has %d parts", rank, a.Name, a.Len, a.Scheme, a.Parts)
+			}
+		}
+		if w.Audit().Book.Slice != 1024 || cut < 2 {
+			t.Errorf("rank %d: slices of %v, at most %d", rank, w.Audit().Book.Slice, cut)
+		}
+	})
+	if err != nil {
+		t.Error(err)
 	}
 
 	_, audit, err = chosen(t, 4, path, train.Config{

@@ -62,7 +62,9 @@ type Config struct {
 	Slice            coordinator.Slice
 	Placement        coordinator.Placement // of KV pairs
 	Pull             coordinator.Pull      // how they come back
-	// Credit is as in exchange.Config.
+	// MaySlice is what Auto may cut to where Slice is coordinator.AutoSlice, if the predicted iteration gains by it; 0: nothing.
+	MaySlice coordinator.Slice
+	// Credit is asked for as coordinator.Credit has it.
 	Credit int
 	// Sparse is what the scheme DGC sends of gradients; nil is coordinator.DefaultSparse.
 	Sparse *coordinator.Sparse

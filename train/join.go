@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train/checkpoint"
 )
@@ -69,6 +70,8 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err := w.choose(ctx, c); err != nil {
 		return err
 	}
+	w.moves.credit = coordinator.Credit(c.Credit, w.moves.slice)
+	c.Slice, c.Credit = w.moves.slice, w.moves.credit
 	if err := w.checkConsistency(ctx, c); err != nil {
 		return err
 	}

@@ -78,6 +78,7 @@ func (w *Worker) choose(ctx context.Context, c Config) error {
 	if err := w.keepChoice(ctx, c, w.schemes.audit); err != nil {
 		return err
 	}
+	w.moves.slice = book.Slice
 	w.schemes.of = exchange.Executed(w.schemes.audit, w.exchangeLayers())
 	for i, l := range n.Layers() {
 		if len(l.Params) == 0 {

@@ -21,7 +21,7 @@ func (s *Setup) Exchange() *exchange.Exchange { return s.exchange }
 // and Bucket count; the rest is as New was told. It is a collective; Close
 // closes it.
 func (w *Worker) Setup(ctx context.Context, c Config) (*Setup, error) {
-	c.Pair, c.Slice, c.Credit, c.Placement, c.Pull, c.Sparse = w.moves.pair, w.moves.slice, w.moves.credit, w.moves.place, w.moves.pull, w.moves.sparse
+	c.Pair, c.Slice, c.MaySlice, c.Credit, c.Placement, c.Pull, c.Sparse = w.moves.pair, w.moves.slice, w.moves.may, w.moves.credit, w.moves.place, w.moves.pull, w.moves.sparse
 	return w.newSetup(ctx, c)
 }
 

@@ -74,6 +74,7 @@ type Worker struct {
 type pieces struct {
 	pair   int
 	slice  coordinator.Slice
+	may    coordinator.Slice
 	credit int
 	place  coordinator.Placement
 	pull   coordinator.Pull
@@ -82,7 +83,7 @@ type pieces struct {
 
 // pieces are those that c asks for.
 func (c *Config) pieces() pieces {
-	return pieces{c.Pair, c.Slice, c.Credit, c.Placement, c.Pull, c.Sparse}
+	return pieces{c.Pair, c.Slice, c.MaySlice, c.Credit, c.Placement, c.Pull, c.Sparse}
 }
 
 // New builds this rank's solver and joins it to the others'. It is a

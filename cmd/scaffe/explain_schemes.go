@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -31,8 +32,8 @@ func roleFlags() []cli.Flag {
 		cmdline.Checked("workers", "all", "`RANKS` that work, likewise; every rank works or serves", cmdline.Parsed(coordinator.ParsePlaces, ""), "all", "count:"),
 		cmdline.Checked("pair", units.FormatBytes(coordinator.DefaultPair), "`SIZE` of the KV pairs that servers hold",
 			cmdline.Parsed(coordinator.ParsePair, "want a multiple of 4K, such as 256K or 2M")),
-		cmdline.Checked("slice", coordinator.AutoSlice.String(), "cut parameters every `N` elements, such as 50000: each slice is pushed, summed, updated and pulled by itself, "+
-			"with ps as a KV pair; layer cuts nothing, auto nothing but pairs",
+		cmdline.Checked("slice", coordinator.AutoSlice.String(), fmt.Sprintf("cut parameters every `N` elements, such as 50000: each slice is pushed, summed, updated and pulled by itself, "+
+			"with ps as a KV pair; layer cuts nothing; auto leaves it to --scheme auto whether slices of %v pay, and elsewhere cuts nothing but pairs", coordinator.DefaultSlice),
 			cmdline.Parsed(coordinator.ParseSlice, ""), "auto", "layer"),
 		cmdline.Checked("placement", coordinator.PlaceEven.String(), "give KV pairs to servers `HOW`: even shares (Poseidon), round-robin (P3), whole parameters drawn, or divided where large (kvstore), or in turn (tensor)",
 			cmdline.Parsed(coordinator.ParsePlacement, "want "+cmdline.Or(coordinator.Placements())), coordinator.Placements()...),
@@ -45,7 +46,7 @@ func roleFlags() []cli.Flag {
 type roles struct {
 	workers, servers coordinator.Places
 	pair             int
-	slice            coordinator.Slice
+	slice, maySlice  coordinator.Slice
 	placement        coordinator.Placement
 	pull             coordinator.Pull
 }
@@ -67,6 +68,9 @@ func readRoles(c *cli.Context) (r roles, err error) {
 	if r.slice, err = coordinator.ParseSlice(c.String("slice")); err != nil {
 		return r, err
 	}
+	if !c.IsSet("pair") {
+		r.maySlice = coordinator.DefaultSlice
+	}
 	if r.placement, err = coordinator.ParsePlacement(c.String("placement")); err != nil {
 		return r, err
 	}
@@ -83,7 +87,7 @@ func readSchemes(c *cli.Context) (asked coordinator.Asked, cfg coordinator.Confi
 		return asked, cfg, err
 	}
 	r, err := readRoles(c)
-	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice, cfg.Placement, cfg.Pull = r.workers, r.servers, r.pair, r.slice, r.placement, r.pull
+	cfg.Workers, cfg.Servers, cfg.Pair, cfg.Slice, cfg.MaySlice, cfg.Placement, cfg.Pull = r.workers, r.servers, r.pair, r.slice, r.maySlice, r.placement, r.pull
 	return asked, cfg, err
 }
 

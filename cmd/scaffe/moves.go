@@ -14,7 +14,6 @@ import (
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/replay"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
@@ -40,9 +39,9 @@ func moveFlags() []cli.Flag {
 	}, roleFlags(), []cli.Flag{
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
-		cmdline.Checked("credit", creditOff, fmt.Sprintf("let at most `N` large messages be under way from a rank to other nodes together, the most urgent first; "+
-			"off binds each link by itself; the default with --slice N is %d", sliceCredit),
-			cmdline.Parsed(parseCredit, ""), creditOff),
+		cmdline.Checked("credit", auto, fmt.Sprintf("let at most `N` large messages be under way from a rank to other nodes together, the most urgent first; "+
+			"off binds each link by itself; auto is %d with slices, else off", coordinator.DefaultCredit),
+			cmdline.Parsed(parseCredit, ""), auto, creditOff),
 	}, selectionFlags(), []cli.Flag{
 		localFlag(),
 		cmdline.Duration("deadline", nbc.DefaultDeadline, "abort a collective that takes longer than `TIME`, naming the rank at fault"),
@@ -60,24 +59,25 @@ func schemeFlag() cli.Flag {
 	return f
 }
 
-// creditOff, for --credit, is no credit; sliceCredit is the default where parameters are sliced.
-const (
-	creditOff   = "off"
-	sliceCredit = replay.DefaultCredit
-)
+// creditOff, for --credit, is no credit.
+const creditOff = "off"
 
+// parseCredit returns a credit as coordinator.Credit takes it.
 func parseCredit(s string) (int, error) {
-	if s == creditOff {
+	switch s {
+	case auto:
 		return 0, nil
+	case creditOff:
+		return coordinator.NoCredit, nil
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("invalid credit %q: want a number of messages, such as %d, or %s to bind each link by itself", s, sliceCredit, creditOff)
+		return 0, fmt.Errorf("invalid credit %q: want a number of messages, such as %d, or %s to bind each link by itself", s, coordinator.DefaultCredit, creditOff)
 	}
 	return n, nil
 }
 
-// auto, for --bucket, leaves the size to the network.
+// auto, for --bucket and --credit, leaves it to the program.
 const auto = "auto"
 
 func parseBucket(s string) (int, error) {
@@ -112,9 +112,6 @@ func readMoves(c *cli.Context) (m moves, err error) {
 	}
 	if m.credit, err = parseCredit(c.String("credit")); err != nil {
 		return m, err
-	}
-	if !c.IsSet("credit") && m.slice > 0 {
-		m.credit = sliceCredit
 	}
 	if m.sparse, err = readSparse(c, m.asked); err != nil {
 		return m, err

@@ -87,10 +87,8 @@ func replayConfig(c *cli.Context, m moves) (cfg replay.Config, err error) {
 	cfg.Asked, cfg.Workers, cfg.Servers = &m.asked, m.workers, m.servers
 	cfg.Pair, cfg.Slice, cfg.Credit = coordinator.ScalePair(m.pair, min(c.Float64("size-scale"), 1)), m.slice.Scale(min(c.Float64("size-scale"), 1)), m.credit
 	cfg.Placement, cfg.Pull, cfg.Sparse = m.placement, m.pull, m.sparse
-	cfg.SystemSlice = replay.DefaultSlice.Scale(min(c.Float64("size-scale"), 1))
-	if c.IsSet("credit") && m.credit == 0 {
-		cfg.Credit = replay.NoCredit
-	}
+	cfg.MaySlice = m.maySlice.Scale(min(c.Float64("size-scale"), 1))
+	cfg.SystemSlice = coordinator.DefaultSlice.Scale(min(c.Float64("size-scale"), 1))
 	cfg.Budget = c.Duration("budget").Seconds()
 	if c.String("profile") == "" {
 		return cfg, cmdline.Usagef("missing --profile: want a file or a built-in profile (scaffe replay --list shows them)")

@@ -104,7 +104,7 @@ func newTraining(c *cli.Context) (*training, error) {
 	}
 	t.config.Design, t.config.Spec, t.config.Bucket = m.design, m.spec, m.bucket
 	t.config.Asked, t.config.Workers, t.config.Servers = &m.asked, m.workers, m.servers
-	t.config.Pair, t.config.Slice, t.config.Credit, t.config.Placement, t.config.Pull = m.pair, m.slice, m.credit, m.placement, m.pull
+	t.config.Pair, t.config.Slice, t.config.MaySlice, t.config.Credit, t.config.Placement, t.config.Pull = m.pair, m.slice, m.maySlice, m.credit, m.placement, m.pull
 	if t.config.Sparse = m.sparse; c.IsSet("warmup") {
 		if err := needsDGC(c, "warmup", m.asked); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -72,6 +73,9 @@ type Config struct {
 	// Pair is the size of a KV pair in bytes; 0: DefaultPair. A Slice but AutoSlice takes its place.
 	Pair  int
 	Slice Slice
+	// MaySlice, unless it is 0, is what is cut to where Slice is AutoSlice and ByIteration finds
+	// that it pays. A Placement with pairs of its own has no use for it.
+	MaySlice Slice
 	// Placement says who serves which pair; Seed is what PlaceKVStore draws by.
 	Placement Placement
 	Seed      int64
@@ -87,30 +91,31 @@ type Book struct {
 	Workers, Servers []int // ranks, ascending
 	Batch            []int // by rank
 	PairBytes        int   // 0: a bucket is one pair
-	Slice            Slice
+	Slice, MaySlice  Slice
 	Placement        Placement
 	Seed             int64
 	Pull             Pull
 	Sparse           Sparse
 	Layers           []Layer
 	Pairs            []Pair // ascending
+
+	uncut int // PairBytes where Slice is AutoSlice
 }
 
 // New checks c and writes the book. Every layer's parameters are cut into pairs;
 // Deal cuts anew.
 func New(c Config) (*Book, error) {
-	b := &Book{Nodes: c.Nodes, Batch: c.Batch, PairBytes: c.Pair, Slice: c.Slice, Placement: c.Placement, Seed: c.Seed, Pull: c.Pull, Sparse: c.Sparse.Or(), Layers: c.Layers}
-	if b.PairBytes == 0 {
-		b.PairBytes = DefaultPair
+	b := &Book{Nodes: c.Nodes, Batch: c.Batch, Placement: c.Placement, Seed: c.Seed, Pull: c.Pull, Sparse: c.Sparse.Or(), Layers: c.Layers}
+	b.uncut = cmp.Or(c.Pair, DefaultPair)
+	if c.Slice == AutoSlice && c.Placement.cuts() {
+		b.MaySlice = max(0, c.MaySlice)
 	}
 	var err error
 	b.Workers, b.Servers, err = Roles(c.Nodes, c.Workers, c.Servers)
-	if err = errors.Join(err, checkPair(b.PairBytes), c.Slice.check(), b.Sparse.Check()); err != nil {
+	if err = errors.Join(err, checkPair(b.uncut), c.Slice.check(), b.Sparse.Check()); err != nil {
 		return nil, err
 	}
-	if c.Slice != AutoSlice {
-		b.PairBytes = max(0, 4*int(c.Slice))
-	}
+	b.slice(c.Slice)
 	if len(c.Batch) != len(c.Nodes) || len(c.Nodes) == 0 {
 		return nil, fmt.Errorf("information book: %d batches of %s", len(c.Batch), ranks(len(c.Nodes)))
 	}
@@ -123,6 +128,13 @@ func New(c Config) (*Book, error) {
 	}
 	b.Deal(all)
 	return b, nil
+}
+
+// slice has the parameters cut by s from the next Deal on.
+func (b *Book) slice(s Slice) {
+	if b.Slice, b.PairBytes = s, b.uncut; s != AutoSlice {
+		b.PairBytes = max(0, 4*int(s))
+	}
 }
 
 // Roles returns which ranks work and which serve, ascending, where nodes are those of all

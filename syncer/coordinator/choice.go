@@ -16,6 +16,7 @@ type Choice struct {
 	Asked   Asked // what left the choice
 	Workers int   // how many; 0 in files of before, which have Ranks
 	Ranks   int
+	Slice   Slice // 0: nothing was cut
 	// Layers are those with parameters, in their order.
 	Layers []Chosen
 }
@@ -35,6 +36,9 @@ func (a Asked) Chooses() bool {
 // Choice returns what the audit has come to.
 func (a *Audit) Choice() *Choice {
 	c := &Choice{Asked: a.Asked, Workers: len(a.Book.Workers)}
+	if a.Book.MaySlice > 0 {
+		c.Slice = a.Book.Slice
+	}
 	for i := range a.Rows {
 		r := &a.Rows[i]
 		c.Layers = append(c.Layers, Chosen{r.Layer.Name, r.Layer.Elements(), r.Choice})
@@ -48,11 +52,14 @@ const (
 	ranksHead  = "# scaffe: the scheme of each layer; a run that resumes from this snapshot on as many ranks keeps them"
 )
 
-// Text returns the choice as a file: a line for what was asked, for the workers and for each
+// Text returns the choice as a file: a line for what was asked, for the workers, for slices if there are, and for each
 // layer, with the elements of its parameters and its scheme; and a digest of these lines.
 func (c *Choice) Text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\nasked %q\nworkers %d\n", choiceHead, c.Asked, c.Workers)
+	if c.Slice > 0 {
+		fmt.Fprintf(&b, "slice %d\n", c.Slice)
+	}
 	for _, l := range c.Layers {
 		fmt.Fprintf(&b, "layer %q %d %v\n", l.Name, l.Elements, l.Scheme)
 	}
@@ -83,7 +90,13 @@ func ParseChoice(text []byte) (*Choice, error) {
 	if c.Asked, err = ParseAsked(asked); err != nil {
 		return nil, err
 	}
-	for _, line := range lines[3:] {
+	lines = lines[3:]
+	if len(lines) > 0 && scans(lines[0], "slice %d", &c.Slice) {
+		if lines = lines[1:]; c.Slice < Cut {
+			return nil, fmt.Errorf("slices of %d elements are not a size of them", int(c.Slice))
+		}
+	}
+	for _, line := range lines {
 		var l Chosen
 		var scheme string
 		if !scans(line, "layer %q %d %s", &l.Name, &l.Elements, &scheme) {
@@ -116,6 +129,9 @@ func (a *Audit) Keep(c *Choice, from string) error {
 		return nil
 	}
 	a.Notes = append(a.Notes, "# schemes kept from "+from)
+	if a.Book.MaySlice > 0 {
+		a.Book.slice(c.Slice)
+	}
 	for i := range a.Rows {
 		r := &a.Rows[i]
 		if now := r.Choice; now != c.Layers[i].Scheme {
@@ -128,7 +144,7 @@ func (a *Audit) Keep(c *Choice, from string) error {
 	if a.Iterations == nil || a.Iterations.predict == nil { // who predicts says it
 		return nil
 	}
-	f, err := a.Iterations.predict(a.Schemes(), 1)
+	f, err := a.Iterations.predict(Moves{a.Schemes(), a.Book.Slice}, 1)
 	a.Iterations.Chosen = f.Time
 	return err
 }

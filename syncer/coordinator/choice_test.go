@@ -35,6 +35,10 @@ func TestChoiceIsRead(t *testing.T) {
 			t.Errorf("it is read with another byte %d", i)
 		}
 	}
+	c.Slice = 50_000
+	if got, err := ParseChoice(c.Text()); err != nil || !reflect.DeepEqual(got, c) {
+		t.Errorf("with slices: %+v, %v, from\n%s", got, err, c.Text())
+	}
 	signed := func(text string) []byte { return fmt.Appendf(nil, "%sdigest %016x\n", text, digest([]byte(text))) }
 	for text, want := range map[string]string{
 		"":                     "digest",
@@ -46,6 +50,7 @@ func TestChoiceIsRead(t *testing.T) {
 		choiceHead + "\nasked \"auto\"\nworkers 2\nlayer \"fc6\" 10 tree\n":   `layer "fc6": unknown scheme "tree"`,
 		choiceHead + "\nasked \"auto\"\nworkers two\nlayer \"fc6\" 10 tree\n": "does not begin",
 		choiceHead + "\nasked \"auto\"\nranks 2\n":                            "does not begin",
+		choiceHead + "\nasked \"auto\"\nworkers 2\nslice 7\n":                 "slices of 7 elements",
 	} {
 		if _, err := ParseChoice(signed(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

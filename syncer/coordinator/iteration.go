@@ -12,9 +12,15 @@ import (
 	"github.com/scaffe/scaffe/internal/units"
 )
 
-// Iterator predicts an iteration in which the book's layers go by such schemes, through ports that have slower times less
-// bandwidth than they seem to have.
-type Iterator func(schemes []Scheme, slower float64) (Foreseen, error)
+// Moves is how the book's layers are kept in step: by which schemes, and in what pieces.
+type Moves struct {
+	Schemes []Scheme
+	Slice   Slice // as in Config
+}
+
+// Iterator predicts an iteration in which layers move so, through ports that have slower times less bandwidth than they
+// seem to have.
+type Iterator func(m Moves, slower float64) (Foreseen, error)
 
 // Foreseen is an iteration that is predicted.
 type Foreseen struct {
@@ -29,8 +35,8 @@ type Weighed struct {
 	port time.Duration // as in Foreseen
 	// slow is Time where ports have half the bandwidth, which is what the choice is worth where
 	// the network is not what it seemed; 0: nobody has asked.
-	slow    time.Duration
-	schemes []Scheme
+	slow  time.Duration
+	moves Moves
 }
 
 // Iterations are what a choice was made by.
@@ -41,6 +47,8 @@ type Iterations struct {
 	Chosen  time.Duration // the iteration with what has been chosen
 	Weighed []Weighed     // choices that have a name, the quickest first
 	Tried   int           // choices in all
+	// Cut is the iteration by the chosen schemes with slices, and Whole that without; 0: slices were not weighed.
+	Cut, Whole time.Duration
 
 	predict Iterator // nil where the choice was told
 }
@@ -54,8 +62,8 @@ const (
 	// fewerBytes how much less it must keep the port busy than that of a choice that was weighed before, and is simpler.
 	sameSlow, fewerBytes = 1.01, 0.99
 	// mostTried bounds the choices that are weighed, and so the time that choosing takes, alike on
-	// all machines.
-	mostTried = 160
+	// all machines; mostCut is how many come to it with slices.
+	mostTried, mostCut = 160, 40
 	// slowNetwork is how many times less bandwidth a network has that is not what it seemed.
 	slowNetwork = 2
 )
@@ -66,9 +74,9 @@ const (
 // least predicted iteration. Of those within 3 % of that it takes those that are, within 1 %, the quickest on a network of
 // half the bandwidth; and of these the one that keeps a node's port busy for the least time, since bytes are better known than latencies, and the
 // cores that carry them are not always free. Where that makes less than 1 % it takes the first of them. The order is fixed and the work is bounded: equal predictions lead to
-// equal choices. basis says in words what predict goes by. Without a layer that is left to Auto it changes nothing.
+// equal choices. Where the book may be cut to slices, it weighs these too. basis says in words what predict goes by. Without a layer that is left to Auto it changes nothing.
 func (a *Audit) ByIteration(basis string, predict Iterator) error {
-	s := &search{audit: a, predict: predict}
+	s := &search{audit: a, predict: predict, slice: a.Book.Slice, most: mostTried}
 	for i := range a.Rows {
 		if asked, _ := a.Asked.Of(a.Rows[i].Layer.Name); asked == Auto {
 			s.free = append(s.free, i)
@@ -80,8 +88,10 @@ func (a *Audit) ByIteration(basis string, predict Iterator) error {
 	if err := s.named(); err != nil {
 		return err
 	}
-	named := slices.Clone(s.tried)
 	if err := s.improve(); err != nil {
+		return err
+	}
+	if err := s.cut(); err != nil {
 		return err
 	}
 	at, err := s.best()
@@ -89,22 +99,42 @@ func (a *Audit) ByIteration(basis string, predict Iterator) error {
 		return err
 	}
 	best := s.tried[at]
-	a.Iterations = &Iterations{Basis: basis, Chosen: best.Time, Weighed: named, Tried: len(s.tried), predict: predict}
-	slices.SortStableFunc(a.Iterations.Weighed, func(x, y Weighed) int { return int(x.Time - y.Time) })
-	a.take(best.schemes)
+	it := &Iterations{Basis: basis, Chosen: best.Time, Tried: len(s.tried), predict: predict}
+	if a.Book.MaySlice > 0 {
+		for _, of := range []struct {
+			slice Slice
+			took  *time.Duration
+		}{{a.Book.MaySlice, &it.Cut}, {AutoSlice, &it.Whole}} {
+			f, err := predict(Moves{best.moves.Schemes, of.slice}, 1)
+			if err != nil {
+				return err
+			}
+			*of.took = f.Time
+		}
+	}
+	for _, w := range s.tried {
+		if w.Name != "" {
+			it.Weighed = append(it.Weighed, w)
+		}
+	}
+	slices.SortStableFunc(it.Weighed, func(x, y Weighed) int { return int(x.Time - y.Time) })
+	a.Iterations = it
+	a.Book.slice(best.moves.Slice)
+	a.take(best.moves.Schemes)
 	return nil
 }
 
 // told is an audit on its way to other ranks.
 type told struct {
 	Rows       []Row // without Layer, which they have
+	Slice      Slice
 	Notes      []string
 	Iterations *Iterations
 }
 
 // Told returns what a has come to, for ranks with equal books to Hear: predictions take time, and one rank makes them for all.
 func (a *Audit) Told() []byte {
-	t := told{slices.Clone(a.Rows), a.Notes, a.Iterations}
+	t := told{slices.Clone(a.Rows), a.Book.Slice, a.Notes, a.Iterations}
 	for i := range t.Rows {
 		t.Rows[i].Layer = nil
 	}
@@ -124,6 +154,7 @@ func (b *Book) Hear(asked Asked, text []byte) (*Audit, error) {
 	for i := range t.Rows {
 		t.Rows[i].Layer = &b.Layers[i]
 	}
+	b.slice(t.Slice)
 	a := &Audit{Book: b, Asked: asked, Rows: t.Rows, Notes: t.Notes, Iterations: t.Iterations}
 	a.deal()
 	return a, nil
@@ -159,21 +190,49 @@ type search struct {
 	predict Iterator
 	free    []int // rows
 	tried   []Weighed
+	slice   Slice // of what is tried
+	most    int   // tries
 }
 
 // try weighs a choice, unless it has been already.
 func (s *search) try(name string, schemes []Scheme) error {
 	for i := range s.tried {
-		if slices.Equal(s.tried[i].schemes, schemes) {
-			if name != "" {
-				s.tried[i].Name += ", " + name
+		w := &s.tried[i]
+		if w.moves.Slice == s.slice && slices.Equal(w.moves.Schemes, schemes) {
+			switch {
+			case w.Name == "":
+				w.Name = name
+			case name != "":
+				w.Name += ", " + name
 			}
 			return nil
 		}
 	}
-	f, err := s.predict(schemes, 1)
-	s.tried = append(s.tried, Weighed{Name: name, Time: f.Time, port: f.Port, schemes: schemes})
+	m := Moves{schemes, s.slice}
+	f, err := s.predict(m, 1)
+	s.tried = append(s.tried, Weighed{Name: name, Time: f.Time, port: f.Port, moves: m})
 	return err
+}
+
+// cut weighs slices, where there may be any: with the best choice so far and those that have a name, and what comes of
+// these.
+func (s *search) cut() error {
+	b := s.audit.Book
+	if b.MaySlice <= 0 {
+		return nil
+	}
+	best, err := s.best()
+	if err != nil {
+		return err
+	}
+	s.slice, s.most = b.MaySlice, min(len(s.tried), mostTried)+mostCut
+	if err := s.try("", s.tried[best].moves.Schemes); err != nil {
+		return err
+	}
+	if err := s.named(); err != nil {
+		return err
+	}
+	return s.improve()
 }
 
 // best returns which of those tried is taken.
@@ -187,7 +246,7 @@ func (s *search) best() (best int, err error) {
 			continue
 		}
 		if w.slow == 0 {
-			f, err := s.predict(w.schemes, slowNetwork)
+			f, err := s.predict(w.moves, slowNetwork)
 			if err != nil {
 				return 0, err
 			}
@@ -219,18 +278,22 @@ func (s *search) with(schemes []Scheme, of func(r *Row) Scheme) []Scheme {
 
 // named weighs the choices that have a name.
 func (s *search) named() error {
+	cut := ""
+	if s.slice > 0 {
+		cut = " in slices"
+	}
 	alone := s.audit.Schemes()
-	if err := s.try("each layer's least", alone); err != nil {
+	if err := s.try("each layer's least"+cut, alone); err != nil {
 		return err
 	}
-	if err := s.try("poseidon", s.with(alone, func(r *Row) Scheme { return s.audit.Book.best(r.Layer) })); err != nil {
+	if err := s.try("poseidon"+cut, s.with(alone, func(r *Row) Scheme { return s.audit.Book.best(r.Layer) })); err != nil {
 		return err
 	}
 	for _, c := range candidates {
 		if c == SFB {
 			continue
 		}
-		if err := s.try("all "+c.String(), s.with(alone, func(*Row) Scheme { return c })); err != nil {
+		if err := s.try("all "+c.String()+cut, s.with(alone, func(*Row) Scheme { return c })); err != nil {
 			return err
 		}
 		factors := s.with(alone, func(r *Row) Scheme {
@@ -239,7 +302,7 @@ func (s *search) named() error {
 			}
 			return c
 		})
-		if err := s.try("sfb and "+c.String(), factors); err != nil {
+		if err := s.try("sfb and "+c.String()+cut, factors); err != nil {
 			return err
 		}
 	}
@@ -278,12 +341,15 @@ func (s *search) change(rows []int) error {
 	if err != nil {
 		return err
 	}
-	from := s.tried[best].schemes
+	from := s.tried[best].moves
+	if from.Slice != s.slice { // what is cut otherwise has been changed before
+		return nil
+	}
 	for _, c := range candidates {
-		if len(s.tried) >= mostTried {
+		if len(s.tried) >= s.most {
 			return nil
 		}
-		schemes := slices.Clone(from)
+		schemes := slices.Clone(from.Schemes)
 		for _, i := range rows {
 			if s.audit.Rows[i].Of(c).Serves {
 				schemes[i] = c
@@ -304,6 +370,17 @@ func (it *Iterations) Text() string {
 		fmt.Fprintf(&b, "; %v %s", units.Rough(w.Time), w.Name)
 	}
 	return b.String()
+}
+
+// sliced says in a line whether slices were taken, and why; "" where they were not weighed.
+func (it *Iterations) sliced(s Slice) string {
+	switch {
+	case it == nil || it.Whole == 0:
+		return ""
+	case s > 0:
+		return fmt.Sprintf("cut to slices of %v, since that makes the predicted iteration %.3g of what it is without", s, it.Cut.Seconds()/max(it.Whole.Seconds(), 1e-9))
+	}
+	return fmt.Sprintf("not cut to slices, which would make the predicted iteration %.3g of what it is", it.Cut.Seconds()/max(it.Whole.Seconds(), 1e-9))
 }
 
 // table is what was weighed, for programs.

@@ -48,29 +48,35 @@ func TestByIteration(t *testing.T) {
 		predict     Iterator
 		want        []Scheme
 	}{
-		{"servers hide", "auto", func(s []Scheme, _ float64) (Foreseen, error) {
+		{"servers hide", "auto", func(m Moves, _ float64) (Foreseen, error) {
+			s := m.Schemes
 			return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond}, nil
 		}, []Scheme{PS, PS, PS}},
-		{"a rule holds", "auto,conv1=reduce", func(s []Scheme, _ float64) (Foreseen, error) {
+		{"a rule holds", "auto,conv1=reduce", func(m Moves, _ float64) (Foreseen, error) {
+			s := m.Schemes
 			return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+5*count(s, SFB)+20*count(s, Reduce)) * time.Millisecond}, nil
 		}, []Scheme{Reduce, PS, PS}},
-		{"a single layer", "auto", func(s []Scheme, _ float64) (Foreseen, error) {
+		{"a single layer", "auto", func(m Moves, _ float64) (Foreseen, error) {
+			s := m.Schemes
 			if slices.Equal(s, []Scheme{Allreduce, Reduce, SFB}) {
 				return Foreseen{Time: 50 * time.Millisecond}, nil
 			}
 			return Foreseen{Time: time.Duration(100+10*count(s, PS)-20*count(s, SFB)) * time.Millisecond}, nil
 		}, []Scheme{Allreduce, Reduce, SFB}},
-		{"a tie, by the slow network", "auto", func(s []Scheme, slower float64) (Foreseen, error) {
+		{"a tie, by the slow network", "auto", func(m Moves, slower float64) (Foreseen, error) {
+			s := m.Schemes
 			return Foreseen{Time: time.Duration(1e8 + float64(count(s, PS))*5e5 + 1e7*(slower-1)*float64(3-count(s, PS)))}, nil
 		}, []Scheme{PS, PS, PS}},
-		{"a tie, by the port", "auto", func(s []Scheme, _ float64) (Foreseen, error) {
+		{"a tie, by the port", "auto", func(m Moves, _ float64) (Foreseen, error) {
+			s := m.Schemes
 			return Foreseen{Time: time.Duration(1e8 + float64(count(s, PS))*2e5), Port: time.Duration(1e7 - 1e6*count(s, PS))}, nil
 		}, []Scheme{PS, PS, PS}},
-		{"no tie on a slow network, whatever the port", "auto", func(s []Scheme, slower float64) (Foreseen, error) {
+		{"no tie on a slow network, whatever the port", "auto", func(m Moves, slower float64) (Foreseen, error) {
+			s := m.Schemes
 			return Foreseen{Time: time.Duration(1e8 + 1e7*(slower-1)*float64(count(s, PS))), Port: time.Duration(1e7 - 1e6*count(s, PS))}, nil
 		}, []Scheme{Allreduce, Allreduce, Allreduce}},
-		{"all alike: each layer's least", "auto", func([]Scheme, float64) (Foreseen, error) { return Foreseen{Time: time.Second}, nil }, []Scheme{Allreduce, Allreduce, Allreduce}},
-		{"Algorithm 1 is not touched", "poseidon", func([]Scheme, float64) (Foreseen, error) { return Foreseen{}, errors.New("asked") }, []Scheme{PS, PS, SFB}},
+		{"all alike: each layer's least", "auto", func(Moves, float64) (Foreseen, error) { return Foreseen{Time: time.Second}, nil }, []Scheme{Allreduce, Allreduce, Allreduce}},
+		{"Algorithm 1 is not touched", "poseidon", func(Moves, float64) (Foreseen, error) { return Foreseen{}, errors.New("asked") }, []Scheme{PS, PS, SFB}},
 	} {
 		a := weighedBook(t, c.asked, alike)
 		if err := a.ByIteration("SC-OBR, as told", c.predict); err != nil {
@@ -95,7 +101,7 @@ func TestByIteration(t *testing.T) {
 	}
 	a := weighedBook(t, "auto", alike)
 	broken := errors.New("broken")
-	if err := a.ByIteration("", func([]Scheme, float64) (Foreseen, error) { return Foreseen{}, broken }); !errors.Is(err, broken) {
+	if err := a.ByIteration("", func(Moves, float64) (Foreseen, error) { return Foreseen{}, broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }
@@ -115,7 +121,8 @@ func TestByIterationTakesTheLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := rapid.SliceOfN(rapid.IntRange(0, 50), 3*int(schemes), 3*int(schemes)).Draw(t, "ms by layer and scheme")
 		tried := map[string]time.Duration{}
-		predict := func(s []Scheme, slower float64) (Foreseen, error) {
+		predict := func(m Moves, slower float64) (Foreseen, error) {
+			s := m.Schemes
 			sum := 100.0
 			for i, x := range s {
 				sum += slower * float64(of[i*int(schemes)+int(x)])
@@ -151,9 +158,80 @@ func TestByIterationTakesTheLeast(t *testing.T) {
 	})
 }
 
+// Slices are taken where the predicted iteration is shorter by them, with the pairs that they are; the audit says why or
+// why not, other ranks hear it, and the choice keeps it.
+func TestP3_AutoSlicesWhereItPays(t *testing.T) {
+	const may = 2 * Cut
+	for _, c := range []struct {
+		name  string
+		may   Slice
+		gain  time.Duration // by slices, for each layer by ps
+		slice Slice
+		text  string
+	}{
+		{"they pay", may, 20 * time.Millisecond, may, "cut to slices of 2048, since that makes the predicted iteration 0.4 of what it is without"},
+		{"they cost", may, -20 * time.Millisecond, AutoSlice, "not cut to slices, which would make the predicted iteration 1.6 of what it is"},
+		{"they are not to be", 0, 20 * time.Millisecond, AutoSlice, ""},
+	} {
+		a := weighedBook(t, "auto", alike)
+		a.Book.MaySlice = c.may
+		predict := func(m Moves, _ float64) (Foreseen, error) {
+			f := Foreseen{Time: time.Duration(100+10*count(m.Schemes, Allreduce)+20*count(m.Schemes, Reduce)+30*count(m.Schemes, SFB)) * time.Millisecond}
+			if m.Slice > 0 {
+				f.Time -= time.Duration(count(m.Schemes, PS)) * c.gain
+			}
+			return f, nil
+		}
+		if err := a.ByIteration("", predict); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(a.Text(), "\n")
+		if a.Book.Slice != c.slice || !slices.Equal(a.Schemes(), []Scheme{PS, PS, PS}) || !strings.Contains(text, c.text) || (c.text == "") == strings.Contains(text, "to slices") {
+			t.Errorf("%s: slices of %v, %v\n%s", c.name, a.Book.Slice, a.Schemes(), text)
+		}
+		pairs := 3 // a layer each
+		if c.slice > 0 {
+			pairs += 4 // 9000 elements are 4 slices and a part of one
+		}
+		if len(a.Book.Pairs) != pairs {
+			t.Errorf("%s: %d pairs, want %d: %v", c.name, len(a.Book.Pairs), pairs, a.Book.Pairs)
+		}
+
+		other := weighedBook(t, "auto", alike)
+		other.Book.MaySlice = c.may
+		heard, err := other.Book.Hear(other.Asked, a.Told())
+		if err != nil || heard.Book.Slice != c.slice || !reflect.DeepEqual(heard.Book.Pairs, a.Book.Pairs) || strings.Join(heard.Text(), "\n") != text {
+			t.Errorf("%s: %v, heard\n%s", c.name, err, strings.Join(heard.Text(), "\n"))
+		}
+
+		// A run that goes on keeps it, whatever would be taken now, unless slices were asked for.
+		choice, err := ParseChoice(a.Choice().Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for asked, want := range map[Slice]Slice{AutoSlice: choice.Slice, LayerSlice: LayerSlice} {
+			later := weighedBook(t, "auto", alike)
+			later.Book.MaySlice = may
+			if later.Book.slice(asked); asked != AutoSlice {
+				later.Book.MaySlice = 0
+			}
+			err := later.ByIteration("", func(m Moves, _ float64) (Foreseen, error) {
+				return Foreseen{Time: time.Second - time.Duration(count(m.Schemes, Reduce))*time.Millisecond}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := later.Keep(choice, "file"); err != nil || later.Book.Slice != want || !slices.Equal(later.Schemes(), a.Schemes()) {
+				t.Errorf("%s, resumed with %v: %v, slices of %v, want %v", c.name, asked, err, later.Book.Slice, want)
+			}
+		}
+	}
+}
+
 // A choice that is kept has its own iteration told.
 func TestKeptChoiceHasItsIteration(t *testing.T) {
-	predict := func(s []Scheme, _ float64) (Foreseen, error) {
+	predict := func(m Moves, _ float64) (Foreseen, error) {
+		s := m.Schemes
 		return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond}, nil
 	}
 	a := weighedBook(t, "auto", alike)
@@ -171,7 +249,8 @@ func TestKeptChoiceHasItsIteration(t *testing.T) {
 
 // What one rank has chosen, the others have too, with its reasons; what is not whole is refused.
 func TestToldChoiceIsHeard(t *testing.T) {
-	predict := func(s []Scheme, _ float64) (Foreseen, error) {
+	predict := func(m Moves, _ float64) (Foreseen, error) {
+		s := m.Schemes
 		return Foreseen{Time: time.Duration(100+10*count(s, Allreduce)+20*count(s, Reduce)) * time.Millisecond}, nil
 	}
 	a, other := weighedBook(t, "auto", alike), weighedBook(t, "auto", alike)

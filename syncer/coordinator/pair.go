@@ -41,7 +41,25 @@ const (
 	AutoSlice Slice = 0
 	// LayerSlice cuts nothing: all of a bucket is one KV pair.
 	LayerSlice Slice = -1
+	// DefaultSlice is P3's (section 5.7).
+	DefaultSlice Slice = 50_000
 )
+
+const (
+	// DefaultCredit is how many large messages a rank has under way to other nodes where parameters are cut to slices.
+	DefaultCredit = 2
+	// NoCredit, where a credit is asked for, is none.
+	NoCredit = -1
+)
+
+// Credit returns how many large messages a rank has under way to other nodes, where so many are asked for and parameters are
+// cut by s: DefaultCredit where 0 is asked for and there are slices; 0 if each link is bound by itself.
+func Credit(asked int, s Slice) int {
+	if asked == 0 && s > 0 {
+		return DefaultCredit
+	}
+	return max(0, asked)
+}
 
 // The words for AutoSlice and LayerSlice.
 const (

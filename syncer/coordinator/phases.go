@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"math"
 	"time"
 
 	"github.com/scaffe/scaffe/schedule"
@@ -15,14 +16,45 @@ type Phases struct {
 	// OneWay says that gradients pass ports in one direction alone, and parameters in the other: those of servers that do not work. Elsewhere a node
 	// sends and receives in either phase.
 	OneWay bool
+	// Parts is into how many the bucket is cut, each of which is summed, updated and brought back by itself.
+	Parts int
+	// Behind is how long what is more urgent waits at a port behind messages of the bucket that are under way: two on each
+	// link, or with slices DefaultCredit of them on all links together (P3, section 4.2).
+	Behind time.Duration
+	// FirstCome says that what is more urgent waits behind all that has been handed over before it: each message takes so long that
+	// a link's patience lets the others go.
+	FirstCome bool
 }
+
+// Patience is for how long nothing ends on a link until it takes one message more (nbc).
+const Patience = 2 * time.Millisecond
+
+// part is how large the messages of reductions and allreduces are taken to be, in bytes.
+const part = 1 << 20
 
 // Phases predicts them for neighboring layers that move as one by s, without what s makes ranks compute.
 func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
-	var p Phases
 	if len(n.Book.Nodes) == 1 {
-		return p, nil
+		return Phases{Parts: 1}, nil
 	}
+	all := merged(layers)
+	if s != Reduce && s != Allreduce || n.Book.Slice <= 0 {
+		return n.whole(layers, s)
+	}
+	parts := len(n.Book.Slice.Cut(all.Params))
+	p, err := n.whole([]*Layer{{Params: []Range{{Len: (all.Elements() + parts - 1) / parts}}}}, s)
+	p.Parts = parts
+	for _, phase := range []struct{ took, port *time.Duration }{{&p.Push, &p.PushPort}, {&p.Pull, &p.PullPort}} {
+		next := max(*phase.port, *phase.took/DefaultCredit) // what each after the first takes
+		*phase.took += time.Duration(parts-1) * next
+		*phase.port *= time.Duration(parts)
+	}
+	return p, err
+}
+
+// whole is Phases of what is not cut, or of KV pairs.
+func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
+	p := Phases{Parts: 1}
 	o, err := n.Bucket(layers, s, nil)
 	if err != nil {
 		return p, err
@@ -38,6 +70,8 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 	nodes := float64(n.Book.NodeCount())
 	others := float64(len(n.Book.Workers)) * (nodes - 1) / nodes // ranks of other nodes
 	through := seconds(n.wire(bytes * (nodes - 1) / nodes))
+	behind := math.Inf(1)
+	parted := min(bytes, part)
 	switch s {
 	case SFB:
 		p = Phases{Push: o.Time, PushPort: seconds(n.wire(others * factors))}
@@ -47,13 +81,13 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 	case OneBit, DGC:
 		p = Phases{Push: o.Time, PushPort: o.Time}
 	case Allreduce:
-		p = Phases{Push: o.Time, PushPort: 2 * through}
+		p, behind = Phases{Push: o.Time, PushPort: 2 * through}, n.wire(2*parted)
 		if o.passes > 0 {
 			p.PushPort = seconds(n.wire(float64(o.passes) * bytes))
 		}
 	case Reduce:
 		pull := n.collective(schedule.Bcast, &all)
-		p = Phases{Push: o.Time - pull.Time, Pull: pull.Time, PushPort: through, PullPort: through}
+		p, behind = Phases{Push: o.Time - pull.Time, Pull: pull.Time, PushPort: through, PullPort: through}, n.wire(2*parted)
 		if down := n.collective(schedule.Reduce, &all); down.passes > 0 {
 			p.PushPort = seconds(n.wire(float64(down.passes) * bytes))
 		}
@@ -61,6 +95,12 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 			p.PullPort = seconds(n.wire(float64(pull.passes) * bytes))
 		}
 	default:
+		_, _, pairs := n.shares(&all)
+		if parted = bytes / pairs; n.Book.Slice <= 0 {
+			behind = n.wire(2 * parted * n.senders())
+		} else {
+			behind = n.wire(DefaultCredit * parted)
+		}
 		push := (o.Time - o.back) / 2
 		p = Phases{Push: push, Pull: o.Time - push, PushPort: through, PullPort: through}
 		if servers, workers, both := n.Book.roles(); servers && workers && !both {
@@ -69,6 +109,11 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 			p.PushPort = seconds(n.wire(bytes * max(1, n.senders()/float64(len(n.Book.Servers)))))
 			p.PullPort = p.PushPort
 		}
+		p.Parts = int(pairs)
+	}
+	if p.Parts = max(1, p.Parts); nodes > 1 {
+		p.Behind = seconds(min(behind, max(p.PushPort, p.PullPort).Seconds()))
+		p.FirstCome = n.Book.Slice <= 0 && seconds(n.wire(parted)) > Patience
 	}
 	if nodes == 1 { // ranks share the memory, which one of these keeps busy
 		p.PushPort, p.PullPort = p.Push, p.Pull

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -243,6 +244,18 @@ func (n *Network) asking() *selection.Batch {
 	return n.batch
 }
 
+// CutTo returns n for parameters that are cut by s; what has been found already they share.
+func (n *Network) CutTo(s Slice) *Network {
+	n.asking()
+	if n.classes == nil {
+		n.classes = map[selection.Query]class{}
+	}
+	book, cut := *n.Book, *n
+	book.slice(s)
+	cut.Book = &book
+	return &cut
+}
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // wire is how long it takes until every node has so many bytes through its port,
@@ -291,7 +304,7 @@ func (n *Network) senders() float64 {
 func (n *Network) servers(l *Layer) Prediction {
 	b := n.Book
 	bytes, others := 4*float64(l.Elements()), n.senders()
-	most, least := n.shares(l)
+	most, least, pairs := n.shares(l)
 	if _, _, both := b.roles(); both {
 		others-- // a server keeps its own part
 	} else {
@@ -301,6 +314,12 @@ func (n *Network) servers(l *Layer) Prediction {
 	pair := most
 	if b.PairBytes > 0 {
 		pair = min(most, float64(b.PairBytes))
+	}
+	// What its many messages cost a rank besides: each worker sends every pair, and each server takes its own from all.
+	messages := math.Ceil(max(pairs, pairs/float64(len(b.Servers))*others))
+	oneWay = max(oneWay, messages*(n.Selector.Model.Op+n.Selector.Model.Packet))
+	if b.Slice > 0 && b.NodeCount() > 1 { // of which so many are under way
+		oneWay = max(oneWay, messages*(n.wire(pair)+2*n.hop())/DefaultCredit)
 	}
 	t := 2*n.hop() + 2*oneWay + n.add(pair)
 	specText := "linear"
@@ -317,8 +336,9 @@ func (n *Network) servers(l *Layer) Prediction {
 	return p
 }
 
-// shares returns how many bytes of a layer alone the server with the most has, and that with the least.
-func (n *Network) shares(l *Layer) (most, least float64) {
+// shares returns how many bytes of a layer alone the server with the most has, and that with the least, and how many pairs
+// the layer has.
+func (n *Network) shares(l *Layer) (most, least, pairs float64) {
 	alone := Book{Servers: n.Book.Servers, PairBytes: n.Book.PairBytes, Placement: n.Book.Placement, Seed: n.Book.Seed, Layers: []Layer{*l}}
 	alone.Deal([][]int{{0}})
 	of := map[int]float64{}
@@ -326,10 +346,11 @@ func (n *Network) shares(l *Layer) (most, least float64) {
 		of[p.Server] += 4 * float64(p.Len)
 		most = max(most, of[p.Server])
 	}
+	pairs = float64(len(alone.Pairs))
 	if len(of) < len(n.Book.Servers) {
-		return most, 0
+		return most, 0, pairs
 	}
-	return most, slices.Min(slices.Collect(maps.Values(of)))
+	return most, slices.Min(slices.Collect(maps.Values(of))), pairs
 }
 
 // factors predicts sfb: an allgather of the factors, and the product.

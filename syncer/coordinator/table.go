@@ -114,6 +114,9 @@ func (a *Audit) below() []string {
 	if a.Iterations != nil {
 		lines = append(lines, "# "+a.Iterations.Text())
 	}
+	if text := a.Iterations.sliced(a.Book.Slice); text != "" {
+		lines = append(lines, "# "+text)
+	}
 	return lines
 }
 
