@@ -15,7 +15,6 @@ import (
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/report"
 	"github.com/scaffe/scaffe/internal/svg"
-	"github.com/scaffe/scaffe/replay"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 )
 
@@ -64,7 +63,7 @@ const warmupPart = 40
 func (r *trainingRun) arguments() []string {
 	switch r.scheme {
 	case P3:
-		return []string{"--scheme", "ps", "--slice", fmt.Sprint(int(replay.DefaultSlice)), "--credit", fmt.Sprint(replay.DefaultCredit)}
+		return []string{"--scheme", "ps", "--slice", fmt.Sprint(int(coordinator.DefaultSlice)), "--credit", fmt.Sprint(coordinator.DefaultCredit)}
 	case coordinator.DGC.String():
 		return []string{"--scheme", r.scheme, "--warmup", fmt.Sprint(r.iterations / warmupPart)}
 	}
