@@ -112,7 +112,7 @@ SOAK := -soak.for $(FOR) $(if $(SEED),-soak.seed $(SEED)) $(if $(OVER),-soak.ove
 # KILLS is how many times a rank is killed in training.
 KILLS ?= $(if $(SEED),0,30)
 .PHONY: soak
-soak: install-deps ## training killed at random moments (KILLS=30); random programs of collectives over all transports, for a time (FOR=1m)
+soak: install-deps ## training in slices killed at random moments (KILLS=30); random programs of collectives over all transports, for a time (FOR=1m)
 	$(if $(filter-out 0,$(KILLS)),$(WITH) go test ./cmd/scaffe -count=1 -timeout 0 -run TestKilledAtAnyMoment -v -args -kill.soak $(KILLS))
 	$(WITH) go test ./collectives/soak -count=1 -timeout 0 -run TestSoak -v -args $(SOAK)
 

@@ -30,13 +30,13 @@ max_iter: 40 snapshot: 2 snapshot_prefix: "s" random_seed: 3`
 const killIters = 40
 
 // killedSchemes are the flags that the runs take turns with. With apart rank 0 only serves, and
-// the others only work; with ps all do both.
+// the others only work; with ps all do both. Slices are P3's.
 var killedSchemes = map[string][]string{
 	"reduce": {"--scheme", "reduce"},
-	"ps":     {"--scheme", "ps"},
-	"drop":   {"--scheme", "ps", "--consistency", "drop:10m"}, // nobody is that late
-	"ssp":    {"--scheme", "ps", "--consistency", "ssp:2"},    // whose bits differ between runs
-	"apart":  {"--scheme", "ps", "--servers", "0", "--workers"},
+	"ps":     {"--scheme", "ps"},                                // in slices
+	"drop":   {"--scheme", "ps", "--consistency", "drop:10m"},   // nobody is that late
+	"ssp":    {"--scheme", "ps", "--consistency", "ssp:2"},      // whose bits differ between runs
+	"apart":  {"--scheme", "ps", "--servers", "0", "--workers"}, // likewise
 	"sfb":    {"--scheme", "sfb"},
 	"onebit": {"--scheme", "onebit"},                                     // goes on from checkpoints, which have residuals, alone
 	"dgc":    {"--scheme", "dgc", "--sparsity", "0.9", "--warmup", "20"}, // likewise
@@ -54,12 +54,22 @@ type moment struct {
 	// checkpoints has the ranks write a checkpoint after every iteration, from which training
 	// goes on, rather than from a snapshot.
 	checkpoints bool
+	// sliced cuts parameters into slices, which leave in the order of their urgency, rather than into pairs.
+	sliced bool
+	// stopped has the victim stop amid a layer: it is there, and does nothing.
+	stopped bool
 }
 
 func (m moment) String() string {
 	what := "snapshots"
 	if m.checkpoints {
 		what = "checkpoints"
+	}
+	if m.sliced {
+		what += ", slices"
+	}
+	if m.stopped {
+		what += ", stopped"
 	}
 	who := fmt.Sprintf("rank %d", m.victim)
 	if m.both {
@@ -72,14 +82,18 @@ func (m moment) String() string {
 func (m moment) second() int { return (m.victim + 1) % m.ranks }
 
 // run is what the moment's run has in common with one that nobody kills.
-func (m moment) run() moment { return moment{ranks: m.ranks, scheme: m.scheme} }
+func (m moment) run() moment { return moment{ranks: m.ranks, scheme: m.scheme, sliced: m.sliced} }
 
 // repeats reports whether each run has the bits of the others.
 func (m moment) repeats() bool { return m.scheme != "ssp" }
 
 // flags returns the flags of the moment's run.
 func (m moment) flags() []string {
-	flags := slices.Clone(killedSchemes[m.scheme])
+	flags := []string{"--pair", "4K"}
+	if m.sliced {
+		flags = []string{"--slice", "1024", "--credit", "2"}
+	}
+	flags = append(flags, killedSchemes[m.scheme]...)
 	if m.scheme == "apart" {
 		var work []string
 		for r := 1; r < m.ranks; r++ {
@@ -101,6 +115,7 @@ func moments(n int) []moment {
 			m.ranks = 3
 		}
 		m.victim = rnd.IntN(m.ranks)
+		m.sliced = *killSoak > 0 || m.scheme == "apart" || m.scheme == "ps"
 		m.checkpoints = i%2 == 1 || m.scheme == "onebit" || m.scheme == "dgc"
 		if i%5 == 4 { // while it sets itself up, which takes most of a second
 			m.delay = time.Duration(rnd.IntN(500)) * time.Millisecond
@@ -108,6 +123,7 @@ func moments(n int) []moment {
 		}
 		m.after = 1 + rnd.IntN(killIters-10)
 		m.delay = time.Duration(rnd.IntN(6000)) * time.Microsecond
+		m.stopped = m.scheme == "apart" || m.scheme == "ps"
 	}
 	return ms
 }
@@ -120,7 +136,7 @@ var killSoak = flag.Int("kill.soak", 0, "try so many moments")
 const killedTogether = 5
 
 // TestKilledAtAnyMoment: whichever rank is killed, a worker, a server, what is both, or
-// two, whenever, the others end and a rank is named; snapshots and checkpoints are whole or absent; and training that goes on
+// two, whenever, the others end and a rank is named; where one stops amid a layer, so is the slice that is waited for; snapshots and checkpoints are whole or absent; and training that goes on
 // from the newest comes to the very weights of a run that nobody killed, where two runs have the same.
 func TestKilledAtAnyMoment(t *testing.T) {
 	run := mpirun(t)
@@ -154,8 +170,16 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		wg.Go(func() {
 			for m := range todo {
 				t.Run(m.String(), func(t *testing.T) {
-					dir := killplace(t, data)
-					if !killed(t, dir, run, m) {
+					dir := m.place(t, data)
+					was, named := killed(t, dir, run, m)
+					for tries := 1; m.stopped && !named; tries++ { // it was between two iterations, or had ended
+						if tries == 20 {
+							t.Fatal("stopped twenty times, and the others never named a slice")
+						}
+						dir, m.delay = m.place(t, data), m.delay+time.Millisecond
+						was, named = killed(t, dir, run, m)
+					}
+					if !was {
 						early.Add(1)
 					}
 					newest := m.newest(t, dir)
@@ -255,12 +279,25 @@ func killplace(t *testing.T, data string) string {
 	return dir
 }
 
+// place is killplace for the moment's run. Who is to be stopped amid a layer shall seldom write files.
+func (m moment) place(t *testing.T, data string) string {
+	dir := killplace(t, data)
+	if m.stopped {
+		write(t, dir, "solver.prototxt", strings.Replace(killSolver, "snapshot: 2", "snapshot: 8", 1))
+	}
+	return dir
+}
+
 // args is what mpirun is started with.
 func (m moment) args(snapshot string) []string {
-	args := []string{"-np", strconv.Itoa(m.ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m", "--pair", "4K"}
+	args := []string{"-np", strconv.Itoa(m.ranks), scaffe, "train", "--solver", "solver.prototxt", "--deadline", "10m"}
 	args = append(args, m.flags()...)
 	if m.checkpoints {
-		args = append(args, "--checkpoint", "sets", "--checkpoint-every", "1")
+		every := "1"
+		if m.stopped { // as place says
+			every = "8"
+		}
+		args = append(args, "--checkpoint", "sets", "--checkpoint-every", every)
 	}
 	if snapshot != "" {
 		args = append(args, "--snapshot", snapshot)
@@ -299,10 +336,18 @@ func finalWeights(t *testing.T, dir string) []byte {
 	return all
 }
 
-// killed starts a run, kills a rank when its moment has come, and sees to how
-// the others end. It reports whether the rank was there to be killed.
-func killed(t *testing.T, dir, mpirun string, m moment) bool {
-	r := begin(t, dir, mpirun, m.args("")...)
+// stopDeadline is how long the others wait for a rank that has stopped, and does not answer, rather than for one that is slow.
+const stopDeadline = "2s"
+
+// killed starts a run, kills or stops a rank when its moment has come, and sees to how
+// the others end. It reports whether the rank was there to be killed, and, of one that stopped, whether the others
+// named the slice that they waited for.
+func killed(t *testing.T, dir, mpirun string, m moment) (was, named bool) {
+	args := m.args("")
+	if m.stopped {
+		args = append(args, "--deadline", stopDeadline, "--max-deadline", "10m")
+	}
+	r := begin(t, dir, mpirun, args...)
 	shown := regexp.MustCompile(fmt.Sprintf(`(?m)^iteration %d: loss`, m.after))
 	victim := 0
 	for victim == 0 || m.after > 0 && !shown.MatchString(r.text()) {
@@ -310,18 +355,21 @@ func killed(t *testing.T, dir, mpirun string, m moment) bool {
 			victim = processOf(dir, strconv.Itoa(m.victim))
 		}
 		if r.ended() {
-			return false
+			return false, false
 		}
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(m.delay)
+	if m.stopped {
+		return stopped(t, r, m.victim, victim)
+	}
 	if m.both {
 		if second := processOf(dir, strconv.Itoa(m.second())); second != 0 {
 			_ = syscall.Kill(second, syscall.SIGKILL)
 		}
 	}
 	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil && !m.both {
-		return false
+		return false, false
 	}
 	got := r.endAfterRanks()
 	for begun := time.Now(); len(processes(dir)) > 0; time.Sleep(time.Millisecond) {
@@ -331,18 +379,53 @@ func killed(t *testing.T, dir, mpirun string, m moment) bool {
 		}
 	}
 	if strings.Contains(got.stderr, " iterations, ") {
-		return false // it had done its work
+		return false, false // it had done its work
 	}
 	if got.code == 0 {
 		t.Errorf("mpirun ended with status 0\n%s", last(got.stderr))
 	}
 	// Before the ranks know each other, whether one is named, and which one, is
 	// up to the launcher.
-	named := whoWasKilled(m.victim, victim).MatchString(got.stderr) || m.both && whoWasKilled(m.second(), -1).MatchString(got.stderr)
+	named = whoWasKilled(m.victim, victim).MatchString(got.stderr) || m.both && whoWasKilled(m.second(), -1).MatchString(got.stderr)
 	if m.after > 0 && !named {
 		t.Errorf("nobody names rank %d (process %d)\n%s", m.victim, victim, last(got.stderr))
 	}
-	return true
+	return true, named
+}
+
+// stopped stops a rank of a run, and sees to how the others end: within their deadline, with an error that says for what of this rank
+// they waited. It reports whether the rank was there to be stopped, and whether that was a slice.
+func stopped(t *testing.T, r *running, rank, pid int) (was, named bool) {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return false, false
+	}
+	for begun := time.Now(); !r.ended() && len(processes(r.cmd.Dir)) > 1 && time.Since(begun) < patience; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := len(processes(r.cmd.Dir)); n > 1 {
+		t.Errorf("rank %d has stopped, and the others wait for ever\n%s", rank, last(r.text()))
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL) // the launcher may leave it behind
+	got := r.endAfterRanks()
+	if strings.Contains(got.stderr, " iterations, ") {
+		return false, false
+	}
+	if got.code == 0 {
+		t.Errorf("rank %d has stopped, and mpirun ended with status 0\n%s", rank, last(got.stderr))
+	}
+	// Open MPI's mpirun may drop it.
+	if strings.Contains(got.stderr, "did not end within") && !strings.Contains(got.stderr, fmt.Sprintf("rank %d has not answered", rank)) {
+		t.Errorf("nobody says that rank %d has stopped\n%s", rank, last(got.stderr))
+	}
+	return true, whichSlice(rank).MatchString(got.stderr)
+}
+
+// whichSlice matches what names the slice that others wait for, of a rank that has stopped: parameters come from its server,
+// gradients from a worker.
+func whichSlice(rank int) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf(`did not end within %s: rank \d waits for (`+
+		`slice \d+ of (conv1|ip1) from rank %[2]d(, its server \(chunk \d+ of bcast#p\d+\)| \(chunk \d+ of reduce#p\d+\))|`+
+		`rank %[2]d(, its server,)? to take slice \d+ of (conv1|ip1) )`, stopDeadline, rank))
 }
 
 // whoWasKilled matches what names a killed rank.
