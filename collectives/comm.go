@@ -125,6 +125,10 @@ func (c *Comm) Order() nbc.Order { return c.engine.Order() }
 // TakeOrder is Order, and begins to count anew; see nbc.Engine.TakeOrder.
 func (c *Comm) TakeOrder() nbc.Order { return c.engine.TakeOrder() }
 
+// HandleDisorder has f called with each event that Order counts from now on, of all communicators of the engine; nil ends that.
+// See nbc.Engine.HandleDisorder.
+func (c *Comm) HandleDisorder(f func(nbc.Disorder)) { c.engine.HandleDisorder(f) }
+
 // Select returns what serves a call, and why. asked is what the call itself
 // asks for; it has no levels where it leaves the choice.
 func (c *Comm) Select(q selection.Query, asked spec.Spec) (*selection.Choice, error) {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/syncer"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/syncer/dgc"
@@ -80,12 +82,16 @@ type Config struct {
 	// Events, unless nil, takes what moves and what is waited for: Push, Pull,
 	// WaitPush and WaitPull.
 	Events trace.Sink
+	// Disorder, unless nil, takes what does not go in the order of urgency on this rank while the exchange is there: Overtaken and LetGo, in
+	// the iteration that has started last.
+	Disorder trace.Sink
 }
 
 // Exchange keeps the replicas of a net's parameters in step. Its methods are
 // for the one goroutine that computes.
 type Exchange struct {
 	c       Config
+	whole   *collectives.Comm
 	team    *syncer.Team
 	alone   bool             // there is one rank
 	min     map[Scheme]int   // bytes of a bucket
@@ -103,8 +109,9 @@ type Exchange struct {
 	goroutines sync.WaitGroup
 
 	iter  int
-	begun bool // the first iteration has
-	left  int  // layers whose backward has not ended
+	now   atomic.Int32 // iter, for goroutines that do not compute
+	begun bool         // the first iteration has
+	left  int          // layers whose backward has not ended
 	clip  struct {
 		iter  int // whose scale is known; below 0: none's
 		scale float32
@@ -118,7 +125,7 @@ type Exchange struct {
 // and the first Start brings it to the other workers; with other schemes it must be equal
 // on all ranks already.
 func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, error) {
-	x := &Exchange{team: c.Team, alone: comm.Size() == 1, min: c.Buckets}
+	x := &Exchange{whole: comm, team: c.Team, alone: comm.Size() == 1, min: c.Buckets}
 	if x.team == nil {
 		x.team = syncer.Everyone(comm)
 	}
@@ -171,7 +178,19 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		x.Close()
 		return nil, err
 	}
+	if c.Disorder != nil {
+		comm.HandleDisorder(x.disorder)
+	}
 	return x, nil
+}
+
+// disorder adds what did not go in order to the timeline. It runs on the engine's goroutine.
+func (x *Exchange) disorder(d nbc.Disorder) {
+	kind := trace.Overtaken
+	if d.Kind == nbc.LetGo {
+		kind = trace.LetGo
+	}
+	x.c.Disorder.Add(trace.Event{Kind: kind, Name: d.What, Iter: x.now.Load(), Begin: d.Begin, End: d.End})
 }
 
 // schemeOf returns the scheme of a layer.
@@ -204,6 +223,7 @@ func (x *Exchange) Own() []Sum { return x.own }
 // Start begins iteration iter.
 func (x *Exchange) Start(iter int) error {
 	x.iter, x.left = iter, 0
+	x.now.Store(int32(iter))
 	for _, b := range x.moved {
 		b.left = b.layers
 		x.left += b.layers
@@ -515,6 +535,9 @@ func (x *Exchange) Outdated() {
 // Close ends the buckets' goroutines and the requests. What is under way is given
 // up; the buffers stay in use until the engine has ended.
 func (x *Exchange) Close() {
+	if x.c.Disorder != nil {
+		x.whole.HandleDisorder(nil)
+	}
 	x.cancel()
 	for _, b := range x.moved {
 		close(b.jobs)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/scaffe/scaffe/nbc/faulty"
 	"github.com/scaffe/scaffe/nbc/inproc"
 	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/trace"
 )
 
 // sliced is a net whose larger layers are several slices, some of them large enough for a port to hold back.
@@ -31,6 +34,38 @@ func sliced() (ls []exchange.Layer) {
 		ls = append(ls, l)
 	}
 	return ls
+}
+
+// moved is what an event out of order names.
+var moved = regexp.MustCompile(`^(slice \d+ of )?l\d|^(reduce|bcast|allreduce)#`)
+
+// disordered takes what does not go in the order of urgency on a rank.
+type disordered struct {
+	mu     sync.Mutex
+	events []trace.Event
+}
+
+func (d *disordered) Add(e trace.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, e)
+}
+
+// is checks that each of what o counts has been told of, as what it was and when.
+func (d *disordered) is(t *testing.T, o nbc.Order) {
+	t.Helper()
+	count := map[trace.Kind]int64{}
+	var longest time.Duration
+	for _, e := range d.events {
+		count[e.Kind]++
+		longest = max(longest, e.End.Sub(e.Begin))
+		if !moved.MatchString(e.Name) || e.Iter < 0 || e.Iter > 3 || e.End.Before(e.Begin) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if len(count) > 2 || count[trace.LetGo] != o.Patience || count[trace.Overtaken] != o.Inversions+o.Sums || longest > o.Longest {
+		t.Errorf("%v and %v at most are told of, where there were %v", count, longest, o)
+	}
 }
 
 // amid trains the net of sliced on ranks of this process that lie on nodes, whose messages are late, and pairs
@@ -61,8 +96,11 @@ func amid(t *testing.T, nodes []int, seed uint64, c exchange.Config) (got [][]fl
 		if c.Book, err = coordinator.New(b); err != nil {
 			return err
 		}
+		var told disordered
+		c.Disorder = &told
 		got[comm.Rank()], _, err = train(context.Background(), comm, c, 4)
 		orders[comm.Rank()] = e.Order()
+		told.is(t, orders[comm.Rank()])
 		return errors.Join(err, comm.Barrier(context.Background()))
 	})
 	if err := errors.Join(errs...); err != nil {
@@ -82,7 +120,7 @@ func amid(t *testing.T, nodes []int, seed uint64, c exchange.Config) (got [][]fl
 func TestP3_SlicesOrderAndCreditChangeNoBit(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	designs := []exchange.Design{exchange.SCOBR, exchange.WFBP, exchange.SCB, exchange.SCOBNaive}
-	seed := uint64(0)
+	seed, letGo := uint64(0), int64(0)
 	for _, k := range []struct {
 		scheme exchange.Scheme
 		spec   string
@@ -121,6 +159,7 @@ func TestP3_SlicesOrderAndCreditChangeNoBit(t *testing.T) {
 				if k.scheme == exchange.PS && credit == 1 && slice > 4096 && seed%3 != uint64(coordinator.PlaceKVStore) && order.Longest == 0 {
 					t.Errorf("seed %d: no slice of %v has waited at a port", seed, slice)
 				}
+				letGo += order.Patience
 				if order.Sums != 0 || credit > 0 && order.Inversions != 0 {
 					t.Errorf("seed %d: %v by %q, %v, slices of %v, credit %d: %v", seed, k.scheme, k.spec, d, slice, credit, order)
 				}
@@ -131,6 +170,9 @@ func TestP3_SlicesOrderAndCreditChangeNoBit(t *testing.T) {
 				}
 			}
 		}
+	}
+	if letGo == 0 {
+		t.Error("patience has let nothing go: no event of it has been seen")
 	}
 }
 

@@ -67,7 +67,8 @@ type Engine struct {
 	hasFailed chan struct{} // closed when err is set
 	finished  chan struct{} // closed when the loop has ended
 
-	onNote atomic.Pointer[func(from int, text string)]
+	onNote     atomic.Pointer[func(from int, text string)]
+	onDisorder atomic.Pointer[func(Disorder)]
 
 	payloadOut, payloadIn atomic.Int64 // see Payload
 
@@ -153,6 +154,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 		}
 		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
 		e.links.open(e.rank, e.Nodes(), time.Now())
+		e.links.disorder, e.exec.overtaken = e.disorder, e.sumOvertaken
 		e.watchdog = newWatchdog(e.rank, opts)
 		opened <- nil
 		e.loop()

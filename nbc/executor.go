@@ -21,8 +21,9 @@ type executor struct {
 	ready  turns // requests with ops that may begin
 	sums   heap  // of several requests: runs of messages that may be added, by their first, and sums that may be divided
 
-	begun    precedence // of sums, and of ops that began while some waited
-	partials heap       // runs of messages of which not all have come, by their first
+	begun     precedence    // of sums, and of ops that began while some waited
+	overtaken func(pending) // unless nil, is told of sums that begun counts
+	partials  heap          // runs of messages of which not all have come, by their first
 }
 
 // step is what an executor asks for.
@@ -137,7 +138,9 @@ func (x *executor) sum(r *Request, first, last int32) {
 // nextSum takes the most urgent sum.
 func (x *executor) nextSum() action {
 	p := x.sums.pop()
-	x.begun.begin(&p, x.sums.pushed)
+	if x.begun.begin(&p, x.sums.pushed) && x.overtaken != nil {
+		x.overtaken(p)
+	}
 	if p.r.divided {
 		return action{step: stepDivide, r: p.r, op: p.op}
 	}

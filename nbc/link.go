@@ -50,7 +50,8 @@ type linkQueue struct {
 	started time.Time
 	begun   precedence
 
-	patience, longest atomic.Int64 // see Order
+	patience, longest atomic.Int64                            // see Order
+	disorder          func(DisorderKind, *pending, time.Time) // unless nil, is told of what Order counts
 }
 
 // link is the sends to one rank of another node, or through the port.
@@ -158,9 +159,14 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 // count keeps account of the next send of l.
 func (q *linkQueue) count(l *link, now time.Time) {
 	h := l.held.top()
-	q.begun.begin(h, q.pushed)
+	if q.begun.begin(h, q.pushed) && q.disorder != nil {
+		q.disorder(Inversion, h, now)
+	}
 	if !l.room() {
 		q.patience.Add(1)
+		if q.disorder != nil {
+			q.disorder(LetGo, h, now)
+		}
 	}
 	if waited := int64(now.Sub(q.started) - h.at); waited > q.longest.Load() {
 		q.longest.Store(waited)

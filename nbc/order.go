@@ -36,6 +36,58 @@ func (e *Engine) TakeOrder() Order {
 	return Order{q.begun.overtaken.Swap(0), e.exec.begun.overtaken.Swap(0), q.patience.Swap(0), time.Duration(q.longest.Swap(0))}
 }
 
+// Disorder is one event that Order counts.
+type Disorder struct {
+	Kind DisorderKind
+	// What was overtaken or let go, in the words of Binding.About, or else the collective's name.
+	What string
+	// Begin is when a message began to be held back, End when it left. Of an addition both are when it began.
+	Begin, End time.Time
+}
+
+// DisorderKind says which of Order's counts an event belongs to.
+type DisorderKind uint8
+
+// The kinds, as in Order.
+const (
+	Inversion DisorderKind = iota // at a port or link
+	SumInversion
+	LetGo // by patience
+)
+
+// HandleDisorder has f called with each event that Order counts from now on; nil ends that. f runs on
+// the engine's progress loop, so it must not block or call the engine. What goes in order costs nothing.
+func (e *Engine) HandleDisorder(f func(Disorder)) {
+	if f == nil {
+		e.onDisorder.Store(nil)
+		return
+	}
+	e.onDisorder.Store(&f)
+}
+
+// disorder tells what became of p, which was held back and leaves now.
+func (e *Engine) disorder(kind DisorderKind, p *pending, now time.Time) {
+	if f := e.onDisorder.Load(); f != nil {
+		(*f)(Disorder{kind, p.r.moves(), e.links.started.Add(p.at), now})
+	}
+}
+
+// sumOvertaken tells that p, an addition, was overtaken, and begins now.
+func (e *Engine) sumOvertaken(p pending) {
+	if f := e.onDisorder.Load(); f != nil {
+		now := time.Now()
+		(*f)(Disorder{SumInversion, p.r.moves(), now, now})
+	}
+}
+
+// moves names what a request moves.
+func (r *Request) moves() string {
+	if a := r.bind.About; a != nil {
+		return a.What
+	}
+	return r.bind.name()
+}
+
 // Add returns the counts of o and p together.
 func (o Order) Add(p Order) Order {
 	return Order{o.Inversions + p.Inversions, o.Sums + p.Sums, o.Patience + p.Patience, max(o.Longest, p.Longest)}
@@ -63,12 +115,14 @@ type beginning struct {
 }
 
 // begin says that p begins, after so many pushes of which it was one: it was overtaken where something less
-// urgent has begun since.
-func (o *precedence) begin(p *pending, pushed uint64) {
+// urgent has begun since, which begin reports.
+func (o *precedence) begin(p *pending, pushed uint64) (overtaken bool) {
 	o.passed(p.priority, pushed)
 	if n := len(o.last) - 2; n >= 0 && o.last[n].pushed >= p.seq {
 		o.overtaken.Add(1)
+		return true
 	}
+	return false
 }
 
 // passed says that something of a priority begins after so many pushes, whether or not it has waited.

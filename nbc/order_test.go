@@ -53,6 +53,13 @@ func TestP3_NothingLessUrgentLeavesFirst(t *testing.T) {
 				credits[3] = 0
 			}
 			twin, want := overtakes{}, int64(0)
+			told := map[DisorderKind]int64{}
+			q.disorder = func(kind DisorderKind, p *pending, at time.Time) {
+				told[kind]++
+				if p.r == nil || at != now || q.started.Add(p.at).After(now) {
+					t.Fatalf("%d: %+v at %v, now %v", kind, p, at, now)
+				}
+			}
 			var under []*link
 			for n := range rapid.IntRange(1, 80).Draw(t, "steps") {
 				switch rapid.IntRange(0, 4).Draw(t, "step") {
@@ -82,8 +89,8 @@ func TestP3_NothingLessUrgentLeavesFirst(t *testing.T) {
 				}
 			}
 			got := q.begun.overtaken.Load()
-			if got != want {
-				t.Fatalf("%d are counted, not %d", got, want)
+			if got != want || told[Inversion] != want || told[LetGo] != q.patience.Load() || len(told) > 2 {
+				t.Fatalf("%d are counted, %v told of, not %d", got, told, want)
 			}
 			if right && got != 0 {
 				t.Fatalf("%d inversions", got)
@@ -116,7 +123,8 @@ func TestP3_NothingLessUrgentIsAddedFirst(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			x := executor{folds: true}
 			var q linkQueue
-			twin, want := overtakes{}, int64(0)
+			twin, want, told := overtakes{}, int64(0), int64(0)
+			x.overtaken = func(pending) { told++ }
 			var come, left []*Request
 			for range rapid.IntRange(2, 20).Draw(t, "requests") {
 				r := &Request{plan: plan, bind: &Binding{Priority: rapid.IntRange(0, 3).Draw(t, "priority")}}
@@ -171,8 +179,8 @@ func TestP3_NothingLessUrgentIsAddedFirst(t *testing.T) {
 				}
 			}
 			got := x.begun.overtaken.Load()
-			if got != want {
-				t.Fatalf("%d are counted, not %d", got, want)
+			if got != want || told != want {
+				t.Fatalf("%d are counted, %d told of, not %d", got, told, want)
 			}
 			if right && got != 0 {
 				t.Fatalf("%d inversions", got)
@@ -198,6 +206,27 @@ func TestOrder(t *testing.T) {
 	}
 	if got := fmt.Sprint(want.Add(Order{1, 1, 1, 1})); got != fmt.Sprint(Order{2, 3, 4, 4}) {
 		t.Errorf("added up: %v", got)
+	}
+}
+
+// TestDisorderIsToldAsLongAsSomebodyListens, in the words of who moves what, or with the collective's name.
+func TestDisorderIsToldAsLongAsSomebodyListens(t *testing.T) {
+	var e Engine
+	e.links.started = time.Now()
+	slice := &pending{r: &Request{bind: &Binding{About: &About{What: "slice 17 of fc6"}}}, at: time.Second}
+	plain := &pending{r: &Request{bind: &Binding{Name: "reduce", Instance: 812}}}
+	left := e.links.started.Add(2 * time.Second)
+	e.disorder(LetGo, slice, left) // nobody does
+	var told []Disorder
+	e.HandleDisorder(func(d Disorder) { told = append(told, d) })
+	e.disorder(LetGo, slice, left)
+	e.disorder(Inversion, plain, left)
+	e.sumOvertaken(*slice)
+	e.HandleDisorder(nil)
+	e.sumOvertaken(*slice)
+	if len(told) != 3 || told[0] != (Disorder{LetGo, "slice 17 of fc6", e.links.started.Add(time.Second), left}) ||
+		told[1] != (Disorder{Inversion, "reduce#812", e.links.started, left}) || told[2].Kind != SumInversion || told[2].What != "slice 17 of fc6" || told[2].Begin != told[2].End {
+		t.Errorf("%+v", told)
 	}
 }
 

@@ -112,10 +112,14 @@ func (r *rank) exchange(ctx context.Context, d exchange.Design, p *plan, of part
 			return nil, err
 		}
 	}
-	x, err := exchange.New(ctx, r.comm, exchange.Config{
+	config := exchange.Config{
 		Design: d, Schemes: schemes, Spec: r.c.Spec, Bucket: p.bucket, Buckets: p.buckets, Slice: p.slice, Credit: p.credit, FirstCome: p.firstCome, Team: r.team, Book: book, Layers: of.layers, Momentum: momentum, Sparse: r.c.Sparse,
 		Data: r.data.Slice(0, bytes), Diff: r.diff.Slice(0, bytes), OnSum: r.use, Events: trace.Sinks{&r.meter, r.trace},
-	})
+	}
+	if r.trace != nil {
+		config.Disorder = r.trace
+	}
+	x, err := exchange.New(ctx, r.comm, config)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,10 @@ type Report struct {
 	Buckets  []BucketReport
 	// Slowest is the rank that computes longest.
 	Slowest int
+	// HeldBack is what was held back longest of all that was Overtaken or LetGo, on rank HeldBackRank; its Kind is
+	// another where there is none.
+	HeldBack     Record
+	HeldBackRank int
 	// Notes say what a reader should know: what was not recorded.
 	Notes []string
 }
@@ -59,6 +63,8 @@ type RankReport struct {
 	// HeldUp is how long all other ranks together waited for this one to begin
 	// a collective: their skew on its account.
 	HeldUp time.Duration
+	// Overtaken and LetGo count those events of the iterations.
+	Overtaken, LetGo int
 }
 
 // IterationReport is one iteration's critical path.
@@ -242,6 +248,7 @@ func (a *analysis) ranks() {
 		for part := range row.Times {
 			row.Times[part] /= n
 		}
+		a.disorder(r, &row)
 		a.out.Ranks = append(a.out.Ranks, row)
 		if row.Times.Compute() > a.out.Ranks[a.out.Slowest].Times.Compute() {
 			a.out.Slowest = r
@@ -249,6 +256,24 @@ func (a *analysis) ranks() {
 	}
 	for r := range a.out.Ranks {
 		a.out.Ranks[r].HeldUp = heldUp[r] / n
+	}
+}
+
+// disorder counts what did not go in the order of urgency on rank r.
+func (a *analysis) disorder(r int, row *RankReport) {
+	for i := range a.t.Ranks[r].Events {
+		e := &a.t.Ranks[r].Events[i]
+		if e.Kind.track() != disorder || !a.in[e.Iter] {
+			continue
+		}
+		if e.Kind == LetGo {
+			row.LetGo++
+		} else {
+			row.Overtaken++
+		}
+		if most := &a.out.HeldBack; most.Kind.track() != disorder || e.End-e.Begin > most.End-most.Begin {
+			*most, a.out.HeldBackRank = *e, row.Rank
+		}
 	}
 }
 

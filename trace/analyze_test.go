@@ -311,6 +311,47 @@ func TestAnalyzeDroppedEvents(t *testing.T) {
 	}
 }
 
+// TestOutOfOrder: what did not go in the order of urgency is counted for each rank in the iterations that are looked at, the one that
+// was held back longest is named, and pictures have it in rows of its own.
+func TestOutOfOrder(t *testing.T) {
+	if note := trace.Analyze(handTrace()).OrderNote(); note != "" {
+		t.Errorf("where all went in order: %q", note)
+	}
+	tr := handTrace()
+	disorder := []line{{trace.Overtaken, "slice 3 of fc", 0, 41, 70}, {trace.Overtaken, "slice 4 of fc", 0, 42, 42}, {trace.LetGo, "slice 0 of conv", 0, 66, 99}}
+	for i, iter := range []int32{10, 12} { // of the second only rank 0 has all
+		tr.Ranks[1].Events = append(tr.Ranks[1].Events, hand(iter, 200*i, disorder)...)
+	}
+	slices.SortStableFunc(tr.Ranks[1].Events, func(a, b trace.Record) int { return int(a.Begin - b.Begin) })
+	tr, err := trace.Decode(strings.NewReader(encoded(t, tr)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := trace.Analyze(tr)
+	if a, b := r.Ranks[0], r.Ranks[1]; a.Overtaken+a.LetGo != 0 || b.Overtaken != 2 || b.LetGo != 1 {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+	want := "Out of order in all: 2 overtaken by something less urgent, 1 let go by patience; the longest was slice 0 of conv, let go on rank 1 in iteration 10 after 33.000 ms."
+	if got := r.OrderNote(); got != want || !strings.Contains(r.Text(), want) || !strings.Contains(page(t, tr), want) {
+		t.Errorf("%q", got)
+	}
+	if r.Path != trace.Analyze(handTrace()).Path {
+		t.Error("the critical path is another")
+	}
+	picture, err := tr.SVG(trace.Span{First: 10, End: 11})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"held back and overtaken", "held back, let go by patience", "slice 3 of fc", `class="k13"`, `class="k14"`} {
+		if strings.Count(string(picture), words) == 0 {
+			t.Errorf("the picture does not say %q", words)
+		}
+	}
+	if file := encoded(t, tr); !strings.Contains(file, `"out of order"`) || !strings.Contains(file, `"cat":"let go"`) {
+		t.Error("the file has no thread of it")
+	}
+}
+
 func TestReportForMachines(t *testing.T) {
 	r := trace.Analyze(handTrace())
 	var b bytes.Buffer

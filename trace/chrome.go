@@ -19,11 +19,12 @@ const format = "scaffe-trace/1"
 type track int
 
 const (
-	compute track = iota // the computing goroutine
-	helper               // updates while the computing goroutine computes
-	up                   // gradients in flight
-	down                 // parameters in flight
-	reader               // the goroutines that read ahead
+	compute  track = iota // the computing goroutine
+	helper                // updates while the computing goroutine computes
+	up                    // gradients in flight
+	down                  // parameters in flight
+	reader                // the goroutines that read ahead
+	disorder              // what did not go in the order of urgency
 	tracks
 
 	// laneStride is the distance of two tracks in the file's thread numbers.
@@ -33,7 +34,7 @@ const (
 	firstID = 1
 )
 
-var trackNames = [tracks]string{"compute", "updates beside", "collectives up (push)", "collectives down (pull)", "reader"}
+var trackNames = [tracks]string{"compute", "updates beside", "collectives up (push)", "collectives down (pull)", "reader", "out of order"}
 
 // track returns that of most events of a kind; tracksOf knows those of all.
 func (k Kind) track() track {
@@ -44,6 +45,8 @@ func (k Kind) track() track {
 		return down
 	case Read:
 		return reader
+	case Overtaken, LetGo:
+		return disorder
 	}
 	return compute
 }

@@ -105,7 +105,7 @@ func randomTrace(rt *rapid.T) *trace.Trace {
 		for range rapid.IntRange(0, 30).Draw(rt, "events") {
 			begin := rapid.IntRange(-5, 40).Draw(rt, "begin")
 			lines = append(lines, line{
-				trace.Kind(rapid.IntRange(0, int(trace.Sync)).Draw(rt, "kind")), rapid.SampledFrom([]string{"", "conv", "push x"}).Draw(rt, "name"),
+				trace.Kind(rapid.IntRange(0, int(trace.LetGo)).Draw(rt, "kind")), rapid.SampledFrom([]string{"", "conv", "push x"}).Draw(rt, "name"),
 				int32(rapid.IntRange(0, 3).Draw(rt, "number")), begin, begin + rapid.IntRange(0, 20).Draw(rt, "length"),
 			})
 		}

@@ -11,7 +11,8 @@ type Kind uint8
 // The kinds of events. What a rank's computing goroutine does: Forward,
 // Backward, Update, the waits, Input, Test and Snapshot, within an Iteration.
 // What runs alongside it: Push and Pull, by the communication engine, and Read,
-// by the goroutines that read ahead.
+// by the goroutines that read ahead. Overtaken and LetGo are where the engine did not keep to the
+// order of urgency; they begin when a message could have left and end when it did.
 const (
 	Forward   Kind = iota // a layer's forward pass
 	Backward              // a layer's backward pass
@@ -26,12 +27,14 @@ const (
 	Snapshot              // writing a snapshot
 	Iteration             // all of an iteration, around the others
 	Sync                  // another wait for all ranks: the sum of the loss, an agreement
+	Overtaken             // a message was held back, and something less urgent began meanwhile; or, at one moment, an addition
+	LetGo                 // a message was held back until patience let it go, though there was no room
 	kinds                 // how many there are
 )
 
 var kindNames = [kinds]string{
 	"forward", "backward", "update", "push", "pull", "wait push", "wait pull",
-	"input", "read", "test", "snapshot", "iteration", "sync",
+	"input", "read", "test", "snapshot", "iteration", "sync", "overtaken", "let go",
 }
 
 // String returns the kind's name, such as "wait push".
@@ -63,7 +66,8 @@ func (k Kind) hasBucket() bool {
 // Event is something that a rank did from Begin to End.
 type Event struct {
 	Kind Kind
-	// Name is that of the layer or the bucket, or says which of several Syncs.
+	// Name is that of the layer or the bucket, says which of several Syncs, or what was Overtaken or
+	// LetGo, such as "slice 17 of fc6".
 	// It is kept, not copied: constants and the names of layers are good.
 	Name string
 	// Iter is the iteration that the event belongs to. A Push, Pull or wait is

@@ -224,7 +224,7 @@ func pageView(r *Report, data template.JS) pageTexts {
 			v.Parts = append(v.Parts, part)
 		}
 	}
-	for _, s := range []string{r.HiddenNote(), r.SlowestNote()} {
+	for _, s := range []string{r.HiddenNote(), r.SlowestNote(), r.OrderNote()} {
 		if s != "" {
 			v.Remarks = append(v.Remarks, s)
 		}

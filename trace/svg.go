@@ -82,10 +82,10 @@ const svgStyle = `<style>
 text{font-family:Inter,"Segoe UI","Helvetica Neue",Arial,sans-serif;fill:#3d3f4b;font-size:12px}
 .title{font-size:17px;font-weight:600;fill:#1b1b1f}.facts,.axis{fill:#686b7a}.axis{font-size:11px;text-anchor:middle}.rank{font-weight:600}.host{fill:#686b7a;font-size:11px}.in{fill:#fff;font-size:11px;text-anchor:middle}.low{fill:#fff;font-size:8px;text-anchor:middle}
 .dark{fill:#5a1a20}
-.k0{fill:#5b9bdc}.k1{fill:#2c66ad}.k2{fill:#8557c2}.k3{fill:#d42a3a}.k4{fill:#f0a0a6}.k5{fill:#d0a100}.k6{fill:#c0508e}.k7,.k8{fill:#8a8f96}.k10{fill:#e07f1f}.k11{fill:#16938a}.k12{fill:#8d9a3f}
+.k0{fill:#5b9bdc}.k1{fill:#2c66ad}.k2{fill:#8557c2}.k3{fill:#d42a3a}.k4{fill:#f0a0a6}.k5{fill:#d0a100}.k6{fill:#c0508e}.k7,.k8{fill:#8a8f96}.k10{fill:#e07f1f}.k11{fill:#16938a}.k12{fill:#8d9a3f}.k13{fill:#1b1b1f}.k14{fill:#a0764a}
 @media (prefers-color-scheme:dark){
 .card{fill:#17181d;stroke:#34363f}.tick{stroke:#2a2c35}.bound{stroke:#6d7186}.path{stroke:#f4f4f7}.lane{fill:#20222a}
-text{fill:#c9cbd6}.title{fill:#f4f4f7}.facts,.axis,.host{fill:#9599a8}.in,.low,.dark{fill:#fff}.k4{fill:#8d4850}
+text{fill:#c9cbd6}.title{fill:#f4f4f7}.facts,.axis,.host{fill:#9599a8}.in,.low,.dark{fill:#fff}.k4{fill:#8d4850}.k13{fill:#8a8f96}
 }
 </style>
 `

@@ -54,7 +54,9 @@ func partColumns[R any](times func(R) Times, sum Times, all bool) []report.Colum
 func (r *Report) rankTable() *report.Table[RankReport] {
 	type column = report.Column[RankReport]
 	var sum Times
+	anyOvertaken, anyLetGo := false, false
 	for i := range r.Ranks {
+		anyOvertaken, anyLetGo = anyOvertaken || r.Ranks[i].Overtaken > 0, anyLetGo || r.Ranks[i].LetGo > 0
 		for p, d := range r.Ranks[i].Times {
 			sum[p] += d
 		}
@@ -64,6 +66,8 @@ func (r *Report) rankTable() *report.Table[RankReport] {
 		{Name: "host", Left: true, Value: func(k RankReport) any { return k.Host }},
 	}, partColumns(func(k RankReport) Times { return k.Times }, sum, false), []column{
 		{Name: "held_up_ms", Title: "held up", Digits: digits, Dash: true, Value: func(k RankReport) any { return k.HeldUp }},
+		{Name: "overtaken", Hidden: !anyOvertaken, Value: func(k RankReport) any { return k.Overtaken }},
+		{Name: "let_go", Hidden: !anyLetGo, Value: func(k RankReport) any { return k.LetGo }},
 	})}
 }
 

@@ -94,6 +94,20 @@ func (r *Report) HiddenNote() string {
 	return fmt.Sprintf("Buckets are in flight for %s ms an iteration, added up; %s of it is hidden.", ms(c.Flight), share(c.Hidden, c.Flight))
 }
 
+// OrderNote says what did not go in the order of urgency; it is empty where all did.
+func (r *Report) OrderNote() string {
+	overtaken, letGo := 0, 0
+	for i := range r.Ranks {
+		overtaken, letGo = overtaken+r.Ranks[i].Overtaken, letGo+r.Ranks[i].LetGo
+	}
+	if overtaken+letGo == 0 {
+		return ""
+	}
+	e := &r.HeldBack
+	return fmt.Sprintf("Out of order in all: %d overtaken by something less urgent, %d let go by patience; the longest was %s, %v on rank %d in iteration %d after %s ms.",
+		overtaken, letGo, e.Name, e.Kind, r.HeldBackRank, e.Iter, strconv.FormatFloat(float64(e.End-e.Begin)/1e6, 'f', 3, 64))
+}
+
 // PathSkewNote says on which rank the path's skew was.
 func (r *Report) PathSkewNote() string {
 	worst := -1
@@ -136,7 +150,7 @@ func (r *Report) Text() string {
 		fmt.Fprintf(w, "  %s\t%s\t%s\t  %s%s\n", Part(p), ms(d), share(d, total), bar, note)
 	}
 	_ = w.Flush() // to a strings.Builder
-	for _, n := range []string{r.HiddenNote(), r.SlowestNote()} {
+	for _, n := range []string{r.HiddenNote(), r.SlowestNote(), r.OrderNote()} {
 		if n != "" {
 			fmt.Fprintf(&b, "\n%s\n", n)
 		}

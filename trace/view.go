@@ -15,6 +15,8 @@ const (
 	inFlightUp class = class(Parts) + iota
 	inFlightDown
 	readAhead
+	wasOvertaken
+	wasLetGo
 	classes
 )
 
@@ -25,6 +27,7 @@ var classNames = func() (names [classes]string) {
 	}
 	names[InExposed], names[InSkew] = "exposed wait", "skew: wait for the last rank to begin"
 	names[inFlightUp], names[inFlightDown], names[readAhead] = "push in flight", "pull in flight", "read"
+	names[wasOvertaken], names[wasLetGo] = "held back and overtaken", "held back, let go by patience"
 	return names
 }()
 
@@ -33,7 +36,7 @@ func (c class) short() string {
 	if c < class(Parts) {
 		return Part(c).String()
 	}
-	return [...]string{"push", "pull", "read"}[c-inFlightUp]
+	return [...]string{"push", "pull", "read", "overtaken", "let go"}[c-inFlightUp]
 }
 
 // item is a box of a picture.
@@ -76,10 +79,14 @@ func (tl *timeline) view(r int) view {
 	for tr := compute + 1; tr < tracks; tr++ {
 		first[tr] = first[tr-1] + v.rows[tr-1]
 	}
-	classOf := [tracks]class{helper: class(InUpdate), up: inFlightUp, down: inFlightDown, reader: readAhead}
+	classOf := [tracks]class{helper: class(InUpdate), up: inFlightUp, down: inFlightDown, reader: readAhead, disorder: wasOvertaken}
 	for i := range es {
 		if tr := of[i]; tr != compute {
-			v.items = append(v.items, item{es[i].Begin, es[i].End, classOf[tr], first[tr] + lane[i], i})
+			c := classOf[tr]
+			if es[i].Kind == LetGo {
+				c = wasLetGo
+			}
+			v.items = append(v.items, item{es[i].Begin, es[i].End, c, first[tr] + lane[i], i})
 		}
 	}
 	return v

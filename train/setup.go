@@ -80,6 +80,9 @@ func (w *Worker) newExchange(ctx context.Context, c Config, change func(*exchang
 			config.Clip = w.clipOwn
 		}
 	}
+	if w.rec != nil {
+		config.Disorder = w.rec
+	}
 	if change != nil {
 		change(&config)
 	}
