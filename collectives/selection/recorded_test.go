@@ -90,6 +90,10 @@ func TestRecordedRegret(t *testing.T) {
 		"zen3-2-cores-8-ranks": {1.00, 1.35},
 
 		"zen3-2-cores-4-ranks-unregistered": {1.15, 1.25},
+
+		"zen4-2-cores-2-ranks":              {1.05, 1.45},
+		"zen4-2-cores-8-ranks":              {1.02, 1.55},
+		"zen4-2-cores-4-ranks-unregistered": {1.06, 1.45},
 	}
 	paths, err := filepath.Glob("testdata/recorded/*.txt")
 	if err != nil || len(paths) != len(bounds) {
