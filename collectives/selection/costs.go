@@ -56,7 +56,10 @@ var steps = []float64{1, 1.1, 1.2, 1.3, 1.5, 1.6, 1.8, 2, 2.2, 2.4, 2.7, 3, 3.3,
 const fastest = 2e13
 
 // On returns m with the costs that were measured, rounded, so that measuring anew
-// mostly comes to the same choices. Memory is never faster than a cache.
+// mostly comes to the same choices. Memory is never faster than a cache: a rank's copies
+// were the shortest of some, which nothing makes shorter than they are, so where they say
+// otherwise the cache's were disturbed; what all ranks do at once was not told from what
+// their cores do.
 func (c Costs) On(m sim.Model) sim.Model {
 	times := map[*float64]float64{
 		&m.Op: c.Op, &m.Intra.Latency: c.Latency, &m.Short.Op: c.ShortOp, &m.Short.Latency: c.ShortLatency, &m.Switch: c.Switch,
@@ -69,18 +72,23 @@ func (c Costs) On(m sim.Model) sim.Model {
 	if c.Fresh > 1/fastest {
 		m.Fresh = Rounded(1/c.Fresh, steps...)
 	}
+	set := func(rate *float64, cost float64) {
+		if cost > 1/fastest {
+			*rate = Rounded(1/cost, steps...)
+		}
+	}
 	rates := map[*sim.Rates]RateCosts{&m.Core: c.Core, &m.Memory: c.Memory, &m.Staging: c.Staging}
 	for at, cost := range rates {
-		set := func(rate *float64, cost, most float64) {
-			if cost > 1/fastest {
-				*rate = Rounded(1/cost, steps...)
-			}
-			*rate = min(*rate, most)
-		}
-		set(&at.Cached, cost.Cached, math.Inf(1))
-		set(&at.Shared, cost.Shared, at.Cached)
-		set(&at.Bandwidth, cost.Bandwidth, at.Shared)
+		set(&at.Cached, cost.Cached)
+		set(&at.Shared, cost.Shared)
+		set(&at.Bandwidth, cost.Bandwidth)
 	}
+	for _, at := range []*sim.Rates{&m.Core, &m.Staging} {
+		at.Shared = max(at.Shared, at.Bandwidth)
+		at.Cached = max(at.Cached, at.Shared)
+	}
+	m.Memory.Shared = min(m.Memory.Shared, m.Memory.Cached)
+	m.Memory.Bandwidth = min(m.Memory.Bandwidth, m.Memory.Shared)
 	return m
 }
 

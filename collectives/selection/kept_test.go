@@ -87,6 +87,12 @@ func TestCostsOn(t *testing.T) {
 	if m.Op != 2e-7 || m.Short.Latency != 2e-7 || m.Core != (sim.Rates{Cached: 1e11, Shared: 2.4e10, Bandwidth: 1.3e10}) || m.Staging != sim.Default().Staging {
 		t.Errorf("%v", m)
 	}
+	disturbed := costs // as a start with eight ranks on two cores measured it
+	disturbed.Core = selection.RateCosts{Cached: 9e-12, Shared: 5.5e-11, Bandwidth: 2.7e-11}
+	disturbed.Memory = selection.RateCosts{Cached: 2.3e-12, Shared: 8.8e-11, Bandwidth: 4.8e-11}
+	if m := disturbed.On(sim.Default()); m.Core != (sim.Rates{Cached: 1.1e11, Shared: 3.6e10, Bandwidth: 3.6e10}) || m.Memory.Bandwidth != 1.1e10 {
+		t.Errorf("with the shared cache slower than memory, copies go at %v, and memory at %v", m.Core, m.Memory)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := costs.Values()
 		for i := range v {
