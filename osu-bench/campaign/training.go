@@ -39,7 +39,10 @@ var trainings = []training{
 	{"poseidon-9", "Loss and test error of CIFAR-10 quick against iteration, by ranks", []int{1, 2, 4, 8}, []string{"poseidon"}, 2000, caffes},
 	{"poseidon-11", "Loss and test error of CIFAR-10 quick against iteration, exact and 1-bit", []int{4}, []string{"poseidon", "onebit"}, 4000, caffes},
 	{
-		"p3-11", "Validation accuracy of P3 and DGC, CIFAR-10 quick, worst to best of five settings", []int{4}, []string{P3, "dgc"}, 4000,
+		"p3-11", "Validation accuracy of P3 and DGC, CIFAR-10 quick, worst to best of five settings",
+		[]int{4},
+		[]string{P3, "dgc"},
+		4000,
 		[]setting{{0.001, 0.9}, {0.0005, 0.9}, {0.002, 0.9}, {0.001, 0.8}, {0.001, 0.95}},
 	},
 }
