@@ -169,13 +169,16 @@ func TestP3_AutoSlicesWhereItPays(t *testing.T) {
 		slice Slice
 		text  string
 	}{
-		{"they pay", may, 20 * time.Millisecond, may, "cut to slices of 2048, since that makes the predicted iteration 0.4 of what it is without"},
-		{"they cost", may, -20 * time.Millisecond, AutoSlice, "not cut to slices, which would make the predicted iteration 1.6 of what it is"},
+		{"they pay", may, 20 * time.Millisecond, may, "cut to slices of 2048: the least iteration with them is predicted to take 0.4 of the least without"},
+		{"they cost", may, -20 * time.Millisecond, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 1.6 of the least without"},
 		{"they are not to be", 0, 20 * time.Millisecond, AutoSlice, ""},
 	} {
 		a := weighedBook(t, "auto", alike)
 		a.Book.MaySlice = c.may
 		predict := func(m Moves, _ float64) (Foreseen, error) {
+			if m.Slice > 0 && count(m.Schemes, PS)+count(m.Schemes, SFB) < 3 {
+				t.Errorf("%s: slices of %v are weighed", c.name, m.Schemes)
+			}
 			f := Foreseen{Time: time.Duration(100+10*count(m.Schemes, Allreduce)+20*count(m.Schemes, Reduce)+30*count(m.Schemes, SFB)) * time.Millisecond}
 			if m.Slice > 0 {
 				f.Time -= time.Duration(count(m.Schemes, PS)) * c.gain
