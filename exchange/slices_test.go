@@ -37,7 +37,7 @@ func sliced() (ls []exchange.Layer) {
 }
 
 // moved is what an event out of order names.
-var moved = regexp.MustCompile(`^(slice \d+ of )?l\d|^(reduce|bcast|allreduce)#`)
+var moved = regexp.MustCompile(`^((slice|KV pair) \d+ of )?l\d|^(reduce|bcast|allreduce)#`)
 
 // disordered takes what does not go in the order of urgency on a rank.
 type disordered struct {
