@@ -388,6 +388,7 @@ func TestOutsideOfPieces(t *testing.T) {
 		}
 	}
 	collectivestest.Late(t, 2, 0, func(comm *collectives.Comm) error {
+		c := c // each rank its own
 		for _, p := range [][]schedule.Range{{{Off: 690, Len: 11}}, {{Len: 5}, {Off: 4, Len: 5}}} {
 			c.Pieces = p
 			if _, _, err := newSyncer(comm, c); err == nil || !strings.Contains(err.Error(), "a piece of elements") {
