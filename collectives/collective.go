@@ -18,18 +18,21 @@ import (
 // The sums of integers wrap around. mem.Avg is for floating-point types; of f16 and
 // bf16 it does not overflow where the average itself does not.
 func (c *Comm) Reduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) error {
-	return c.run(ctx, c.reduce(send, recv, dt, op, root), opts)
+	k := c.reduce(send, recv, dt, op, root)
+	return c.run(ctx, &k, opts)
 }
 
 // Bcast copies root's buf to every other rank's buf. All are equally long.
 func (c *Comm) Bcast(ctx context.Context, buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) error {
-	return c.run(ctx, c.bcast(buf, dt, root), opts)
+	k := c.bcast(buf, dt, root)
+	return c.run(ctx, &k, opts)
 }
 
 // Allreduce combines every rank's send into every rank's recv, element by element,
 // with the same bits on all ranks. Buffers are as for Reduce.
 func (c *Comm) Allreduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) error {
-	return c.run(ctx, c.allreduce(send, recv, dt, op), opts)
+	k := c.allreduce(send, recv, dt, op)
+	return c.run(ctx, &k, opts)
 }
 
 // Allgather copies every rank's send to every rank's recv, one part after the other in
@@ -37,19 +40,22 @@ func (c *Comm) Allreduce(ctx context.Context, send, recv mem.Buffer, dt mem.Data
 // on all ranks; nil: all parts are equally long. recv holds all parts, send this rank's:
 // it may be that part of recv (in place), but not overlap recv otherwise.
 func (c *Comm) Allgather(ctx context.Context, send, recv mem.Buffer, counts []int, dt mem.Datatype, opts ...Option) error {
-	return c.run(ctx, c.allgather(send, recv, counts, dt), opts)
+	k := c.allgather(send, recv, counts, dt)
+	return c.run(ctx, &k, opts)
 }
 
 // Gather copies every rank's send to root's recv, one part after the other in the order
 // of ranks. Parts and buffers are as for Allgather; recv counts at root only. It is
 // always linear: nothing is selected for it.
 func (c *Comm) Gather(ctx context.Context, send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) error {
-	return c.run(ctx, c.gather(send, recv, counts, dt, root), opts)
+	k := c.gather(send, recv, counts, dt, root)
+	return c.run(ctx, &k, opts)
 }
 
 // Do does a collective.
 func (c *Comm) Do(ctx context.Context, k Call, opts ...Option) error {
-	return c.run(ctx, c.call(k), opts)
+	one := c.call(k)
+	return c.run(ctx, &one, opts)
 }
 
 // Barrier returns when every rank has called it. It is an Allreduce of a
@@ -61,32 +67,38 @@ func (c *Comm) Barrier(ctx context.Context, opts ...Option) error {
 // Ireduce starts a Reduce and returns at once. The buffers belong to the request
 // until it has been waited for; then it must be closed.
 func (c *Comm) Ireduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) (*nbc.Request, error) {
-	return c.start(c.reduce(send, recv, dt, op, root), opts)
+	k := c.reduce(send, recv, dt, op, root)
+	return c.start(&k, opts)
 }
 
 // Ibcast starts a Bcast, as Ireduce does a Reduce.
 func (c *Comm) Ibcast(buf mem.Buffer, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
-	return c.start(c.bcast(buf, dt, root), opts)
+	k := c.bcast(buf, dt, root)
+	return c.start(&k, opts)
 }
 
 // Iallreduce starts an Allreduce, as Ireduce does a Reduce.
 func (c *Comm) Iallreduce(send, recv mem.Buffer, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
-	return c.start(c.allreduce(send, recv, dt, op), opts)
+	k := c.allreduce(send, recv, dt, op)
+	return c.start(&k, opts)
 }
 
 // Iallgather starts an Allgather, as Ireduce does a Reduce.
 func (c *Comm) Iallgather(send, recv mem.Buffer, counts []int, dt mem.Datatype, opts ...Option) (*nbc.Request, error) {
-	return c.start(c.allgather(send, recv, counts, dt), opts)
+	k := c.allgather(send, recv, counts, dt)
+	return c.start(&k, opts)
 }
 
 // Igather starts a Gather, as Ireduce does a Reduce.
 func (c *Comm) Igather(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
-	return c.start(c.gather(send, recv, counts, dt, root), opts)
+	k := c.gather(send, recv, counts, dt, root)
+	return c.start(&k, opts)
 }
 
 // Start starts a collective, as Ireduce does a Reduce.
 func (c *Comm) Start(k Call, opts ...Option) (*nbc.Request, error) {
-	return c.start(c.call(k), opts)
+	one := c.call(k)
+	return c.start(&one, opts)
 }
 
 // ReduceInit makes a persistent request for Reduce: to be started (Start) and waited

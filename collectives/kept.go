@@ -6,11 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/scaffe/scaffe/collectives/selection"
-	"github.com/scaffe/scaffe/collectives/spec"
-	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/schedule"
 )
 
 // Programs make the same few calls again and again. The requests of the last ones
@@ -34,9 +30,7 @@ type keptCalls struct {
 
 // keptCall is a call that was made before.
 type keptCall struct {
-	key     callKey
-	counts  []int
-	spec    spec.Spec
+	call    call
 	request *nbc.Request // of one that does not block: its caller's
 	state   atomic.Int32
 }
@@ -50,7 +44,7 @@ const (
 
 // close closes the request, or has whoever executes it close it.
 func (k *keptCall) close() {
-	if !k.key.blocking {
+	if !k.call.blocking {
 		return // its caller's
 	}
 	if k.state.Swap(keptClosed) == keptIdle {
@@ -65,30 +59,19 @@ func (k *keptCall) done() {
 	}
 }
 
-// callKey is all of a call but its spec and counts.
-type callKey struct {
-	collective schedule.Collective
-	root       int
-	send, recv mem.Buffer
-	dt         mem.Datatype
-	op         mem.Op
-	priority   int
-	deadline   int64
-	credit     int32
-	buffers    selection.BufferKind
-	blocking   bool
-}
-
-func (k *call) key() callKey {
-	return callKey{k.collective, k.root, k.send, k.recv, k.dt, k.op, k.priority, int64(k.deadline), k.credit, k.buffers, k.blocking}
+// same reports whether the request of the one call serves the other.
+func (k *call) same(o *call) bool {
+	return k.collective == o.collective && k.send == o.send && k.recv == o.recv && k.root == o.root &&
+		k.dt == o.dt && k.op == o.op && k.priority == o.priority && k.deadline == o.deadline &&
+		k.credit == o.credit && k.buffers == o.buffers && k.blocking == o.blocking &&
+		slices.Equal(k.spec.Levels, o.spec.Levels) && slices.Equal(k.counts, o.counts)
 }
 
 // run does a blocking call.
-func (c *Comm) run(ctx context.Context, k call, opts []Option) error {
+func (c *Comm) run(ctx context.Context, k *call, opts []Option) error {
 	k.blocking = true
 	k.with(c, opts)
-	key := k.key()
-	if kept, instance, fresh := c.findKept(&key, &k); kept != nil {
+	if kept, instance, fresh := c.findKept(k); kept != nil {
 		err := kept.request.RunAs(ctx, instance, fresh)
 		if err != nil {
 			c.dropKept(kept)
@@ -96,7 +79,7 @@ func (c *Comm) run(ctx context.Context, k call, opts []Option) error {
 		kept.done()
 		return err
 	}
-	r, err := c.init(k)
+	r, err := c.init(*k)
 	if err != nil {
 		return err
 	}
@@ -105,22 +88,21 @@ func (c *Comm) run(ctx context.Context, k call, opts []Option) error {
 		return err
 	}
 	r.Detach()
-	c.keep(key, k, r)
+	c.keep(k, r)
 	return nil
 }
 
 // start does a call that does not block.
-func (c *Comm) start(k call, opts []Option) (*nbc.Request, error) {
+func (c *Comm) start(k *call, opts []Option) (*nbc.Request, error) {
 	k.with(c, opts)
-	key := k.key()
 	if len(k.cuts) == 0 {
-		if kept, instance, fresh := c.findKept(&key, &k); kept != nil {
+		if kept, instance, fresh := c.findKept(k); kept != nil {
 			return started(kept.request.Again(instance, fresh))
 		}
 	}
-	r, err := started(c.init(k))
+	r, err := started(c.init(*k))
 	if err == nil && len(k.cuts) == 0 {
-		c.keep(key, k, r)
+		c.keep(k, r)
 	}
 	return r, err
 }
@@ -137,8 +119,8 @@ func started(r *nbc.Request, err error) (*nbc.Request, error) {
 }
 
 // keptOf returns what is kept of calls of the same kind.
-func (c *Comm) keptOf(key *callKey) *keptCalls {
-	if key.blocking {
+func (c *Comm) keptOf(k *call) *keptCalls {
+	if k.blocking {
 		return &c.kept[1]
 	}
 	return &c.kept[0]
@@ -146,14 +128,14 @@ func (c *Comm) keptOf(key *callKey) *keptCalls {
 
 // findKept returns the kept call that is alike, with the new call's number; nil where
 // there is none. The request of a blocking one is the caller's, to be executed.
-func (c *Comm) findKept(key *callKey, k *call) (kept *keptCall, instance uint32, fresh bool) {
+func (c *Comm) findKept(k *call) (kept *keptCall, instance uint32, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, kept := range &c.keptOf(key).calls {
-		if kept == nil || kept.key != *key || !slices.Equal(kept.spec.Levels, k.spec.Levels) || !slices.Equal(kept.counts, k.counts) {
+	for _, kept := range &c.keptOf(k).calls {
+		if kept == nil || !kept.call.same(k) {
 			continue
 		}
-		if key.blocking && !kept.state.CompareAndSwap(keptIdle, keptBusy) {
+		if k.blocking && !kept.state.CompareAndSwap(keptIdle, keptBusy) {
 			continue
 		}
 		instance := c.countLocked(false)
@@ -164,10 +146,11 @@ func (c *Comm) findKept(key *callKey, k *call) (kept *keptCall, instance uint32,
 
 // keep keeps a request in place of the one that was kept first, or of the one
 // larger than others.
-func (c *Comm) keep(key callKey, k call, r *nbc.Request) {
-	kept := &keptCall{key: key, counts: slices.Clone(k.counts), spec: spec.Spec{Levels: slices.Clone(k.spec.Levels)}, request: r}
+func (c *Comm) keep(k *call, r *nbc.Request) {
+	kept := &keptCall{call: *k, request: r}
+	kept.call.counts, kept.call.spec.Levels = slices.Clone(k.counts), slices.Clone(k.spec.Levels)
 	c.mu.Lock()
-	all, at := c.keptOf(&key), 0
+	all, at := c.keptOf(k), 0
 	if k.bytes() <= keptCallBytes {
 		all.next = all.next%(keptRoom-1) + 1
 		at = all.next
@@ -187,7 +170,7 @@ func (c *Comm) keep(key callKey, k call, r *nbc.Request) {
 // dropKept forgets a kept call, which has failed.
 func (c *Comm) dropKept(kept *keptCall) {
 	c.mu.Lock()
-	all := &c.keptOf(&kept.key).calls
+	all := &c.keptOf(&kept.call).calls
 	if at := slices.Index(all[:], kept); at >= 0 {
 		all[at] = nil
 	}

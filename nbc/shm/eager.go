@@ -51,11 +51,10 @@ func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) bool
 	case p.backlog.Len() > 0:
 		return false
 	}
-	d := descriptor{kind: sends, tag: tag, length: uint64(src.Len())}
 	if src.Len() > blockRoom {
-		return t.putLarge(tok, p, d, src)
+		return t.putLarge(tok, p, tag, src)
 	}
-	if !p.write(d, src) {
+	if !p.writeMessage(tag, src) {
 		return false
 	}
 	wakePeer(p.header)
@@ -64,23 +63,23 @@ func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) bool
 
 // putLarge is Put of a message that does not fit into the ring. It is lent where the
 // receiver reads it; otherwise this rank makes a copy in registered memory.
-func (t *Transport) putLarge(tok nbc.Token, p *peer, d descriptor, src mem.Buffer) bool {
+func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) bool {
 	t.drainOf(p) // it may have read earlier ones, whose copies are then overwritten in the cache
 	_, registered := t.arena.find(src)
 	lends := registered || t.reaches(p)
 	if !lends && t.filled > 0 && t.filled+src.Len() > t.askRoom {
 		return false
 	}
-	if e := t.table.find(p, d.tag); e != nil && e.wanted.head != nil {
+	if e := t.table.find(p, tag); e != nil && e.wanted.head != nil {
 		return false // this rank is to put it where the receiver has said
 	}
 	if p.full() {
 		return false
 	}
-	o := t.begin(tok, p, d.tag, src, src.Len())
+	o := t.begin(tok, p, tag, src, src.Len())
 	o.sending, o.eager, o.lends = true, true, lends
 	t.active-- // nobody waits for it
-	d.id = o.id
+	d := descriptor{kind: sends, tag: tag, id: o.id, length: uint64(src.Len())}
 	if err := t.locate(o, &d); err != nil {
 		t.forget(o)
 		return false
@@ -91,7 +90,7 @@ func (t *Transport) putLarge(tok nbc.Token, p *peer, d descriptor, src mem.Buffe
 		t.loans = append(t.loans, o)
 		t.loaned = append(t.loaned, tok)
 	}
-	p.write(d, mem.Buffer{})
+	p.write(&d)
 	wakePeer(p.header)
 	return true
 }

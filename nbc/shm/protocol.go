@@ -117,13 +117,11 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 		t.enqueue(o)
 		return nil
 	}
-	d := descriptor{kind: sends, tag: tag, id: o.id, length: uint64(o.n)}
 	if o.n <= blockRoom {
-		if t.post(p, d, src, o) {
-			t.end(o, nil)
-		}
+		t.postMessage(o)
 		return nil
 	}
+	d := descriptor{kind: sends, tag: tag, id: o.id, length: uint64(o.n)}
 	if err := t.locate(o, &d); err != nil {
 		t.active--
 		t.forget(o)
@@ -134,7 +132,7 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 	}
 	o.queued = true
 	o.e.sends.push(o)
-	t.post(p, d, mem.Buffer{}, nil)
+	t.post(p, d)
 	return nil
 }
 
@@ -180,12 +178,12 @@ func (t *Transport) receive(tok nbc.Token, p *peer, tag nbc.Tag, dst mem.Buffer,
 	}
 	o.told = true
 	e.untold--
-	t.post(p, d, mem.Buffer{}, nil)
+	t.post(p, d)
 }
 
 // answer tells a peer that its operation id has ended.
 func (t *Transport) answer(p *peer, id uint64, length int, how place) {
-	t.post(p, descriptor{kind: done, place: how, id: id, length: uint64(length)}, mem.Buffer{}, nil)
+	t.post(p, descriptor{kind: done, place: how, id: id, length: uint64(length)})
 }
 
 // take handles the descriptor in s.
@@ -321,7 +319,7 @@ func (t *Transport) refuse(o *op, d *descriptor) {
 		// The sender, which is finished with its message, still has this
 		// receive's descriptor and might take it for another message's.
 		o.err = err
-		t.post(o.peer, descriptor{kind: retracts, tag: o.e.tag, id: o.id, length: uint64(o.n)}, mem.Buffer{}, nil)
+		t.post(o.peer, descriptor{kind: retracts, tag: o.e.tag, id: o.id, length: uint64(o.n)})
 		return
 	}
 	t.end(o, err)

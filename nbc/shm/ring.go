@@ -115,50 +115,83 @@ func (r *ring) slot(i uint64) *slot { return &r.slots[i%slotsPerRing] }
 // ready reports whether the descriptor at position i is there.
 func (r *ring) ready(i uint64) bool { return atomic.LoadUint64(&r.slot(i).full) == i+1 }
 
-// posting is a descriptor that found the ring full; op, unless nil, is the
-// operation whose message goes with it and ends with it.
+// posting is a descriptor that found the ring full or, where op is not nil, the
+// message of that operation, which ends with it.
 type posting struct {
 	d  descriptor
 	op *op
 }
 
-// post hands d, with the payload of an inlined message, to the peer. It reports
-// whether that is done; otherwise it is done later (and o settled then).
-func (t *Transport) post(p *peer, d descriptor, payload mem.Buffer, o *op) bool {
-	if p.backlog.Len() > 0 || !p.write(d, payload) {
-		p.backlog.Push(posting{d, o})
-		t.backlogs++
-		return false
+// post hands d to the peer, now or, where its ring is full, later.
+func (t *Transport) post(p *peer, d descriptor) {
+	if p.backlog.Len() > 0 || !p.write(&d) {
+		t.postpone(p, posting{d: d})
+		return
 	}
 	wakePeer(p.header)
-	return true
 }
 
-// write writes into the ring unless it is full.
-func (p *peer) write(d descriptor, payload mem.Buffer) bool {
+// postMessage hands the message of o, of at most blockRoom bytes, to its peer. o ends with it, now or later.
+func (t *Transport) postMessage(o *op) {
+	if p := o.peer; p.backlog.Len() > 0 || !p.writeMessage(o.e.tag, o.buf) {
+		t.postpone(p, posting{op: o})
+		return
+	}
+	wakePeer(o.peer.header)
+	t.end(o, nil)
+}
+
+func (t *Transport) postpone(p *peer, q posting) {
+	p.backlog.Push(q)
+	t.backlogs++
+}
+
+// write writes d into the ring unless it is full.
+func (p *peer) write(d *descriptor) bool {
 	if p.full() {
 		return false
 	}
 	s := p.out.slot(p.written)
-	switch n := payload.Len(); {
+	s.descriptor = *d
+	p.publishSlot(s)
+	return true
+}
+
+// writeMessage writes a message of at most blockRoom bytes, and what tells of it, into the ring unless
+// that is full. All goes straight to its place: a descriptor that is put together elsewhere, or whose
+// bytes are written twice, would be read again before it has left the processor's store
+// buffer, which takes longer than all the rest.
+func (p *peer) writeMessage(tag nbc.Tag, message mem.Buffer) bool {
+	if p.full() {
+		return false
+	}
+	s, n := p.out.slot(p.written), message.Len()
+	s.kind, s.place = sends, inlined
+	s.tag.Comm, s.tag.Instance, s.tag.Message, s.tag.Fingerprint = tag.Comm, tag.Instance, tag.Message, tag.Fingerprint
+	s.length = uint64(n)
+	switch {
 	case n > inlineRoom:
 		k := p.boxed % blocksPerRing
 		if p.taken < p.boxes[k] && !p.refresh(p.boxes[k]) {
 			return false
 		}
-		copy(p.out.blocks[k][:], mem.Bytes(payload))
+		copy(p.out.blocks[k][:], mem.Bytes(message))
 		p.boxed++
 		p.boxes[k] = p.written + 1
-		d.addr = k
+		s.addr = k
 	case n > shortRoom:
-		copy(s.inline[:], mem.Bytes(payload))
+		copy(s.inline[:], mem.Bytes(message))
 	case n > 0:
-		copy(d.short()[:], mem.Bytes(payload))
+		copy(s.short()[:], mem.Bytes(message))
 	}
-	s.descriptor = d
+	p.publishSlot(s)
+	return true
+}
+
+// publishSlot shows the peer what was written to s, the next slot of its ring.
+func (p *peer) publishSlot(s *slot) {
 	p.written++
 	atomic.StoreUint64(&s.full, p.written)
-	return true
 }
 
 // full reports whether there is no room for a descriptor in the ring.
@@ -209,14 +242,14 @@ func (t *Transport) flush() {
 	for _, p := range t.peers {
 		n := 0
 		for _, q := range p.backlog.All() {
-			var payload mem.Buffer
-			if q.op != nil {
-				payload = q.op.buf
-			}
-			if !p.write(q.d, payload) {
-				break
-			}
-			if q.op != nil {
+			if q.op == nil {
+				if !p.write(&q.d) {
+					break
+				}
+			} else {
+				if !p.writeMessage(q.op.e.tag, q.op.buf) {
+					break
+				}
 				t.end(q.op, nil)
 			}
 			n++

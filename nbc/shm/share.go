@@ -4,8 +4,6 @@ package shm
 
 import (
 	"sync/atomic"
-
-	"github.com/scaffe/scaffe/mem"
 )
 
 // A large message is copied by both of its ranks, piece by piece: whoever is
@@ -117,7 +115,7 @@ func (t *Transport) offer(o *op) {
 	default:
 		return
 	}
-	t.post(o.peer, d, mem.Buffer{}, nil)
+	t.post(o.peer, d)
 }
 
 // helped lets this rank copy the message of o too, as the peer offers by d.

@@ -136,7 +136,7 @@ func (t *Transport) askMore() {
 		t.asking = t.asking[:copy(t.asking, t.asking[1:])]
 		t.asked += o.n
 		o.asked = true
-		t.post(o.peer, descriptor{kind: asks, id: o.other.id, length: o.id}, mem.Buffer{}, nil)
+		t.post(o.peer, descriptor{kind: asks, id: o.other.id, length: o.id})
 	}
 }
 
@@ -155,7 +155,7 @@ func (t *Transport) answerAsk(p *peer, d *descriptor) {
 	}
 	off, _ := t.arena.find(o.copy.to)
 	answer.addr = uint64(off)
-	t.post(p, answer, mem.Buffer{}, nil)
+	t.post(p, answer)
 	if err != nil {
 		t.end(o, err)
 	}
