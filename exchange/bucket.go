@@ -87,7 +87,7 @@ func divide(layers []Layer, scheme func(layer int) Scheme, count int, minBytes m
 		b := &reversed[len(reversed)-1]
 		first := layers[i].Params[0].Off
 		b.Off, b.Len = first, b.Len+end-first
-		b.Layers = append([]int{i}, b.Layers...)
+		b.Layers = append(b.Layers, i)
 		end = first
 		open = b.Bytes() < minBytes[b.Scheme] && !b.Scheme.FactorsOnly() // factors move layer by layer
 	}
@@ -98,6 +98,7 @@ func divide(layers []Layer, scheme func(layer int) Scheme, count int, minBytes m
 	buckets := make([]Bucket, 0, len(reversed))
 	for i := len(reversed) - 1; i >= 0; i-- {
 		b := reversed[i]
+		slices.Reverse(b.Layers)
 		b.Index = len(buckets)
 		if n := len(b.Layers); n > 1 {
 			b.Name = layers[b.Layers[0]].Name + "…" + layers[b.Layers[n-1]].Name

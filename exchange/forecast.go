@@ -3,6 +3,7 @@ package exchange
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -31,6 +32,7 @@ type Forecast struct {
 	// Update is how long updating all parameters takes.
 	Update time.Duration
 
+	lock   sync.Mutex // of what has been found already:
 	inBook []int
 	cut    map[coordinator.Slice]*coordinator.Network
 	least  map[Scheme]int
@@ -45,8 +47,29 @@ type stretch struct {
 }
 
 // Iteration predicts one, where layers go by schemes and are cut to slices, through ports of slower times less bandwidth
-// than they seem to have.
+// than they seem to have. Several may be predicted side by side.
 func (f *Forecast) Iteration(schemes []Scheme, slice coordinator.Slice, slower float64) (i coordinator.Foreseen, err error) {
+	passes, buckets, err := f.buckets(schemes, slice)
+	if err != nil {
+		return i, err
+	}
+	for k := range buckets {
+		e := &buckets[k]
+		for _, of := range []struct{ took, port *time.Duration }{{&e.Push, &e.PushPort}, {&e.Pull, &e.PullPort}} {
+			longer := time.Duration((slower - 1) * float64(*of.port))
+			*of.took, *of.port = *of.took+longer, *of.port+longer
+			i.Port += *of.port
+		}
+		e.Behind = time.Duration(slower * float64(e.Behind))
+	}
+	i.Time = PredictIteration(f.Design, f.UpdateAtOnce, passes, buckets)
+	return i, nil
+}
+
+// buckets are those of layers that go by schemes, and how long each layer then computes.
+func (f *Forecast) buckets(schemes []Scheme, slice coordinator.Slice) (passes []Passes, all []Expected, err error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
 	if f.known == nil {
 		f.known, f.least, f.inBook, f.cut = map[stretch]Expected{}, map[Scheme]int{}, InBook(f.Layers), map[coordinator.Slice]*coordinator.Network{}
 	}
@@ -59,37 +82,27 @@ func (f *Forecast) Iteration(schemes []Scheme, slice coordinator.Slice, slower f
 		}
 		if _, there := f.least[s]; !there {
 			if f.least[s], err = f.leastBucket(s); err != nil {
-				return i, err
+				return nil, nil, err
 			}
 		}
 	}
 	buckets, err := Divide(f.Design, f.Layers, schemes, f.Count, f.least)
 	if err != nil {
-		return i, err
+		return nil, nil, err
 	}
-	passes := slices.Clone(f.Passes)
-	all := make([]Expected, 0, len(buckets))
-	for _, b := range buckets {
-		e, err := f.expected(b, slice)
-		if err != nil {
-			return i, err
+	passes, all = slices.Clone(f.Passes), make([]Expected, len(buckets))
+	for i, b := range buckets {
+		if all[i], err = f.expected(b, slice); err != nil {
+			return nil, nil, err
 		}
-		for _, of := range []struct{ took, port *time.Duration }{{&e.Push, &e.PushPort}, {&e.Pull, &e.PullPort}} {
-			longer := time.Duration((slower - 1) * float64(*of.port))
-			*of.took, *of.port = *of.took+longer, *of.port+longer
-			i.Port += *of.port
-		}
-		e.FirstCome = e.FirstCome || f.FirstCome
-		e.Behind = time.Duration(slower * float64(e.Behind))
+		all[i].FirstCome = all[i].FirstCome || f.FirstCome
 		if rebuilds(b.Scheme) {
 			for _, l := range b.Layers {
 				passes[l].Backward, _ = f.Rebuilding(l)
 			}
 		}
-		all = append(all, e)
 	}
-	i.Time = PredictIteration(f.Design, f.UpdateAtOnce, passes, all)
-	return i, nil
+	return passes, all, nil
 }
 
 // rebuilds reports whether factors take the place of gradients.

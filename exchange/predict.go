@@ -63,7 +63,7 @@ func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Ex
 		first = b.Layers[0]
 		b.cut(parts)
 		for range parts { // the passes are the last part's, behind which the others' are due at once
-			e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, bucket: i, passes: passes}
+			e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, bucket: i, oneWay: b.OneWay, passes: passes}
 			passes = Passes{}
 			s.buckets = append(s.buckets, e)
 		}
@@ -104,17 +104,19 @@ const leastTime = 1e-9
 
 // expected is a bucket in simulated time.
 type expected struct {
-	Expected
-	policy policy
-	state  state
-	index  int // of the part
-	bucket int
-	passes Passes // of its layers, and of those without parameters behind them: nothing begins between these
 	stage  stage
+	begins bool // on the network, in the next step
+	oneWay bool // Phases.OneWay
+	state  state
 	need   float64 // seconds of the stage that are left, alone
+	port   float64 // which part of a node's port it takes where it has the network to itself
 	speed  float64 // in the step under way
-	begins bool    // on the network, in the next step
 	held   float64 // seconds for which less urgent messages are in the way
+	index  int     // of the part
+	bucket int
+	policy policy
+	passes Passes // of its layers, and of those without parameters behind them: nothing begins between these
+	Expected
 }
 
 // stage is what a bucket is doing.
@@ -245,7 +247,7 @@ func (b *expected) enter(g stage) {
 		b.begins = g == pushed || g == pulled
 		switch b.stage = g; g {
 		case pushed:
-			b.need = b.Push.Seconds()
+			b.travel(b.Push, b.PushPort)
 		case rebuilt:
 			b.need = b.Rebuild.Seconds()
 		case updated:
@@ -262,7 +264,7 @@ func (b *expected) enter(g stage) {
 				}
 				b.state = pulling
 			}
-			b.need = b.Pull.Seconds()
+			b.travel(b.Pull, b.PullPort)
 		default:
 			b.state, b.stage = current, resting
 			return
@@ -273,12 +275,11 @@ func (b *expected) enter(g stage) {
 	}
 }
 
-// port is which part of a node's port a bucket takes that has the network to itself.
-func (b *expected) port() float64 {
-	if b.stage == pushed {
-		return b.PushPort.Seconds() / b.Push.Seconds()
+// travel begins a stage on the network that takes so long, and of a port so much.
+func (b *expected) travel(took, port time.Duration) {
+	if b.need = took.Seconds(); b.need > 0 {
+		b.port = port.Seconds() / b.need
 	}
-	return b.PullPort.Seconds() / b.Pull.Seconds()
 }
 
 // hold has what begins on the network wait behind what is under way there and less urgent.
@@ -291,9 +292,9 @@ func (s *simulation) hold() {
 		for _, o := range s.active {
 			less := o.bucket > b.bucket && (o.stage == pushed || o.stage == pulled) && !o.begins
 			switch {
-			case !less || o.stage != b.stage && o.OneWay && b.OneWay:
+			case !less || o.stage != b.stage && o.oneWay && b.oneWay:
 			case o.FirstCome:
-				first += o.need * o.port()
+				first += o.need * o.port
 			case o.speed > leastTime:
 				b.held = max(b.held, min(o.Behind.Seconds(), o.need/o.speed))
 			}
@@ -318,22 +319,25 @@ func (s *simulation) step() {
 		}
 		switch b.stage {
 		case pushed, pulled:
-			port, free := b.port(), min(out, in)
+			free := min(out, in)
 			switch {
-			case !b.OneWay:
+			case !b.oneWay:
 			case b.stage == pushed:
 				free = out
 			default:
 				free = in
 			}
-			if b.speed = 1; port > 0 {
-				b.speed = min(1, max(0, free)/port)
+			switch {
+			case b.port == 0:
+				b.speed = 1
+			case free > 0: // else others have it all
+				b.speed = min(1, free/b.port)
 			}
-			if b.stage == pushed || !b.OneWay {
-				out -= b.speed * port
+			if b.stage == pushed || !b.oneWay {
+				out -= b.speed * b.port
 			}
-			if b.stage == pulled || !b.OneWay {
-				in -= b.speed * port
+			if b.stage == pulled || !b.oneWay {
+				in -= b.speed * b.port
 			}
 		case rebuilt:
 			if processor {
@@ -359,7 +363,9 @@ func (s *simulation) step() {
 	}
 	rest := s.active[:0]
 	for _, b := range s.active {
-		b.held = max(0, b.held-dt)
+		if b.held > 0 {
+			b.held = max(0, b.held-dt)
+		}
 		if b.speed > leastTime {
 			if b.need -= dt * b.speed; b.need < leastTime {
 				b.enter(b.stage + 1)

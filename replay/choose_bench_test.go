@@ -16,7 +16,7 @@ func BenchmarkSchemes(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c := coordinator.Config{Workers: coordinator.Places{All: true}, Servers: coordinator.Places{All: true}, Nodes: spec.NodesOf(8, 1)}
+		c := coordinator.Config{Workers: coordinator.Places{All: true}, Servers: coordinator.Places{All: true}, Nodes: spec.NodesOf(8, 1), MaySlice: coordinator.DefaultSlice}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := Schemes(p, c, coordinator.Asked{Default: coordinator.Auto}, selection.Default()); err != nil {

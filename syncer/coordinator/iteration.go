@@ -1,11 +1,13 @@
 package coordinator
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/scaffe/scaffe/internal/report"
@@ -19,7 +21,7 @@ type Moves struct {
 }
 
 // Iterator predicts an iteration in which layers move so, through ports that have slower times less bandwidth than they
-// seem to have.
+// seem to have. It is called for several at a time, each on a goroutine of its own.
 type Iterator func(m Moves, slower float64) (Foreseen, error)
 
 // Foreseen is an iteration that is predicted.
@@ -85,9 +87,7 @@ func (a *Audit) ByIteration(basis string, predict Iterator) error {
 	if len(s.free) == 0 {
 		return nil
 	}
-	if err := s.named(); err != nil {
-		return err
-	}
+	s.named()
 	if err := s.improve(); err != nil {
 		return err
 	}
@@ -191,14 +191,15 @@ type search struct {
 	predict Iterator
 	free    []int // rows
 	tried   []Weighed
+	known   int   // the first of tried have been predicted
 	slice   Slice // of what is tried
 	most    int   // tries
 	// candidates are the schemes that are tried.
 	candidates []Scheme
 }
 
-// try weighs a choice, unless it has been already.
-func (s *search) try(name string, schemes []Scheme) error {
+// try has a choice weighed, unless it has been already.
+func (s *search) try(name string, schemes []Scheme) {
 	for i := range s.tried {
 		w := &s.tried[i]
 		if w.moves.Slice == s.slice && slices.Equal(w.moves.Schemes, schemes) {
@@ -208,13 +209,25 @@ func (s *search) try(name string, schemes []Scheme) error {
 			case name != "":
 				w.Name += ", " + name
 			}
-			return nil
+			return
 		}
 	}
-	m := Moves{schemes, s.slice}
-	f, err := s.predict(m, 1)
-	s.tried = append(s.tried, Weighed{Name: name, Time: f.Time, port: f.Port, moves: m})
-	return err
+	s.tried = append(s.tried, Weighed{Name: name, moves: Moves{schemes, s.slice}})
+}
+
+// foresee predicts iterations of some choices, side by side, for take.
+func (s *search) foresee(of []*Weighed, slower float64, take func(w *Weighed, f Foreseen)) error {
+	errs := make([]error, len(of))
+	var all sync.WaitGroup
+	for i, w := range of {
+		all.Go(func() {
+			f, err := s.predict(w.moves, slower)
+			take(w, f)
+			errs[i] = err
+		})
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }
 
 // cut weighs slices, where there may be any: of ps, beside which sfb sends factors as they are. What reductions and allreduces of
@@ -237,33 +250,39 @@ func (s *search) cut() error {
 			served[i] = SFB
 		}
 	}
-	if err := s.try("", served); err != nil {
-		return err
-	}
-	if err := s.named(); err != nil {
-		return err
-	}
+	s.try("", served)
+	s.named()
 	return s.improve()
 }
 
 // best returns which of those tried is taken.
 func (s *search) best() (best int, err error) {
+	var unknown []*Weighed
+	for i := range s.tried[s.known:] {
+		unknown = append(unknown, &s.tried[s.known+i])
+	}
+	s.known = len(s.tried)
+	if err := s.foresee(unknown, 1, func(w *Weighed, f Foreseen) { w.Time, w.port = f.Time, f.Port }); err != nil {
+		return 0, err
+	}
 	least := slices.MinFunc(s.tried, func(x, y Weighed) int { return int(x.Time - y.Time) }).Time
 	var near []int
-	quickest := time.Duration(math.MaxInt64) // on a slow network
+	unknown = unknown[:0]
 	for i := range s.tried {
 		w := &s.tried[i]
 		if float64(w.Time) > nearTie*float64(least) {
 			continue
 		}
-		if w.slow == 0 {
-			f, err := s.predict(w.moves, slowNetwork)
-			if err != nil {
-				return 0, err
-			}
-			w.slow = f.Time
+		if near = append(near, i); w.slow == 0 {
+			unknown = append(unknown, w)
 		}
-		near, quickest = append(near, i), min(quickest, w.slow)
+	}
+	if err := s.foresee(unknown, slowNetwork, func(w *Weighed, f Foreseen) { w.slow = f.Time }); err != nil {
+		return 0, err
+	}
+	quickest := time.Duration(math.MaxInt64) // on a slow network
+	for _, i := range near {
+		quickest = min(quickest, s.tried[i].slow)
 	}
 	best = -1
 	for _, i := range near {
@@ -288,38 +307,29 @@ func (s *search) with(schemes []Scheme, of func(r *Row) Scheme) []Scheme {
 }
 
 // named weighs the choices that have a name.
-func (s *search) named() error {
+func (s *search) named() {
 	cut := ""
 	if s.slice > 0 {
 		cut = " in slices"
 	}
 	alone := s.audit.Schemes()
 	if len(s.candidates) == len(candidates) {
-		if err := s.try("each layer's least"+cut, alone); err != nil {
-			return err
-		}
+		s.try("each layer's least"+cut, alone)
 	}
-	if err := s.try("poseidon"+cut, s.with(alone, func(r *Row) Scheme { return s.audit.Book.best(r.Layer) })); err != nil {
-		return err
-	}
+	s.try("poseidon"+cut, s.with(alone, func(r *Row) Scheme { return s.audit.Book.best(r.Layer) }))
 	for _, c := range s.candidates {
 		if c == SFB {
 			continue
 		}
-		if err := s.try("all "+c.String()+cut, s.with(alone, func(*Row) Scheme { return c })); err != nil {
-			return err
-		}
+		s.try("all "+c.String()+cut, s.with(alone, func(*Row) Scheme { return c }))
 		factors := s.with(alone, func(r *Row) Scheme {
 			if r.Choice == SFB {
 				return SFB
 			}
 			return c
 		})
-		if err := s.try("sfb and "+c.String()+cut, factors); err != nil {
-			return err
-		}
+		s.try("sfb and "+c.String()+cut, factors)
 	}
-	return nil
 }
 
 // improve changes the best choice so far layer by layer, the largest first, and runs of layers at the front of
@@ -368,9 +378,7 @@ func (s *search) change(rows []int) error {
 				schemes[i] = c
 			}
 		}
-		if err := s.try("", schemes); err != nil {
-			return err
-		}
+		s.try("", schemes)
 	}
 	return nil
 }

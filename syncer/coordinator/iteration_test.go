@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,6 +121,7 @@ func count(schemes []Scheme, s Scheme) (n int) {
 func TestByIterationTakesTheLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := rapid.SliceOfN(rapid.IntRange(0, 50), 3*int(schemes), 3*int(schemes)).Draw(t, "ms by layer and scheme")
+		var lock sync.Mutex
 		tried := map[string]time.Duration{}
 		predict := func(m Moves, slower float64) (Foreseen, error) {
 			s := m.Schemes
@@ -133,7 +135,9 @@ func TestByIterationTakesTheLeast(t *testing.T) {
 				for _, x := range s {
 					key = append(key, x.String())
 				}
+				lock.Lock()
 				tried[strings.Join(key, ",")] = it
+				lock.Unlock()
 			}
 			return Foreseen{Time: it}, nil
 		}
