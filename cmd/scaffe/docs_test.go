@@ -71,7 +71,7 @@ func TestDocsArchitectureTable(t *testing.T) {
 			return filepath.SkipDir
 		}
 		context := build.Default
-		context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas"}, true
+		context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas", "cuda"}, true
 		p, err := context.ImportDir(dir, 0)
 		if none := (*build.NoGoError)(nil); errors.As(err, &none) {
 			return nil
@@ -114,7 +114,7 @@ func TestDocsArchitecturePure(t *testing.T) {
 		t.Fatalf("%d pure packages found: has the sentence another form than this test reads?", len(names))
 	}
 	context := build.Default
-	context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas"}, true
+	context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas", "cuda"}, true
 	forbidden := regexp.MustCompile(`^(C|(nbc|kernels|mpi)(/.*)?)$`)
 	threads := regexp.MustCompile(`^(sync(/.*)?|context|unsafe)$`)
 	var visit func(name string, way []string, seen map[string]bool)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/elf"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -63,5 +64,24 @@ func TestMakeInstall(t *testing.T) {
 	}
 	if _, err := os.Stat(other); err != nil {
 		t.Errorf("a page of another program: %v", err)
+	}
+}
+
+// The program is linked with no library of CUDA, whatever this machine has, so that it
+// starts on machines that have none.
+func TestNoCUDALibraryIsNeeded(t *testing.T) {
+	f, err := elf.Open(scaffe)
+	if err != nil {
+		t.Skip(err) // not a program of Linux
+	}
+	defer f.Close()
+	needed, err := f.ImportedLibraries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range needed {
+		if strings.Contains(l, "cuda") || strings.Contains(l, "nvidia") {
+			t.Errorf("needs %s; all that it needs: %v", l, needed)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/mpi"
 )
@@ -227,15 +229,40 @@ func convolutions() Finding {
 
 // gpus says which GPUs there are. Training computes on the CPU today.
 func gpus() Finding {
+	all, err := cuda.GPUs()
 	f := Finding{What: "GPUs", Found: "none"}
-	found, _ := filepath.Glob("/proc/driver/nvidia/gpus/*")
-	if len(found) == 0 {
-		return f
+	seen, _ := filepath.Glob("/proc/driver/nvidia/gpus/*")
+	switch {
+	case errors.Is(err, cuda.ErrNotBuilt) && len(seen) > 0:
+		f.Found, f.Wrong = fmt.Sprintf("%d NVIDIA", len(seen)), err.Error()
+	case errors.Is(err, cuda.ErrNotBuilt):
+	case errors.Is(err, cuda.ErrNoDriver) && len(seen) > 0:
+		f.Found, f.Wrong = fmt.Sprintf("%d NVIDIA", len(seen)), err.Error()
+		f.Fix = "give this environment the driver's libcuda.so.1 (containers need the NVIDIA runtime)"
+	case errors.Is(err, cuda.ErrNoDriver):
+		f.Found = "none (" + err.Error() + ")"
+	case err != nil:
+		f.Wrong, f.Fix = err.Error(), "see what nvidia-smi says"
+	case len(all) > 0:
+		f.Found = gpuNames(all)
+		f.Wrong = "this release computes and reduces on the CPU"
 	}
-	f.Found = fmt.Sprintf("%d NVIDIA", len(found))
-	if version, err := os.ReadFile("/sys/module/nvidia/version"); err == nil {
-		f.Found += ", driver " + string(version[:max(0, len(version)-1)])
-	}
-	f.Wrong = "this release computes and reduces on the CPU"
 	return f
+}
+
+// gpuNames is one line for each GPU, after the driver.
+func gpuNames(all []cuda.GPU) string {
+	var b strings.Builder
+	version, err := cuda.DriverVersion()
+	if err != nil {
+		version = err.Error()
+	}
+	fmt.Fprintf(&b, "%d, driver for CUDA %s", len(all), version)
+	for _, g := range all {
+		fmt.Fprintf(&b, "\n%22scuda:%d %s, %.1f GiB, sm_%d, %s, PCI %s", "", g.Index, g.Name, float64(g.Memory)/(1<<30), g.SM, g.UUID, g.PCIBus)
+		if g.Mode != cuda.Shared {
+			fmt.Fprintf(&b, ", compute mode %v", g.Mode)
+		}
+	}
+	return b.String()
 }

@@ -1,0 +1,33 @@
+// Package cudatest is a stand-in for the CUDA driver: a library with the driver's
+// functions, which tests load in its place on machines that have none. What it
+// shows is that this project's own code asks for the right things and waits for them;
+// what a GPU does with them it cannot show.
+package cudatest
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// Env is the environment variable that says what the driver is like; see
+// src/standin.c.
+const Env = "SCAFFE_STANDIN"
+
+// Build compiles the library into a folder and returns its path, for the
+// environment variable cuda.EnvLibrary.
+func Build(dir string) (string, error) {
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("cudatest: no source to compile")
+	}
+	library := filepath.Join(dir, "libcuda-standin.so")
+	c := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+		"-o", library, filepath.Join(filepath.Dir(here), "src", "standin.c"))
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cudatest: %v: %w\n%s", c, err, out)
+	}
+	return library, nil
+}

@@ -1,0 +1,58 @@
+// Package cuda is about the GPUs of this machine, through the CUDA driver.
+//
+//	all, err := cuda.GPUs()
+//
+// Programs are not linked with the driver, and need neither it nor a GPU to be built
+// or to start: [GPUs] is the first to look for one (package internal/driver says how).
+//
+// None of this has run on hardware yet; docs/gpu.md says what has been tested and how.
+package cuda
+
+import "github.com/scaffe/scaffe/kernels/cuda/internal/driver"
+
+// EnvLibrary is the environment variable that names the driver's library.
+const EnvLibrary = driver.EnvLibrary
+
+// Built reports whether this program can use a GPU where there is one: it was built
+// with the tag cuda, which scripts/with-mpi adds.
+const Built = driver.Built
+
+// Errors that callers tell apart.
+var (
+	ErrNotBuilt = driver.ErrNotBuilt // this program can use no GPU on any machine
+	ErrNoDriver = driver.ErrNoDriver // this machine has no driver
+)
+
+// GPU is what the driver says of one.
+type GPU struct {
+	Index  int    // its number, as in cuda:0
+	Name   string // such as NVIDIA H200
+	UUID   string // as nvidia-smi -L lists it: GPU-…
+	PCIBus string // its address on the bus: 0000:3b:00.0
+	Memory int64  // in bytes
+	SM     int    // its generation: 80 for compute capability 8.0
+	Mode   Mode   // who may use it
+}
+
+// Mode is a GPU's compute mode, which its administrator sets.
+type Mode int
+
+// The modes.
+const (
+	Shared           Mode = 0 // any number of processes
+	Prohibited       Mode = 2 // none
+	ExclusiveProcess Mode = 3 // one process at a time
+)
+
+// String returns nvidia-smi's words.
+func (m Mode) String() string {
+	switch m {
+	case Shared:
+		return "Default"
+	case Prohibited:
+		return "Prohibited"
+	case ExclusiveProcess:
+		return "Exclusive_Process"
+	}
+	return "unknown"
+}
