@@ -338,7 +338,7 @@ func TestOutOfOrder(t *testing.T) {
 	if r.Path != trace.Analyze(handTrace()).Path {
 		t.Error("the critical path is another")
 	}
-	picture, err := tr.SVG(trace.Span{First: 10, End: 11})
+	picture, err := tr.SVG(trace.Span{First: 10, End: 11}, trace.SVGOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

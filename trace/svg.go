@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,14 +12,31 @@ import (
 	"github.com/scaffe/scaffe/internal/svg"
 )
 
+// SVGOptions say what SVG draws beside the iterations; the zero value is all of these, and nothing else.
+type SVGOptions struct {
+	// Ranks are those that are drawn; nil: all.
+	Ranks []int
+	// Length, unless 0, is how much time is drawn, from the begin of the first iteration on, however long the
+	// iterations take: pictures of equal length can be compared.
+	Length time.Duration
+}
+
 // SVG draws some iterations: ranks below each other, in each what the computing
 // goroutine does, and below it what is in flight. The black line is the
 // critical path. It serves for one or a few iterations.
-func (t *Trace) SVG(s Span) ([]byte, error) {
-	p := &picture{timeline: newTimeline(t), left: 120, width: 1080}
+func (t *Trace) SVG(s Span, o SVGOptions) ([]byte, error) {
+	p := &picture{timeline: newTimeline(t), left: 120, width: 1080, options: o}
+	for _, r := range o.Ranks {
+		if !slices.ContainsFunc(t.Ranks, func(k Rank) bool { return k.Rank == r }) {
+			return nil, fmt.Errorf("the trace has no rank %d: it has %s", r, svg.Count(len(t.Ranks), "rank"))
+		}
+	}
 	var err error
 	if p.begin, p.end, err = p.window(s); err != nil {
 		return nil, err
+	}
+	if o.Length > 0 {
+		p.end = p.begin + o.Length
 	}
 	for r := range t.Ranks {
 		p.views = append(p.views, p.view(r).within(p.begin, p.end))
@@ -27,7 +45,9 @@ func (t *Trace) SVG(s Span) ([]byte, error) {
 	p.head(s)
 	p.grid()
 	for r := range t.Ranks {
-		p.rank(r)
+		if p.drawn(r) {
+			p.rank(r)
+		}
 	}
 	p.critical()
 	p.legend()
@@ -39,11 +59,12 @@ func (t *Trace) SVG(s Span) ([]byte, error) {
 type picture struct {
 	svg.Drawing
 	*timeline
+	options     SVGOptions
 	views       []view
 	begin, end  time.Duration
 	left, width float64
 	top, bottom float64
-	rowTop      [][]float64 // of every rank the top of each row, then the end
+	rowTop      [][]float64 // of every rank that is drawn the top of each row, then the end
 	heights     [][]float64
 	used        [classes]bool
 }
@@ -52,12 +73,21 @@ func (p *picture) x(t time.Duration) float64 {
 	return p.left + p.width*float64(t-p.begin)/float64(p.end-p.begin)
 }
 
+// drawn reports whether the rank at index r is.
+func (p *picture) drawn(r int) bool {
+	return p.options.Ranks == nil || slices.Contains(p.options.Ranks, p.t.Ranks[r].Rank)
+}
+
 // layout finds the rows' places: lanes of collectives are lower, and lower
 // still where there are many.
 func (p *picture) layout() {
 	p.top = 96
 	y := p.top
 	for r := range p.views {
+		if !p.drawn(r) {
+			p.rowTop, p.heights = append(p.rowTop, nil), append(p.heights, nil)
+			continue
+		}
 		rows := p.views[r].rows
 		tops, heights := []float64{y}, []float64{24}
 		y += 24
@@ -101,6 +131,9 @@ func (p *picture) head(s Span) {
 		what = fmt.Sprintf("iterations from %d on", s.First)
 	case s.End == s.First+1:
 		what = fmt.Sprintf("iteration %d", s.First)
+	}
+	if p.options.Length > 0 {
+		what = fmt.Sprintf("from iteration %d on", s.First)
 	}
 	p.Text("facts", 28, 60, "%s, %s ms", what, svg.Num(float64(p.end-p.begin)/1e6))
 }
@@ -212,7 +245,7 @@ func (p *picture) label(b box, k *Rank, y, h float64) {
 	}
 }
 
-// critical draws the critical path along the ranks' first rows.
+// critical draws the critical path along the first rows of the ranks that are drawn.
 func (p *picture) critical() {
 	all := map[int32]bool{}
 	for r := range p.views {
@@ -226,6 +259,13 @@ func (p *picture) critical() {
 		if s.end <= p.begin || s.begin >= p.end {
 			continue
 		}
+		if !p.drawn(s.rank) {
+			if from >= 0 {
+				fmt.Fprintf(&d, "H%s", svg.Num(begin))
+			}
+			from = -1
+			continue
+		}
 		switch y := p.rowTop[s.rank][0] + 26; {
 		case from < 0:
 			fmt.Fprintf(&d, "M%s %s", svg.Num(p.x(min(s.end, p.end))), svg.Num(y))
@@ -235,7 +275,10 @@ func (p *picture) critical() {
 		from, begin = s.rank, p.x(max(s.begin, p.begin))
 	}
 	if from >= 0 {
-		p.Add("<path class=\"path\" d=\"%sH%s\"/>\n", d.String(), svg.Num(begin))
+		fmt.Fprintf(&d, "H%s", svg.Num(begin))
+	}
+	if d.Len() > 0 {
+		p.Add("<path class=\"path\" d=\"%s\"/>\n", d.String())
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/scaffe/scaffe/internal/atomicfile"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/report"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
 
@@ -44,8 +46,13 @@ func traceCommand() *cli.Command {
 			Name:        "svg",
 			Usage:       "draw one or a few iterations",
 			ArgsUsage:   "FILE",
-			Description: cmdline.Examples("scaffe trace svg run.json --iterations 10:12"),
-			Flags:       []cli.Flag{iterations, &cli.StringFlag{Name: "out", Usage: "write the picture to `FILE` (default: the trace's name with .svg)"}},
+			Description: cmdline.Examples("scaffe trace svg run.json --iterations 10:12", "scaffe trace svg p3.json --iterations 10 --ranks 0,1 --length 2s"),
+			Flags: []cli.Flag{
+				iterations,
+				cmdline.Checked("ranks", "", "only the ranks in `LIST`, such as 0,4", cmdline.Parsed(drawnRanks, "")),
+				cmdline.Checked("length", "", "draw `TIME` from the begin of the first iteration on, such as 2s, however long the iterations take: for pictures on one scale", cmdline.Parsed(drawnLength, "")),
+				&cli.StringFlag{Name: "out", Usage: "write the picture to `FILE` (default: the trace's name with .svg)"},
+			},
 			Before:      arguments(1),
 			Action:      traceSVG,
 		}},
@@ -112,7 +119,18 @@ func traceSVG(c *cli.Context) error {
 	if span == (trace.Span{}) {
 		return cmdline.Usagef("missing --iterations FIRST:END, such as 10:12")
 	}
-	b, err := t.SVG(span)
+	var o trace.SVGOptions
+	if text := c.String("ranks"); text != "" {
+		if o.Ranks, err = drawnRanks(text); err != nil {
+			return cmdline.Usage(err)
+		}
+	}
+	if text := c.String("length"); text != "" {
+		if o.Length, err = drawnLength(text); err != nil {
+			return cmdline.Usage(err)
+		}
+	}
+	b, err := t.SVG(span, o)
 	if err != nil {
 		return err
 	}
@@ -122,4 +140,22 @@ func traceSVG(c *cli.Context) error {
 	}
 	fmt.Fprintf(os.Stderr, "wrote %s\n", out)
 	return nil
+}
+
+// drawnRanks reads ranks separated by commas.
+func drawnRanks(text string) ([]int, error) {
+	p, err := coordinator.ParsePlaces(text)
+	if err != nil || p.Ranks == nil {
+		return nil, fmt.Errorf("invalid ranks %q: want ranks such as 0,4, each once", text)
+	}
+	return p.Ranks, nil
+}
+
+// drawnLength reads a time that is more than none.
+func drawnLength(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("invalid time %q: want more than 0, such as 1.8s or 250ms", text)
+	}
+	return d, nil
 }
