@@ -53,8 +53,8 @@ func traceCommand() *cli.Command {
 				cmdline.Checked("length", "", "draw `TIME` from the begin of the first iteration on, such as 2s, however long the iterations take: for pictures on one scale", cmdline.Parsed(drawnLength, "")),
 				&cli.StringFlag{Name: "out", Usage: "write the picture to `FILE` (default: the trace's name with .svg)"},
 			},
-			Before:      arguments(1),
-			Action:      traceSVG,
+			Before: arguments(1),
+			Action: traceSVG,
 		}},
 	}
 }

@@ -76,6 +76,23 @@ func TestFigureCells(t *testing.T) {
 	}
 }
 
+// P3's figures have ResNet-50, VGG19 and Sockeye; Figure 10 has sentences of different length.
+func TestP3_FiguresOfThreeNets(t *testing.T) {
+	nets := []string{"resnet50-titanx", "vgg19-titanx", "sockeye-p4000"}
+	for name, jittered := range map[string]bool{"p3-8": false, "p3-9": false, "p3-10": true} {
+		_, cells, err := (&FigureConfig{Name: name, Nodes: []int{4}}).cells()
+		if err != nil || len(cells) != len(nets) {
+			t.Fatal(name, cells, err)
+		}
+		for i, x := range cells {
+			jitter := slices.Contains(x.pieces(), "--jitter")
+			if x.profile != nets[i] || jitter != (jittered && nets[i] == "sockeye-p4000") {
+				t.Errorf("%s: %s with %v", name, x.profile, x.pieces())
+			}
+		}
+	}
+}
+
 // report is a replay's, of two systems on two nodes.
 const replayed = `{"version": "v1", "batch": 32, "compute_ms": 500, "rows": [
  {"system": "caffe+wfbp", "system_schemes": "ps", "row_nodes": %[2]d, "predicted_ms": 990, "iterations": 6, "iteration_ms": 1000, "iteration_low_ms": 900, "iteration_high_ms": 1100,

@@ -44,7 +44,7 @@ func TestP3_UseOfAPort(t *testing.T) {
 	if err != nil || len(cells) != 1 || cells[0].ratio != 1 || cells[0].layout != (Layout{4, 1}) || !cells[0].asks("kvstore", "tensorflow") {
 		t.Fatalf("%+v, %v", cells, err)
 	}
-	if _, _, err := (&FigureConfig{Name: "p3-9", Gbit: []float64{4}}).cells(); err == nil || !strings.Contains(err.Error(), "vgg19-titanx at a ratio of 1, on [4] nodes") {
+	if _, _, err := (&FigureConfig{Name: "p3-9", Gbit: []float64{4}}).cells(); err == nil || !strings.Contains(err.Error(), "vgg19-titanx at a ratio of 1, sockeye-p4000 at a ratio of 1, on [4] nodes") {
 		t.Error(err)
 	}
 	c := FigureConfig{Name: "p3-9", Nets: []string{"resnet50-titanx"}, Out: filepath.Join(t.TempDir(), "rows.csv")}
