@@ -63,6 +63,8 @@ const (
 	// sameSlow is how much longer than the least one an iteration on a slow network may be to count as equal to it, and
 	// fewerBytes how much less it must keep the port busy than that of a choice that was weighed before, and is simpler.
 	sameSlow, fewerBytes = 1.01, 0.99
+	// slicesGain is how much longer than the least iteration with slices that without must be.
+	slicesGain = 1.02
 	// mostTried bounds the choices that are weighed, and so the time that choosing takes, alike on
 	// all machines; mostCut is how many come to it with slices.
 	mostTried, mostCut = 160, 40
@@ -94,15 +96,19 @@ func (a *Audit) ByIteration(basis string, predict Iterator) error {
 	if err := s.cut(); err != nil {
 		return err
 	}
+	it := &Iterations{Basis: basis, predict: predict}
+	if a.Book.MaySlice > 0 {
+		it.Cut, it.Whole = s.least(a.Book.MaySlice), s.least(AutoSlice)
+		if !it.slicesPay() {
+			s.slice = AutoSlice
+		}
+	}
 	at, err := s.best()
 	if err != nil {
 		return err
 	}
 	best := s.tried[at]
-	it := &Iterations{Basis: basis, Chosen: best.Time, Tried: len(s.tried), predict: predict}
-	if a.Book.MaySlice > 0 {
-		it.Cut, it.Whole = s.least(a.Book.MaySlice), s.least(AutoSlice)
-	}
+	it.Chosen, it.Tried = best.Time, len(s.tried)
 	for _, w := range s.tried {
 		if w.Name != "" {
 			it.Weighed = append(it.Weighed, w)
@@ -159,6 +165,10 @@ func (a *Audit) Schemes() []Scheme {
 	}
 	return all
 }
+
+// slicesPay reports whether slices make iterations so much shorter that they are worth their messages: thousands, which keep
+// cores busy that are not always free. ResNet-152 over eight nodes took 1.04 times as long with slices that had won a tie as without any.
+func (it *Iterations) slicesPay() bool { return float64(it.Whole) > slicesGain*float64(it.Cut) }
 
 // take gives the layers such schemes, which were chosen by the iteration.
 func (a *Audit) take(schemes []Scheme) {
@@ -252,10 +262,13 @@ func (s *search) cut() error {
 	}
 	s.try("", served)
 	s.named()
+	if _, err := s.best(); err != nil || s.least(s.slice) >= s.least(AutoSlice) { // then there is nothing to improve
+		return err
+	}
 	return s.improve()
 }
 
-// best returns which of those tried is taken.
+// best returns which of those tried is taken that are cut by s.slice.
 func (s *search) best() (best int, err error) {
 	var unknown []*Weighed
 	for i := range s.tried[s.known:] {
@@ -265,12 +278,12 @@ func (s *search) best() (best int, err error) {
 	if err := s.foresee(unknown, 1, func(w *Weighed, f Foreseen) { w.Time, w.port = f.Time, f.Port }); err != nil {
 		return 0, err
 	}
-	least := slices.MinFunc(s.tried, func(x, y Weighed) int { return int(x.Time - y.Time) }).Time
+	least := s.least(s.slice)
 	var near []int
 	unknown = unknown[:0]
 	for i := range s.tried {
 		w := &s.tried[i]
-		if float64(w.Time) > nearTie*float64(least) {
+		if w.moves.Slice != s.slice || float64(w.Time) > nearTie*float64(least) {
 			continue
 		}
 		if near = append(near, i); w.slow == 0 {
@@ -365,9 +378,6 @@ func (s *search) change(rows []int) error {
 		return err
 	}
 	from := s.tried[best].moves
-	if from.Slice != s.slice { // what is cut otherwise has been changed before
-		return nil
-	}
 	for _, c := range s.candidates {
 		if len(s.tried) >= s.most {
 			return nil
@@ -395,13 +405,17 @@ func (it *Iterations) Text() string {
 
 // sliced says in a line whether slices were taken, and why; "" where they were not weighed.
 func (it *Iterations) sliced(s Slice) string {
-	switch {
-	case it == nil || it.Whole == 0 || it.Cut == 0:
+	if it == nil || it.Whole == 0 || it.Cut == 0 {
 		return ""
-	case s > 0:
-		return fmt.Sprintf("cut to slices of %v: the least iteration with them is predicted to take %.3g of the least without", s, it.Cut.Seconds()/it.Whole.Seconds())
 	}
-	return fmt.Sprintf("not cut to slices: the least iteration with them is predicted to take %.3g of the least without", it.Cut.Seconds()/it.Whole.Seconds())
+	why := fmt.Sprintf("the least iteration with them is predicted to take %.3g of the least without", it.Cut.Seconds()/it.Whole.Seconds())
+	switch {
+	case s > 0:
+		return fmt.Sprintf("cut to slices of %v: %s", s, why)
+	case it.Cut < it.Whole:
+		why += ", too little to gain for so many messages"
+	}
+	return "not cut to slices: " + why
 }
 
 // table is what was weighed, for programs.

@@ -174,6 +174,7 @@ func TestP3_AutoSlicesWhereItPays(t *testing.T) {
 		text  string
 	}{
 		{"they pay", may, 20 * time.Millisecond, may, "cut to slices of 2048: the least iteration with them is predicted to take 0.4 of the least without"},
+		{"too little", may, 500 * time.Microsecond, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 0.985 of the least without, too little to gain for so many messages"},
 		{"they cost", may, -20 * time.Millisecond, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 1.6 of the least without"},
 		{"they are not to be", 0, 20 * time.Millisecond, AutoSlice, ""},
 	} {

@@ -102,6 +102,8 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 			behind = n.wire(DefaultCredit * parted)
 		}
 		push := (o.Time - o.back) / 2
+		// What its messages take the cores they take from all other buckets' messages too.
+		through = max(through, seconds(n.handling(n.messages(pairs, n.senders()-1))))
 		p = Phases{Push: push, Pull: o.Time - push, PushPort: through, PullPort: through}
 		if servers, workers, both := n.Book.roles(); servers && workers && !both {
 			// Every worker sends all there is, and all servers together take in as much from each.

@@ -315,9 +315,8 @@ func (n *Network) servers(l *Layer) Prediction {
 	if b.PairBytes > 0 {
 		pair = min(most, float64(b.PairBytes))
 	}
-	// What its many messages cost a rank besides: each worker sends every pair, and each server takes its own from all.
-	messages := math.Ceil(max(pairs, pairs/float64(len(b.Servers))*others))
-	oneWay = max(oneWay, messages*(n.Selector.Model.Op+n.Selector.Model.Packet))
+	messages := n.messages(pairs, others)
+	oneWay = max(oneWay, n.handling(messages))
 	if b.Slice > 0 && b.NodeCount() > 1 { // of which so many are under way
 		oneWay = max(oneWay, messages*(n.wire(pair)+2*n.hop())/DefaultCredit)
 	}
@@ -334,6 +333,22 @@ func (n *Network) servers(l *Layer) Prediction {
 		p.Time += p.back
 	}
 	return p
+}
+
+// messages is how many of so many pairs a rank has to do with one way: each worker sends every pair, and each server takes its
+// own from all others.
+func (n *Network) messages(pairs, others float64) float64 {
+	return math.Ceil(max(pairs, pairs/float64(len(n.Book.Servers))*others))
+}
+
+// handling is how long so many messages take the cores of a machine, whose ranks have as many each.
+func (n *Network) handling(messages float64) float64 {
+	m := &n.Selector.Model
+	turns := 1.0
+	if m.Cores > 0 {
+		turns = max(1, max(1, m.Hosted)*float64(max(1, n.Layout().PPN))/m.Cores)
+	}
+	return turns * messages * (m.Op + m.Packet)
 }
 
 // shares returns how many bytes of a layer alone the server with the most has, and that with the least, and how many pairs

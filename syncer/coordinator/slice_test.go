@@ -2,10 +2,12 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/report"
 )
@@ -145,6 +147,29 @@ func TestAuditSaysWhatIsCut(t *testing.T) {
 		var out strings.Builder
 		if err := a.Write(&out, report.Text); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("slices of %v: %v\n%s\nwant %s", slice, err, out.String(), want)
+		}
+	}
+}
+
+// What slices cost a rank in messages keeps it from all other messages, and where a machine has several nodes these share its
+// cores.
+func TestMessagesOfSlicesTakeCores(t *testing.T) {
+	everyone := Places{All: true}
+	b, err := New(Config{
+		Nodes: spec.NodesOf(8, 1), Workers: everyone, Servers: everyone, Batch: slices.Repeat([]int{4}, 8), Slice: Cut,
+		Layers: []Layer{{Name: "conv", Type: "Convolution", Params: []Range{{Len: 1 << 20}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hosted, turns := range map[float64]float64{0: 1, 2: 1, 8: 4} {
+		s := selection.Default()
+		s.Model.Inter.Bandwidth, s.Model.Hosted, s.Model.Cores = 1e12, hosted, 2 // bytes take no time
+		n := Network{Book: b, Selector: s}
+		p, err := n.Phases([]*Layer{&b.Layers[0]}, PS)
+		want := turns * (1 << 20 / Cut) * (s.Model.Op + s.Model.Packet)
+		if err != nil || p.Parts != 1<<20/Cut || math.Abs(p.PushPort.Seconds()/want-1) > 1e-6 || p.PullPort != p.PushPort || p.Push < p.PushPort {
+			t.Errorf("%g nodes on a machine: %+v (%v), want %g s at a port", hosted, p, err, want)
 		}
 	}
 }
