@@ -22,12 +22,15 @@ type plan struct {
 	received map[int]int
 }
 
+// usualOps is room for the ops that many schedules have.
+const usualOps = 64
+
 // NewBuilder returns a builder for rank of size, with buffers of count
 // elements.
 func NewBuilder(rank, size, count int) *Builder {
 	return &Builder{
 		plan: &plan{
-			Schedule: Schedule{Rank: rank, Size: size, Count: count},
+			Schedule: Schedule{Rank: rank, Size: size, Count: count, Ops: make([]Op, 0, usualOps)},
 			sent:     map[int]int{},
 			received: map[int]int{},
 		},

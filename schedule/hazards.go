@@ -18,7 +18,8 @@ type segment struct {
 // read records that op reads r, and adds to deps what it must wait for:
 // the last writers.
 func (h *hazards) read(r Range, op int, deps []int) []int {
-	for i := range h.cut(r) {
+	first, last := h.cut(r)
+	for i := first; i < last; i++ {
 		s := &h.segments[i]
 		if s.writer >= 0 {
 			deps = appendNew(deps, s.writer)
@@ -33,7 +34,8 @@ func (h *hazards) read(r Range, op int, deps []int) []int {
 // write records that op writes r, and adds to deps what it must wait for:
 // the readers since the last write, or else the last writer.
 func (h *hazards) write(r Range, op int, deps []int) []int {
-	for i := range h.cut(r) {
+	first, last := h.cut(r)
+	for i := first; i < last; i++ {
 		s := &h.segments[i]
 		others := false
 		for _, reader := range s.readers {
@@ -50,12 +52,12 @@ func (h *hazards) write(r Range, op int, deps []int) []int {
 }
 
 // cut makes segments begin and end exactly where r does, with none missing in
-// between, and yields the indices of those that make up r.
-func (h *hazards) cut(r Range) func(yield func(int) bool) {
+// between, and returns the index of the first of those that make up r, and that behind the last.
+func (h *hazards) cut(r Range) (first, last int) {
 	if r.Len == 0 {
-		return func(func(int) bool) {}
+		return 0, 0
 	}
-	first := h.split(r.Off)
+	first = h.split(r.Off)
 	i := first
 	for at := r.Off; at < r.End(); i++ {
 		switch {
@@ -68,11 +70,7 @@ func (h *hazards) cut(r Range) func(yield func(int) bool) {
 		}
 		at = h.segments[i].End()
 	}
-	last := i
-	return func(yield func(int) bool) {
-		for i := first; i < last && yield(i); i++ {
-		}
-	}
+	return first, i
 }
 
 // split cuts the segment that holds offset at in two, and returns the index

@@ -9,11 +9,11 @@ func (w *world) push(e event) {
 // event is something that happens to an op at a time.
 type event struct {
 	at     float64
-	seq    uint64 // of two at the same time the one that was made first
-	kind   kind
-	finish bool
+	seq    uint32 // of two at the same time the one that was made first
 	rank   int32
 	op     int32
+	kind   kind
+	finish bool
 }
 
 type kind uint8
@@ -28,7 +28,7 @@ const (
 )
 
 // before reports whether e happens before o.
-func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
 // events is a binary heap, the next one first: container/heap's algorithm without
 // its allocation for every event.
@@ -36,42 +36,40 @@ type events []event
 
 // push adds an event.
 func (h *events) push(e event) {
-	all := append(*h, e)
-	i := len(all) - 1
-	for i > 0 {
-		above := (i - 1) / 2
-		if !e.before(all[above]) {
-			break
-		}
-		all[i], i = all[above], above
-	}
-	all[i] = e
-	*h = all
+	*h = append(*h, e)
+	h.rise(len(*h)-1, e)
 }
 
-// pop removes the next event of some and returns it.
+// pop removes the next event of some and returns it. The last one takes its place: as that mostly belongs far below, the
+// way down is that of the earlier ones, and then up as far as need be.
 func (h *events) pop() event {
 	all := *h
-	first, last := all[0], all[len(all)-1]
-	all = all[:len(all)-1]
+	n := len(all) - 1
+	first, last := all[0], all[n]
+	all = all[:n]
 	*h = all
-	if len(all) == 0 {
+	if n == 0 {
 		return first
 	}
 	i := 0
-	for {
-		below := 2*i + 1
-		if below >= len(all) {
-			break
-		}
-		if below+1 < len(all) && all[below+1].before(all[below]) {
+	for below := 1; below < n; below = 2*i + 1 {
+		if below+1 < n && all[below+1].before(&all[below]) {
 			below++
-		}
-		if !all[below].before(last) {
-			break
 		}
 		all[i], i = all[below], below
 	}
-	all[i] = last
+	all.rise(i, last)
 	return first
+}
+
+// rise puts an event to place i, which is free, or to where it belongs above.
+func (h events) rise(i int, e event) {
+	for i > 0 {
+		above := (i - 1) / 2
+		if !e.before(&h[above]) {
+			break
+		}
+		h[i], i = h[above], above
+	}
+	h[i] = e
 }

@@ -12,7 +12,7 @@ import (
 type world struct {
 	Setup
 	now     float64
-	seq     uint64
+	seq     uint32
 	ranks   []rank
 	nodes   []node
 	hosts   []host
@@ -91,6 +91,7 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 		k.cached = float64(sch.Scratch*s.ElemSize) <= s.Model.Cache
 		k.graph = p.graphs[r]
 		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), p.peers[r], make([]uint8, len(sch.Ops))
+		k.first, k.todo = make([]int32, 0, len(sch.Ops)), make([]int32, 0, 2*len(sch.Ops))
 	}
 	w.nodes = make([]node, nodes)
 	w.hosts = make([]host, nodes)
