@@ -106,7 +106,7 @@ func (c *CPU) Close() error { return nil }
 // equally long host buffers of whole elements; dst may be a or b (or both),
 // but not overlap them in part. The package comment says what ⊕ is bit by bit.
 func (c *CPU) Reduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
-	if err := checkReduce(dt, op, dst, a, b); err != nil {
+	if err := CheckReduce(mem.Host, dt, op, dst, a, b); err != nil {
 		return fmt.Errorf("kernels: reduce %v of %v: %w", op, dt, err)
 	}
 	switch n := dst.Len(); {
@@ -149,7 +149,7 @@ func (c *CPU) ReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.B
 // Copy makes dst = src. The two are equally long host buffers; where they
 // overlap, dst holds afterwards what src held before.
 func (c *CPU) Copy(dst, src mem.Buffer) error {
-	if err := checkCopy(dst, src); err != nil {
+	if err := checkCopy(mem.Host, dst, src); err != nil {
 		return fmt.Errorf("kernels: copy: %w", err)
 	}
 	if dst.Len() > 0 && !dst.Same(src) {
@@ -158,7 +158,9 @@ func (c *CPU) Copy(dst, src mem.Buffer) error {
 	return nil
 }
 
-func checkReduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
+// CheckReduce returns what stands against a reduction on a device that combines buffers in one space:
+// what every device refuses.
+func CheckReduce(in mem.Space, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
 	switch {
 	case !dt.Valid():
 		return fmt.Errorf("unknown datatype: use one of %v", mem.Datatypes)
@@ -168,8 +170,8 @@ func checkReduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
 		return fmt.Errorf("dst, a and b hold %d, %d and %d bytes: they must be equally long", dst.Len(), a.Len(), b.Len())
 	case dst.Len()%dt.Size() != 0:
 		return fmt.Errorf("%d bytes are not whole elements of %d bytes", dst.Len(), dt.Size())
-	case dst.Space() != mem.Host || a.Space() != mem.Host || b.Space() != mem.Host:
-		return fmt.Errorf("dst, a and b lie in %v, %v and %v memory: the CPU needs all in host memory", dst.Space(), a.Space(), b.Space())
+	case !within(in, dst) || !within(in, a) || !within(in, b):
+		return fmt.Errorf("dst, a and b lie in %v, %v and %v memory: all must be in %v memory", dst.Space(), a.Space(), b.Space(), in)
 	case overlapsInPart(dst, a) || overlapsInPart(dst, b):
 		return errors.New("dst partly overlaps an operand: want the same buffer or a separate one")
 	}
@@ -181,7 +183,7 @@ func checkReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffe
 		return errors.New("want two or more operands")
 	}
 	for i, b := range from[1:] {
-		if err := checkReduce(dt, op, dst, from[0], b); err != nil {
+		if err := CheckReduce(mem.Host, dt, op, dst, from[0], b); err != nil {
 			return err
 		}
 		if i > 0 && dst.Overlaps(b) {
@@ -191,12 +193,15 @@ func checkReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffe
 	return nil
 }
 
-func checkCopy(dst, src mem.Buffer) error {
+// within reports whether b lies in a space; empty buffers lie anywhere.
+func within(in mem.Space, b mem.Buffer) bool { return b.Space() == in || b.Len() == 0 }
+
+func checkCopy(in mem.Space, dst, src mem.Buffer) error {
 	switch {
 	case dst.Len() != src.Len():
 		return fmt.Errorf("dst and src hold %d and %d bytes: they must be equally long", dst.Len(), src.Len())
-	case dst.Space() != mem.Host || src.Space() != mem.Host:
-		return fmt.Errorf("dst and src lie in %v and %v memory: the CPU needs both in host memory", dst.Space(), src.Space())
+	case !within(in, dst) || !within(in, src):
+		return fmt.Errorf("dst and src lie in %v and %v memory: both must be in %v memory", dst.Space(), src.Space(), in)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // may be src. by is positive and finite. Integers are divided towards zero, by a
 // whole number that they have room for; f16 and bf16 compute in f32 and round once.
 func (c *CPU) Divide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
-	if err := checkDivide(dt, dst, src, by); err != nil {
+	if err := CheckDivide(mem.Host, dt, dst, src, by); err != nil {
 		return fmt.Errorf("kernels: divide: %w", err)
 	}
 	switch dt {
@@ -40,8 +40,9 @@ func (c *CPU) Divide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
 	return nil
 }
 
-func checkDivide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
-	if err := checkCopy(dst, src); err != nil {
+// CheckDivide returns what stands against a division, as CheckReduce does.
+func CheckDivide(in mem.Space, dt mem.Datatype, dst, src mem.Buffer, by float64) error {
+	if err := checkCopy(in, dst, src); err != nil {
 		return err
 	}
 	room := map[mem.Datatype]float64{mem.Uint8: math.MaxUint8, mem.Int32: math.MaxInt32, mem.Int64: 1 << 53}[dt]

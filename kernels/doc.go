@@ -11,7 +11,7 @@
 //
 // # What a result is
 //
-// Every path (portable Go, AVX2, later a GPU) gives the same bits for the same
+// Every path (portable Go, AVX2, a GPU) gives the same bits for the same
 // input, and every operator gives the same bits when a and b change places:
 //
 //   - Integer sums and products wrap around.
@@ -55,14 +55,12 @@
 //
 // # Next to the CPU
 //
-// A CPU's verbs are done when they return. A CUDA device joins as a second
-// type, kernels.CUDA, with the same verbs over buffers of mem.CUDA, which
-// only begin the work on a stream and return an event to be asked later:
-//
-//	Reduce(dt, op, dst, a, b) (Event, error)
-//	Copy(dst, src) (Event, error) // host to device and back as well
+// A CPU's verbs are done when they return. Those of a GPU, over buffers of
+// mem.CUDA, are in kernels/cuda, so that this package needs no cgo: they put work on a
+// stream, and an event tells when it has been done. The rules above bind its
+// kernels too: one source, compiled for GPUs and, in tests, for the host, where every
+// result is compared with this package's.
 //
 // nbc.Device has a method for either kind (done at once, or a token that Poll
-// reports), so a new device changes neither the engine nor this type. The
-// rules above bind its kernels too.
+// reports), so a new device changes neither the engine nor this type.
 package kernels

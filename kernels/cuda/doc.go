@@ -1,14 +1,29 @@
 // Package cuda is about the GPUs of this machine, through the CUDA driver.
 //
 //	all, err := cuda.GPUs()
+//	…
+//	gpu, err := cuda.Open(0)
+//	stream, err := gpu.NewStream()
+//	err = stream.Reduce(mem.Float32, mem.Sum, dst, a, b) // dst[i] = a[i] + b[i], some time later
+//	err = stream.Record(event)                           // which passes when it has been done
 //
 // Programs are not linked with the driver, and need neither it nor a GPU to be built
 // or to start: [GPUs] is the first to look for one (package internal/driver says how).
+//
+// # Kernels
+//
+// kernels.cu is the one source of what GPUs compute. go generate makes kernels.ptx of it,
+// which is part of the program; the driver translates that for the GPU at hand. The same
+// source, compiled for the host, is what the driver's stand-in runs in tests (package cudatest), where every
+// result is compared with those of packages kernels and vec, bit by bit. Buffers may begin at any
+// address; those that lie alike within 16 bytes are read and written in lines of 16.
 //
 // None of this has run on hardware yet; docs/gpu.md says what has been tested and how.
 package cuda
 
 import "github.com/scaffe/scaffe/kernels/cuda/internal/driver"
+
+//go:generate ./generate.sh
 
 // EnvLibrary is the environment variable that names the driver's library.
 const EnvLibrary = driver.EnvLibrary

@@ -18,10 +18,13 @@ import (
 // asked is set in the processes that ask for GPUs: a process loads a driver once.
 const asked = "SCAFFE_TEST_ASK_GPUS"
 
-// TestMain prints what such a process is told, and which libraries it has loaded.
+// library is the stand-in for the driver. This process loads it too.
+var library string
+
+// TestMain prints what a process that asks is told, and whether it has loaded the library.
 func TestMain(m *testing.M) {
 	if os.Getenv(asked) == "" {
-		os.Exit(m.Run())
+		os.Exit(withStandIn(m))
 	}
 	fmt.Printf("loaded before: %v\n", mapped(os.Getenv(cuda.EnvLibrary)))
 	all, err := cuda.GPUs()
@@ -31,6 +34,21 @@ func TestMain(m *testing.M) {
 	fmt.Printf("version: %q\nversion error: %v\n", version, err)
 	_, again := cuda.GPUs()
 	fmt.Printf("again: %v\n", again)
+}
+
+func withStandIn(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "scaffe-cuda")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		if library, err = cudatest.Build(dir); err == nil {
+			err = errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(cudatest.Env, "devices=2 delay=5"))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // mapped reports whether the process has a library loaded.
@@ -56,10 +74,6 @@ func ask(t *testing.T, library, like string) string {
 // A program that starts has loaded no driver; the first question loads it. What is
 // wrong with a driver is said, the second time too, and ends nothing.
 func TestGPUs(t *testing.T) {
-	library, err := cudatest.Build(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
 	none := filepath.Join(t.TempDir(), "libcuda.so.1")
 	empty := filepath.Join(t.TempDir(), "libcuda.so.1")
 	if err := os.WriteFile(empty, []byte("no library"), 0o666); err != nil {

@@ -6,45 +6,78 @@
 //   version=V      what cuDriverGetVersion answers; 13000
 //   mode=M         the GPUs' compute mode; 0
 //   fail=F:N:CODE  the Nth call of the function F, and all that follow, answer CODE
+//   delay=US       what is on a stream begins after up to so many microseconds; 200
+//   seed=N         of the delays; 1
 //
-// What a program could not tell from a driver's answer, no test is about.
+// standin_tell changes the last three while it runs.
+//
+// It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
+// after a delay, and nothing before: what a program does not wait for it does not find. Calls
+// want a context that is current on the calling thread. Device memory faults when the host
+// touches it, is 0xcb when it is new, and every access of a kernel or copy has to lie within one
+// allocation: else the device has failed (CUDA_ERROR_ILLEGAL_ADDRESS), and answers that from then on.
+// Memory can be freed while it is used, which a driver would wait for.
 
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../kernels.cu"
 
 #define API __attribute__((visibility("default")))
 
 enum {
   OK = 0,
   INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
   NOT_INITIALIZED = 3,
   INVALID_DEVICE = 101,
+  INVALID_CONTEXT = 201,
+  INVALID_PTX = 218,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  NOT_READY = 600,
+  ILLEGAL_ADDRESS = 700,
 };
 
 static struct {
-  int devices, version, mode, initialized;
+  int devices, version, mode, initialized, delay, seed, broken;
+  size_t used;
   struct {
     char function[64];
     int calls, from, code;
   } fail[8];
   int fails;
-} self = {.devices = 1, .version = 13000};
+} self = {.devices = 1, .version = 13000, .delay = 200, .seed = 1};
 
-__attribute__((constructor)) static void configure(void) {
-  const char *text = getenv("SCAFFE_STANDIN");
-  if (!text) return;
+static const size_t device_memory = (size_t)1 << 30;
+
+// One lock for all that follows, and one signal that something has changed.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static void tell(const char *text) {
   char copy[1024], *rest = copy, *word;
   snprintf(copy, sizeof copy, "%s", text);
   while ((word = strsep(&rest, " "))) {
     int a, b;
     char name[64];
     if (!*word) continue;
-    if (sscanf(word, "devices=%d", &a) == 1) self.devices = a;
+    if (!strcmp(word, "fail=none")) self.fails = 0;
+    else if (sscanf(word, "delay=%d", &a) == 1) self.delay = a;
+    else if (sscanf(word, "seed=%d", &a) == 1) self.seed = a;
+    else if (sscanf(word, "devices=%d", &a) == 1) self.devices = a;
     else if (sscanf(word, "version=%d", &a) == 1) self.version = a;
     else if (sscanf(word, "mode=%d", &a) == 1) self.mode = a;
     else if (self.fails < 8 && sscanf(word, "fail=%63[A-Za-z0-9_]:%d:%d", name, &a, &b) == 3) {
       strcpy(self.fail[self.fails].function, name);
+      self.fail[self.fails].calls = 0;
       self.fail[self.fails].from = a;
       self.fail[self.fails++].code = b;
     } else {
@@ -54,15 +87,29 @@ __attribute__((constructor)) static void configure(void) {
   }
 }
 
-// called counts a call, and returns what it is to fail with.
-static int called(const char *function) {
-  for (int i = 0; i < self.fails; i++)
-    if (!strcmp(self.fail[i].function, function) && ++self.fail[i].calls >= self.fail[i].from)
-      return self.fail[i].code;
-  return OK;
+__attribute__((constructor)) static void configure(void) {
+  const char *text = getenv("SCAFFE_STANDIN");
+  if (text) tell(text);
 }
 
-// Every function begins with one of these: CALL wants cuInit before it.
+API void standin_tell(const char *text) {
+  pthread_mutex_lock(&lock);
+  tell(text);
+  pthread_mutex_unlock(&lock);
+}
+
+// called counts a call, and returns what it is to fail with.
+static int called(const char *function) {
+  int code = OK;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < self.fails && !code; i++)
+    if (!strcmp(self.fail[i].function, function) && ++self.fail[i].calls >= self.fail[i].from) code = self.fail[i].code;
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+// Every function begins with one of these: CALL wants cuInit before it, WORK a current context and
+// a device that has not failed.
 #define ANY(f)                    \
   do {                            \
     int code_ = called(f);        \
@@ -72,6 +119,14 @@ static int called(const char *function) {
   do {                                            \
     ANY(f);                                       \
     if (!self.initialized) return NOT_INITIALIZED; \
+  } while (0)
+static __thread void *current;
+#define WORK(f)                                   \
+  do {                                            \
+    CALL(f);                                      \
+    if (!current) return INVALID_CONTEXT;         \
+    int broken_ = __atomic_load_n(&self.broken, __ATOMIC_ACQUIRE); \
+    if (broken_) return broken_;                  \
   } while (0)
 #define DEVICE(d) \
   if ((d) < 0 || (d) >= self.devices) return INVALID_DEVICE
@@ -99,6 +154,12 @@ static const struct {
     {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -150,7 +211,7 @@ API int cuDeviceGetPCIBusId(char *s, int n, int d) {
 API int cuDeviceTotalMem_v2(size_t *n, int d) {
   CALL("cuDeviceTotalMem_v2");
   DEVICE(d);
-  *n = (size_t)1 << 30;
+  *n = device_memory;
   return OK;
 }
 
@@ -165,4 +226,366 @@ API int cuDeviceGetAttribute(int *v, int attribute, int d) {
   default: return INVALID_VALUE;
   }
   return OK;
+}
+
+// Contexts.
+
+static int contexts[16];
+
+API int cuDevicePrimaryCtxRetain(void **c, int d) {
+  CALL("cuDevicePrimaryCtxRetain");
+  DEVICE(d);
+  *c = &contexts[d];
+  return OK;
+}
+
+API int cuDevicePrimaryCtxRelease_v2(int d) {
+  CALL("cuDevicePrimaryCtxRelease_v2");
+  DEVICE(d);
+  return OK;
+}
+
+API int cuCtxSetCurrent(void *c) {
+  CALL("cuCtxSetCurrent");
+  current = c;
+  return OK;
+}
+
+// Memory. The program knows an address where nothing can be read or written; what lies there is
+// at another one, which only this library knows.
+
+typedef struct allocation {
+  u64 address;
+  size_t bytes;
+  u8 *store;
+  int users, freed;
+  struct allocation *next;
+} allocation;
+
+static allocation *allocations;
+
+static void unmap(allocation *a) {
+  munmap(a->store, a->bytes);
+  a->store = NULL;
+}
+
+API int cuMemAlloc_v2(u64 *p, size_t n) {
+  WORK("cuMemAlloc_v2");
+  if (!n) return INVALID_VALUE;
+  allocation *a = calloc(1, sizeof *a);
+  int file = memfd_create("standin", MFD_CLOEXEC), code = OUT_OF_MEMORY;
+  pthread_mutex_lock(&lock);
+  if (a && file >= 0 && n <= device_memory - self.used && !ftruncate(file, n)) {
+    void *seen = mmap(NULL, n, PROT_NONE, MAP_SHARED, file, 0);
+    void *store = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (seen != MAP_FAILED && store != MAP_FAILED) {
+      memset(store, 0xcb, n);
+      *a = (allocation){.address = (u64)(uintptr_t)seen, .bytes = n, .store = store, .next = allocations};
+      allocations = a;
+      self.used += n;
+      *p = a->address;
+      code = OK;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  if (file >= 0) close(file);
+  if (code) free(a);
+  return code;
+}
+
+// An address is never given out again, so one that was freed is known.
+API int cuMemFree_v2(u64 p) {
+  WORK("cuMemFree_v2");
+  int code = INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  for (allocation *a = allocations; a; a = a->next)
+    if (a->address == p && !a->freed) {
+      a->freed = 1;
+      self.used -= a->bytes;
+      memset(a->store, 0xdd, a->bytes);
+      if (!a->users) unmap(a);
+      code = OK;
+    }
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+API int cuMemGetInfo_v2(size_t *left, size_t *all) {
+  WORK("cuMemGetInfo_v2");
+  pthread_mutex_lock(&lock);
+  *left = device_memory - self.used;
+  pthread_mutex_unlock(&lock);
+  *all = device_memory;
+  return OK;
+}
+
+// use returns where n bytes at p lie, and keeps them; leave gives them back. Where they do not lie
+// within one allocation the device has failed.
+static u8 *use(u64 p, size_t n, allocation **kept) {
+  *kept = NULL;
+  pthread_mutex_lock(&lock);
+  for (allocation *a = allocations; a; a = a->next)
+    if (!a->freed && p >= a->address && p - a->address <= a->bytes && n <= a->bytes - (p - a->address)) {
+      *kept = a;
+      a->users++;
+      break;
+    }
+  if (!*kept) __atomic_store_n(&self.broken, ILLEGAL_ADDRESS, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&lock);
+  return *kept ? (*kept)->store + (p - (*kept)->address) : NULL;
+}
+
+static void leave(allocation *a) {
+  if (!a) return;
+  pthread_mutex_lock(&lock);
+  if (!--a->users && a->freed) unmap(a);
+  pthread_mutex_unlock(&lock);
+}
+
+// copy_bytes copies; dst and src are the host's where they are not to_device and from_device.
+static void copy_bytes(u64 dst, int to_device, u64 src, int from_device, size_t n) {
+  allocation *d = NULL, *s = NULL;
+  u8 *to = to_device ? use(dst, n, &d) : (u8 *)(uintptr_t)dst;
+  u8 *from = from_device ? use(src, n, &s) : (u8 *)(uintptr_t)src;
+  if (to && from) memmove(to, from, n);
+  leave(d);
+  leave(s);
+}
+
+API int cuMemcpyHtoD_v2(u64 dst, const void *src, size_t n) {
+  WORK("cuMemcpyHtoD_v2");
+  copy_bytes(dst, 1, (u64)(uintptr_t)src, 0, n);
+  return self.broken;
+}
+
+API int cuMemcpyDtoH_v2(void *dst, u64 src, size_t n) {
+  WORK("cuMemcpyDtoH_v2");
+  copy_bytes((u64)(uintptr_t)dst, 0, src, 1, n);
+  return self.broken;
+}
+
+// Kernels, as the host's compiler made them.
+
+typedef struct {
+  const char *name;
+  void *run;
+  int pointers, arguments, count; // which argument says how many elements there are
+  size_t size;                    // of an element
+} kernel;
+
+#define KERNELS_OF(t)                                                    \
+  {"reduce_" #t "_sum", (void *)reduce_##t##_sum, 3, 4, 3, sizeof(t)},   \
+  {"reduce_" #t "_prod", (void *)reduce_##t##_prod, 3, 4, 3, sizeof(t)}, \
+  {"reduce_" #t "_min", (void *)reduce_##t##_min, 3, 4, 3, sizeof(t)},   \
+  {"reduce_" #t "_max", (void *)reduce_##t##_max, 3, 4, 3, sizeof(t)},   \
+  {"divide_" #t, (void *)divide_##t, 2, 4, 3, sizeof(t)}
+#define UPDATE(rule, pointers) {"update_" #rule, (void *)update_##rule, pointers, 14, 4, 4}
+
+static const kernel kernels[] = {
+    KERNELS_OF(f32), KERNELS_OF(f64), KERNELS_OF(f16), KERNELS_OF(bf16), KERNELS_OF(i32), KERNELS_OF(i64), KERNELS_OF(u8),
+    {"copy", (void *)copy, 2, 3, 2, 1},
+    UPDATE(sgd, 3), UPDATE(nesterov, 3), UPDATE(adagrad, 3), UPDATE(rmsprop, 3), UPDATE(adadelta, 4), UPDATE(adam, 4),
+};
+enum { KERNEL_COUNT = sizeof kernels / sizeof *kernels };
+
+static void run_thread(const kernel *k, const u64 *a) {
+  switch (k->arguments) {
+  case 3: ((void (*)(u64, u64, u64))k->run)(a[0], a[1], a[2]); break;
+  case 4: ((void (*)(u64, u64, u64, u64))k->run)(a[0], a[1], a[2], a[3]); break;
+  case 14:
+    ((void (*)(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64))k->run)(
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]);
+    break;
+  default: abort();
+  }
+}
+
+static void run_grid(const kernel *k, u64 *a, i64 grid) {
+  allocation *kept[4] = {NULL};
+  int all = 1;
+  for (int i = 0; i < k->pointers; i++) {
+    a[i] = (u64)(uintptr_t)use(a[i], a[k->count] * k->size, &kept[i]);
+    all = all && a[i];
+  }
+  of_threads = grid;
+  for (the_thread = 0; all && the_thread < grid; the_thread++) run_thread(k, a);
+  for (int i = 0; i < k->pointers; i++) leave(kept[i]);
+}
+
+// A module's text has to name a kernel for the kernel to be found.
+API int cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *options, void **values) {
+  WORK("cuModuleLoadDataEx");
+  const char *text = image;
+  if (strstr(text, "\n.version ") && strstr(text, "\n.target sm_80")) return *m = strdup(text), OK;
+  for (unsigned i = 0; i + 1 < n; i++) // CU_JIT_ERROR_LOG_BUFFER, and then its size
+    if (options[i] == 5 && options[i + 1] == 6)
+      snprintf(values[i], (size_t)(uintptr_t)values[i + 1], "ptxas fatal   : Missing .version directive at start of file");
+  return INVALID_PTX;
+}
+
+API int cuModuleUnload(void *m) {
+  WORK("cuModuleUnload");
+  free(m);
+  return OK;
+}
+
+API int cuModuleGetFunction(void **f, void *m, const char *name) {
+  WORK("cuModuleGetFunction");
+  char entry[96];
+  snprintf(entry, sizeof entry, ".visible .entry %s(", name);
+  for (int i = 0; i < KERNEL_COUNT; i++)
+    if (!strcmp(kernels[i].name, name) && strstr(m, entry)) return *f = (void *)&kernels[i], OK;
+  return NOT_FOUND;
+}
+
+// Streams and events.
+
+typedef struct {
+  u64 recorded, passed;
+} event;
+
+typedef struct operation {
+  enum { COPY, KERNEL_, RECORD, WAIT, END } kind;
+  u64 arguments[14], ticket;
+  size_t bytes;
+  i64 grid;
+  const kernel *kernel;
+  event *event;
+  struct operation *next;
+} operation;
+
+typedef struct {
+  pthread_t thread;
+  operation *first, **last;
+  u64 given, done;
+  unsigned random;
+} stream;
+
+static void pause_for(unsigned *random) {
+  int most = __atomic_load_n(&self.delay, __ATOMIC_RELAXED);
+  if (most <= 0) return;
+  struct timespec t = {0, 1000L * (rand_r(random) % most)};
+  nanosleep(&t, NULL);
+}
+
+static void *work(void *of) {
+  stream *s = of;
+  for (;;) {
+    pthread_mutex_lock(&lock);
+    while (!s->first) pthread_cond_wait(&changed, &lock);
+    operation *o = s->first;
+    s->first = o->next;
+    if (!s->first) s->last = &s->first;
+    while (o->kind == WAIT && o->event->passed < o->ticket) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    pause_for(&s->random);
+    if (!__atomic_load_n(&self.broken, __ATOMIC_ACQUIRE)) {
+      if (o->kind == COPY) copy_bytes(o->arguments[0], o->arguments[1], o->arguments[2], o->arguments[3], o->bytes);
+      if (o->kind == KERNEL_) run_grid(o->kernel, o->arguments, o->grid);
+    }
+    pthread_mutex_lock(&lock);
+    if (o->kind == RECORD && o->event->passed < o->ticket) o->event->passed = o->ticket;
+    s->done++;
+    int end = o->kind == END;
+    free(o);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    if (end) {
+      free(s);
+      return NULL;
+    }
+  }
+}
+
+static int give(stream *s, operation what) {
+  if (!s) return INVALID_HANDLE; // the default stream, which nothing here uses
+  operation *o = malloc(sizeof *o);
+  if (!o) return OUT_OF_MEMORY;
+  *o = what;
+  pthread_mutex_lock(&lock);
+  if (o->kind == RECORD) o->ticket = ++o->event->recorded;
+  if (o->kind == WAIT) o->ticket = o->event->recorded;
+  *s->last = o;
+  s->last = &o->next;
+  s->given++;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+  return OK;
+}
+
+API int cuStreamCreate(stream **p, unsigned flags) {
+  WORK("cuStreamCreate");
+  if (flags != 1) return INVALID_VALUE; // CU_STREAM_NON_BLOCKING: others wait for each other
+  stream *s = calloc(1, sizeof *s);
+  if (!s) return OUT_OF_MEMORY;
+  s->last = &s->first;
+  static unsigned streams;
+  s->random = self.seed + 7919 * ++streams;
+  if (pthread_create(&s->thread, NULL, work, s)) return free(s), OUT_OF_MEMORY;
+  pthread_detach(s->thread);
+  *p = s;
+  return OK;
+}
+
+API int cuStreamDestroy_v2(stream *s) {
+  WORK("cuStreamDestroy_v2");
+  return give(s, (operation){.kind = END});
+}
+
+API int cuStreamQuery(stream *s) {
+  WORK("cuStreamQuery");
+  pthread_mutex_lock(&lock);
+  int code = s->done == s->given ? OK : NOT_READY;
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+API int cuStreamWaitEvent(stream *s, event *e, unsigned flags) {
+  WORK("cuStreamWaitEvent");
+  if (flags) return INVALID_VALUE;
+  return give(s, (operation){.kind = WAIT, .event = e});
+}
+
+API int cuEventCreate(event **p, unsigned flags) {
+  WORK("cuEventCreate");
+  if (flags != 2) return INVALID_VALUE; // CU_EVENT_DISABLE_TIMING
+  return (*p = calloc(1, sizeof **p)) ? OK : OUT_OF_MEMORY;
+}
+
+// What is on a stream may still refer to it, so it stays.
+API int cuEventDestroy_v2(event *e) {
+  WORK("cuEventDestroy_v2");
+  return e ? OK : INVALID_HANDLE;
+}
+
+API int cuEventRecord(event *e, stream *s) {
+  WORK("cuEventRecord");
+  return give(s, (operation){.kind = RECORD, .event = e});
+}
+
+API int cuEventQuery(event *e) {
+  WORK("cuEventQuery");
+  pthread_mutex_lock(&lock);
+  int code = e->passed == e->recorded ? OK : NOT_READY;
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+API int cuLaunchKernel(const kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                       unsigned shared, stream *s, void **parameters, void **extra) {
+  WORK("cuLaunchKernel");
+  if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1 || shared || extra) return INVALID_VALUE;
+  operation o = {.kind = KERNEL_, .kernel = k, .grid = (i64)gx * bx};
+  for (int i = 0; i < k->arguments; i++) memcpy(&o.arguments[i], parameters[i], 8);
+  return give(s, o);
+}
+
+API int cuMemcpyHtoDAsync_v2(u64 dst, const void *src, size_t n, stream *s) {
+  WORK("cuMemcpyHtoDAsync_v2");
+  return give(s, (operation){.kind = COPY, .arguments = {dst, 1, (u64)(uintptr_t)src, 0}, .bytes = n});
+}
+
+API int cuMemcpyDtoHAsync_v2(void *dst, u64 src, size_t n, stream *s) {
+  WORK("cuMemcpyDtoHAsync_v2");
+  return give(s, (operation){.kind = COPY, .arguments = {(u64)(uintptr_t)dst, 0, src, 1}, .bytes = n});
 }

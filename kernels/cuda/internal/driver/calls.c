@@ -1,0 +1,108 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+#include "calls.h"
+
+#define IN(context)                          \
+  do {                                       \
+    int code_ = cuCtxSetCurrent(context);    \
+    if (code_ != CUDA_SUCCESS) return code_; \
+  } while (0)
+
+static CUdeviceptr at(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
+
+int scaffe_cuda_retain(int device, CUcontext *context) { return cuDevicePrimaryCtxRetain(context, device); }
+
+int scaffe_cuda_release(int device) { return cuDevicePrimaryCtxRelease(device); }
+
+int scaffe_cuda_alloc(CUcontext context, size_t n, void **p) {
+  IN(context);
+  CUdeviceptr d;
+  int code = cuMemAlloc(&d, n);
+  if (code == CUDA_SUCCESS) *p = (void *)(uintptr_t)d;
+  return code;
+}
+
+int scaffe_cuda_free(CUcontext context, void *p) {
+  IN(context);
+  return cuMemFree(at(p));
+}
+
+int scaffe_cuda_memory(CUcontext context, size_t *left, size_t *all) {
+  IN(context);
+  return cuMemGetInfo(left, all);
+}
+
+int scaffe_cuda_module(CUcontext context, const char *ptx, CUmodule *m, char *log, size_t n) {
+  IN(context);
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void *values[] = {log, (void *)n};
+  log[0] = 0;
+  return cuModuleLoadDataEx(m, ptx, 2, options, values);
+}
+
+int scaffe_cuda_unload_module(CUcontext context, CUmodule m) {
+  IN(context);
+  return cuModuleUnload(m);
+}
+
+int scaffe_cuda_function(CUcontext context, CUmodule m, const char *name, CUfunction *f) {
+  IN(context);
+  return cuModuleGetFunction(f, m, name);
+}
+
+int scaffe_cuda_stream(CUcontext context, CUstream *s) {
+  IN(context);
+  return cuStreamCreate(s, CU_STREAM_NON_BLOCKING);
+}
+
+int scaffe_cuda_stream_destroy(CUcontext context, CUstream s) {
+  IN(context);
+  return cuStreamDestroy(s);
+}
+
+int scaffe_cuda_stream_query(CUcontext context, CUstream s) {
+  IN(context);
+  return cuStreamQuery(s);
+}
+
+int scaffe_cuda_event(CUcontext context, CUevent *e) {
+  IN(context);
+  return cuEventCreate(e, CU_EVENT_DISABLE_TIMING);
+}
+
+int scaffe_cuda_event_destroy(CUcontext context, CUevent e) {
+  IN(context);
+  return cuEventDestroy(e);
+}
+
+int scaffe_cuda_record(CUcontext context, CUevent e, CUstream s) {
+  IN(context);
+  return cuEventRecord(e, s);
+}
+
+int scaffe_cuda_wait(CUcontext context, CUstream s, CUevent e) {
+  IN(context);
+  return cuStreamWaitEvent(s, e, 0);
+}
+
+int scaffe_cuda_event_query(CUcontext context, CUevent e) {
+  IN(context);
+  return cuEventQuery(e);
+}
+
+int scaffe_cuda_launch(CUcontext context, CUfunction f, unsigned blocks, unsigned threads, CUstream s, uint64_t *arguments, int n) {
+  IN(context);
+  void *parameters[16];
+  for (int i = 0; i < n && i < 16; i++) parameters[i] = &arguments[i];
+  return cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, s, parameters, NULL);
+}
+
+int scaffe_cuda_to_device(CUcontext context, void *dst, const void *src, size_t n, CUstream s) {
+  IN(context);
+  return cuMemcpyHtoDAsync(at(dst), src, n, s);
+}
+
+int scaffe_cuda_to_host(CUcontext context, void *dst, void *src, size_t n, CUstream s) {
+  IN(context);
+  return cuMemcpyDtoHAsync(dst, at(src), n, s);
+}
