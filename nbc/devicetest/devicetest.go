@@ -62,6 +62,8 @@ func (Host) Read(dst []byte, b mem.Buffer) error {
 type Subject struct {
 	Device nbc.Device
 	Memory Memory
+	// Both says that the device combines what is all in host memory, and what is all in a GPU's.
+	Both bool
 }
 
 // Case is one case of the suite. It returns what was wrong.
@@ -455,10 +457,16 @@ func refusals(s Subject) error {
 		"a reduction of half an element": func() (bool, error) {
 			return d.Reduce(5, mem.Int64, mem.Sum, b.Slice(0, 4), b.Slice(0, 4), b.Slice(0, 4))
 		},
-		"an unknown datatype":  func() (bool, error) { return d.Reduce(5, 99, mem.Sum, b, b, b) },
-		"an unknown operator":  func() (bool, error) { return d.Reduce(5, mem.Int64, 99, b, b, b) },
-		"a partial overlap":    func() (bool, error) { return d.Reduce(5, mem.Int64, mem.Sum, half, b.Slice(8, 256), half) },
-		"other memory":         func() (bool, error) { return d.Reduce(5, mem.Int64, mem.Sum, elsewhere, elsewhere, elsewhere) },
+		"an unknown datatype": func() (bool, error) { return d.Reduce(5, 99, mem.Sum, b, b, b) },
+		"an unknown operator": func() (bool, error) { return d.Reduce(5, mem.Int64, 99, b, b, b) },
+		"a partial overlap":   func() (bool, error) { return d.Reduce(5, mem.Int64, mem.Sum, half, b.Slice(8, 256), half) },
+		"two kinds of memory": func() (bool, error) { return d.Reduce(5, mem.Int64, mem.Sum, b, b, elsewhere) },
+		"other memory": func() (bool, error) {
+			if s.Both {
+				return false, errors.New("not other memory")
+			}
+			return d.Reduce(5, mem.Int64, mem.Sum, elsewhere, elsewhere, elsewhere)
+		},
 		"division by 0":        func() (bool, error) { return d.Divide(5, mem.Int64, b, b, 0) },
 		"division by NaN":      func() (bool, error) { return d.Divide(5, mem.Float64, b, b, math.NaN()) },
 		"an integer by 1.5":    func() (bool, error) { return d.Divide(5, mem.Int64, b, b, 1.5) },

@@ -38,7 +38,7 @@ func (s *stream) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem
 	}
 	none := mem.Buffer{}
 	if _, err := s.Device.Reduce(tok, dt, op, none, none, none); err != nil || dst.Len() != a.Len() || a.Len() != b.Len() || dst.Len()%dt.Size() != 0 ||
-		dst.Space() != mem.Host || dst.Overlaps(a) && !dst.Same(a) || dst.Overlaps(b) && !dst.Same(b) {
+		dst.Space() != mem.Host || a.Space() != mem.Host || b.Space() != mem.Host || dst.Overlaps(a) && !dst.Same(a) || dst.Overlaps(b) && !dst.Same(b) {
 		if s.lenient {
 			return true, nil
 		}

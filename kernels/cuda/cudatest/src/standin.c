@@ -8,8 +8,9 @@
 //   fail=F:N:CODE  the Nth call of the function F, and all that follow, answer CODE
 //   delay=US       what is on a stream begins after up to so many microseconds; 200
 //   seed=N         of the delays; 1
+//   broken=CODE    what the device has failed with; 0, not
 //
-// standin_tell changes the last three while it runs.
+// standin_tell changes mode, fail, delay, seed and broken while it runs; fail=none ends all failures.
 //
 // It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
 // after a delay, and nothing before: what a program does not wait for it does not find. Calls
@@ -70,6 +71,7 @@ static void tell(const char *text) {
     char name[64];
     if (!*word) continue;
     if (!strcmp(word, "fail=none")) self.fails = 0;
+    else if (sscanf(word, "broken=%d", &a) == 1) self.broken = a;
     else if (sscanf(word, "delay=%d", &a) == 1) self.delay = a;
     else if (sscanf(word, "seed=%d", &a) == 1) self.seed = a;
     else if (sscanf(word, "devices=%d", &a) == 1) self.devices = a;

@@ -1,0 +1,225 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+)
+
+// drainWithin bounds Drain. What a GPU has been given takes milliseconds; one that does not end has
+// hung, and the process is about to end.
+const drainWithin = time.Minute
+
+// gpu is the device over a GPU's streams, and over another device for host memory.
+type gpu struct {
+	host  nbc.Device
+	folds nbc.Folder   // the same, where it is one
+	sums  nbc.Expecter // likewise
+	d     *cuda.Device
+	// The engine begins what waits for nothing, so the lanes need not wait for each other.
+	// A GPU works on all three at once.
+	kernels, up, down lane
+}
+
+var (
+	_ nbc.Expecter = (*gpu)(nil)
+	_ nbc.Folder   = (*gpu)(nil)
+)
+
+// lane is a stream, and what is under way on it, in order.
+type lane struct {
+	stream *cuda.Stream
+	begun  []operation
+	spare  []*cuda.Event
+}
+
+type operation struct {
+	tok nbc.Token
+	end *cuda.Event
+}
+
+// CUDA returns the device that combines buffers in a GPU's memory on streams, copies between it and the
+// host's, and leaves host memory to another device. Any thread may call it. Close closes host, too, but not the GPU.
+func CUDA(d *cuda.Device, host nbc.Device) (nbc.Device, error) {
+	g := &gpu{host: host, d: d}
+	g.folds, _ = host.(nbc.Folder)
+	g.sums, _ = host.(nbc.Expecter)
+	for _, l := range g.lanes() {
+		s, err := d.NewStream()
+		if err != nil {
+			return nil, errors.Join(err, g.closeLanes())
+		}
+		l.stream = s
+	}
+	return g, nil
+}
+
+func (g *gpu) lanes() [3]*lane { return [3]*lane{&g.kernels, &g.up, &g.down} }
+
+// onGPU reports whether one of the buffers lies in a GPU's memory.
+func onGPU(a, b, c mem.Buffer) bool {
+	return a.Space() == mem.CUDA || b.Space() == mem.CUDA || c.Space() == mem.CUDA
+}
+
+func (g *gpu) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
+	if !onGPU(dst, a, b) {
+		return g.host.Reduce(tok, dt, op, dst, a, b)
+	}
+	return g.kernels.begin(g.d, tok, dst.Len(), g.kernels.stream.Reduce(dt, op, dst, a, b))
+}
+
+// ReduceAll adds one after the other: the stream keeps the order.
+func (g *gpu) ReduceAll(tok nbc.Token, dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) (bool, error) {
+	device := dst.Space() == mem.CUDA
+	for _, b := range from {
+		device = device || b.Space() == mem.CUDA
+	}
+	switch {
+	case len(from) < 2:
+		return false, fmt.Errorf("device: reduce of %d buffers: want two or more", len(from))
+	case !device && g.folds != nil:
+		return g.folds.ReduceAll(tok, dt, op, dst, from)
+	}
+	for i, b := range from[1:] { // nothing has begun where one is refused
+		if err := kernels.CheckReduce(dst.Space(), dt, op, dst, from[0], b); err != nil {
+			return false, fmt.Errorf("device: reduce of %d buffers: %w", len(from), err)
+		}
+		if i > 0 && dst.Overlaps(b) {
+			return false, fmt.Errorf("device: reduce of %d buffers: dst is operand %d: want one of the first two, or a separate one", len(from), i+1)
+		}
+	}
+	first := from[0]
+	for _, b := range from[1:] {
+		var err error
+		if device {
+			err = g.kernels.stream.Reduce(dt, op, dst, first, b)
+		} else if done, e := g.host.Reduce(tok, dt, op, dst, first, b); !done && e == nil {
+			err = errors.New("device: the host's device neither adds several buffers at once nor ends at once")
+		} else {
+			err = e
+		}
+		if err != nil {
+			return false, err
+		}
+		first = dst
+	}
+	if !device {
+		return true, nil
+	}
+	return g.kernels.begin(g.d, tok, dst.Len(), nil)
+}
+
+// Expect is for the sums in host memory.
+func (g *gpu) Expect(bytes int) {
+	if g.sums != nil {
+		g.sums.Expect(bytes)
+	}
+}
+
+func (g *gpu) Divide(tok nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {
+	if !onGPU(dst, src, src) {
+		return g.host.Divide(tok, dt, dst, src, by)
+	}
+	return g.kernels.begin(g.d, tok, dst.Len(), g.kernels.stream.Divide(dt, dst, src, by))
+}
+
+func (g *gpu) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
+	l := &g.kernels
+	switch {
+	case !onGPU(dst, src, src):
+		return g.host.Copy(tok, dst, src)
+	case src.Space() == mem.Host:
+		l = &g.up
+	case dst.Space() == mem.Host:
+		l = &g.down
+	}
+	return l.begin(g.d, tok, dst.Len(), l.stream.Copy(dst, src))
+}
+
+// begin puts the end of what was put on the lane there, unless that was nothing, or refused.
+func (l *lane) begin(d *cuda.Device, tok nbc.Token, n int, err error) (bool, error) {
+	if err != nil || n == 0 {
+		return err == nil, err
+	}
+	var e *cuda.Event
+	if k := len(l.spare) - 1; k >= 0 {
+		e, l.spare = l.spare[k], l.spare[:k]
+	} else if e, err = d.NewEvent(); err != nil {
+		return false, err
+	}
+	if err := l.stream.Record(e); err != nil {
+		l.spare = append(l.spare, e)
+		return false, err
+	}
+	l.begun = append(l.begun, operation{tok, e})
+	return false, nil
+}
+
+// Poll asks for the oldest of each lane, and for the next where that has ended.
+func (g *gpu) Poll(done []nbc.Completion) (int, error) {
+	n, err := g.host.Poll(done)
+	if err != nil {
+		return n, err
+	}
+	for _, l := range g.lanes() {
+		ended := 0
+		for n < len(done) && ended < len(l.begun) {
+			passed, err := l.begun[ended].end.Passed()
+			if err != nil {
+				return n, err // the GPU has failed, and with it all that was begun
+			}
+			if !passed {
+				break
+			}
+			done[n] = nbc.Completion{Token: l.begun[ended].tok}
+			n++
+			ended++
+		}
+		l.forget(ended)
+	}
+	return n, nil
+}
+
+// forget drops the oldest n operations.
+func (l *lane) forget(n int) {
+	if n == 0 {
+		return
+	}
+	for _, o := range l.begun[:n] {
+		l.spare = append(l.spare, o.end)
+	}
+	l.begun = l.begun[:copy(l.begun, l.begun[n:])]
+}
+
+// Drain waits until the GPU has done what it was given. One that has failed touches nothing any more.
+func (g *gpu) Drain() {
+	g.host.Drain()
+	for _, l := range g.lanes() {
+		_ = l.stream.Synchronize(drainWithin)
+		l.forget(len(l.begun))
+	}
+}
+
+// Close closes the device for host memory, too.
+func (g *gpu) Close() error { return errors.Join(g.host.Close(), g.closeLanes()) }
+
+func (g *gpu) closeLanes() error {
+	var err error
+	for _, l := range g.lanes() {
+		for _, e := range l.spare {
+			err = errors.Join(err, e.Close())
+		}
+		if l.stream != nil {
+			err = errors.Join(err, l.stream.Close())
+		}
+		*l = lane{}
+	}
+	return err
+}
