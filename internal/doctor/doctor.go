@@ -243,7 +243,9 @@ func gpus() Finding {
 		f.Found = "none (" + err.Error() + ")"
 	case err != nil:
 		f.Wrong, f.Fix = err.Error(), "see what nvidia-smi says"
-	case len(all) > 0:
+	case len(all) == 0:
+		f.Found = "none (a CUDA driver, and no GPU)"
+	default:
 		f.Found = gpuNames(all)
 		f.Wrong = "this release computes and reduces on the CPU"
 	}

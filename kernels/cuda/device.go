@@ -49,7 +49,7 @@ func Open(index int) (*Device, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return nil, errors.New("cuda: this machine has a CUDA driver and no GPU that this process may see")
+		return nil, fmt.Errorf("cuda: this machine has %w", driver.ErrNoGPU)
 	case index < 0 || index >= len(all):
 		return nil, fmt.Errorf("cuda: there is no GPU cuda:%d: there are %d, from cuda:0 on", index, len(all))
 	}

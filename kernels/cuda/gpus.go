@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 
 	"gorgonia.org/cu"
@@ -14,7 +15,10 @@ import (
 // the driver's own variable), in its order. Where the machine has no driver the error is
 // an ErrNoDriver; where it has one and no GPU there are none.
 func GPUs() ([]GPU, error) {
-	if err := driver.Open(); err != nil {
+	switch err := driver.Open(); {
+	case errors.Is(err, driver.ErrNoGPU):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	n, err := cu.NumDevices()
@@ -67,7 +71,7 @@ func DriverVersion() (string, error) {
 	}
 	v := cu.Version()
 	if v < 0 {
-		return "", fmt.Errorf("cuda: the driver does not tell its version")
+		return "", errors.New("cuda: the driver does not tell its version")
 	}
 	return driver.VersionText(v), nil
 }

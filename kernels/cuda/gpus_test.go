@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 	fmt.Printf("version: %q\nversion error: %v\n", version, err)
 	_, again := cuda.GPUs()
 	fmt.Printf("again: %v\n", again)
+	_, err = cuda.Open(0)
+	fmt.Printf("open: %v\n", err)
 }
 
 func withStandIn(m *testing.M) int {
@@ -88,14 +90,15 @@ func TestGPUs(t *testing.T) {
 			"{Index:0 Name:stand-in 0 UUID:GPU-10101010-1010-1010-1010-101010101010 PCIBus:0000:3b:00.0 Memory:1073741824 SM:80 Mode:Default}",
 			"{Index:1 Name:stand-in 1 UUID:GPU-11111111-1111-1111-1111-111111111111 PCIBus:0000:3c:00.0 Memory:1073741824 SM:80 Mode:Default}",
 		}},
-		"no GPU":         {library, "devices=0", []string{"gpus: []", "error: <nil>"}},
+		"no GPU":         {library, "devices=0", []string{"gpus: []", "error: <nil>", "open: cuda: this machine has a CUDA driver, and no GPU"}},
 		"exclusive":      {library, "mode=3", []string{"Mode:Exclusive_Process"}},
 		"no driver":      {none, "", []string{"no driver: true", "error: no CUDA driver: " + none, "version error: no CUDA driver", "again: no CUDA driver"}},
 		"not a library":  {empty, "", []string{"no driver: true", "error: no CUDA driver: " + empty}},
 		"another's":      {"libm.so.6", "", []string{"no driver: true", "error: no CUDA driver", "cuInit"}},
 		"too old":        {library, "version=10020", []string{"no driver: false", "error: the CUDA driver is for CUDA 10.2, and scaffe needs one for 11.0 or later", "again: the CUDA driver is for CUDA 10.2"}},
 		"does not start": {library, "fail=cuInit:1:999", []string{"error: the CUDA driver " + library + " (CUDA 13.0) does not start: unknown error (CUDA_ERROR_UNKNOWN, 999)"}},
-		"no device":      {library, "fail=cuInit:1:100", []string{"does not start: no CUDA-capable device is detected (CUDA_ERROR_NO_DEVICE, 100)"}},
+		"no version":     {library, "fail=cuDriverGetVersion:1:999", []string{"error: the CUDA driver " + library + " does not tell its version: unknown error (CUDA_ERROR_UNKNOWN, 999)"}},
+		"no device":      {library, "fail=cuInit:1:100", []string{"gpus: []", "error: <nil>", "version error: a CUDA driver, and no GPU that this process may see", "open: cuda: this machine has a CUDA driver, and no GPU"}},
 		"a GPU is lost":  {library, "devices=2 fail=cuDeviceGetPCIBusId:2:999", []string{"gpus: []", "error: cuda: GPU 1: its place on the PCI bus: unknown error (CUDA_ERROR_UNKNOWN, 999)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

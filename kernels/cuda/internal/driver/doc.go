@@ -29,4 +29,6 @@ var (
 	ErrNotBuilt = errors.New("this program was built without CUDA: build it with `make build`, on Linux, with a C compiler")
 	// ErrNoDriver says that this machine has no driver.
 	ErrNoDriver = errors.New("no CUDA driver")
+	// ErrNoGPU says that it has a driver, which finds no GPU.
+	ErrNoGPU = errors.New("a CUDA driver, and no GPU that this process may see")
 )

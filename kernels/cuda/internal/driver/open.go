@@ -22,7 +22,7 @@ const Built = true
 
 // Open loads the driver and initializes it; after that package cu works. Only the
 // first call does anything, all return the same. Where the machine has no driver
-// the error is an ErrNoDriver.
+// the error is an ErrNoDriver, where it has no GPU ErrNoGPU.
 func Open() error { return open() }
 
 var open = sync.OnceValue(func() error {
@@ -37,15 +37,21 @@ var open = sync.OnceValue(func() error {
 	}
 	var version C.int
 	if r := C.cuDriverGetVersion(&version); r != C.CUDA_SUCCESS {
+		err := fmt.Errorf("the CUDA driver %s does not tell its version: %w", library, Result(r)) // in its own words
 		C.scaffe_cuda_unload()
-		return fmt.Errorf("the CUDA driver %s does not tell its version: %w", library, Result(r))
+		return err
 	}
 	if version < MinVersion {
 		C.scaffe_cuda_unload()
 		return fmt.Errorf("the CUDA driver is for CUDA %s, and scaffe needs one for %s or later: install a newer driver",
 			VersionText(int(version)), VersionText(MinVersion))
 	}
-	if r := C.scaffe_cuda_init(); r != C.CUDA_SUCCESS {
+	switch r := C.scaffe_cuda_init(); r {
+	case C.CUDA_SUCCESS:
+	case C.CUDA_ERROR_NO_DEVICE:
+		C.scaffe_cuda_unload()
+		return ErrNoGPU
+	default:
 		err := fmt.Errorf("the CUDA driver %s (CUDA %s) does not start: %w", library, VersionText(int(version)), Result(r))
 		C.scaffe_cuda_unload()
 		return err
