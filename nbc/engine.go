@@ -481,7 +481,7 @@ func (e *Engine) received(c Completion) {
 		return // of a request that has failed
 	}
 	if l := e.links.to(r, i); l != nil {
-		l.sent(time.Now())
+		l.sent(r, i, time.Now())
 	}
 	if c.Err == nil {
 		e.exec.received(r, i, c.Data)

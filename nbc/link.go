@@ -1,6 +1,7 @@
 package nbc
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,9 @@ import (
 //
 // Ranks may start requests in different orders, so the messages that fill a
 // link may be ones that their receiver does not expect yet. Therefore a link, or a port, on
-// which nothing ends for a while takes one message more: so no rank waits for ever.
+// which nothing ends for a while takes one message more: so no rank waits for ever. At a port
+// the message that has been under way longest then stands: its receiver is late, and it counts no more. So
+// a rank that is late costs the others' messages one patience for each that waits for it, not one each.
 
 const (
 	// LinkBytes is how large a message must be to be held back; smaller ones
@@ -56,11 +59,19 @@ type linkQueue struct {
 
 // link is the sends to one rank of another node, or through the port.
 type link struct {
-	under int       // large sends under way
+	under int       // large sends under way, without those of a port that stand
+	away  []sending // those of a port, the oldest first
 	held  heap      // those that wait for room
 	moved time.Time // when the last one began or ended
 	port  bool
 	pace  time.Duration // between the ends of two messages, of late; of a port
+}
+
+// sending is a send that is under way through a port.
+type sending struct {
+	r      *Request
+	op     int32
+	stands bool // for so long that it takes none of the credit
 }
 
 // open makes the links of a rank to those of other nodes; nodes is by rank.
@@ -144,6 +155,7 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 	}
 	l := q.waiting[best]
 	q.count(l, now)
+	room := l.room()
 	h = l.held.pop()
 	if l.held.empty() {
 		last := len(q.waiting) - 1
@@ -151,9 +163,26 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 		q.waiting = q.waiting[:last]
 	}
 	q.held--
+	if l.port {
+		if !room {
+			l.stand()
+		}
+		l.away = append(l.away, sending{r: h.r, op: h.op})
+	}
 	l.under++
 	l.moved = now
 	return h, true
+}
+
+// stand says that the oldest send of a port that takes credit stands.
+func (l *link) stand() {
+	for i := range l.away {
+		if a := &l.away[i]; !a.stands {
+			a.stands = true
+			l.under--
+			return
+		}
+	}
 }
 
 // count keeps account of the next send of l.
@@ -173,20 +202,32 @@ func (q *linkQueue) count(l *link, now time.Time) {
 	}
 }
 
-// sent says that a send of l has ended.
-func (l *link) sent(now time.Time) {
-	if l.port && !l.held.empty() && !l.room() {
-		l.pace += (min(now.Sub(l.moved), portPatience) - l.pace) / 4
+// sent says that send op of r, one of l's, has ended.
+func (l *link) sent(r *Request, op int32, now time.Time) {
+	moved := l.moved
+	l.moved = now
+	if l.port {
+		at := slices.IndexFunc(l.away, func(a sending) bool { return a.r == r && a.op == op })
+		if at < 0 { // another has begun it
+			return
+		}
+		stood := l.away[at].stands
+		l.away = slices.Delete(l.away, at, at+1)
+		if stood {
+			return
+		}
+		if !l.held.empty() && !l.room() {
+			l.pace += (min(now.Sub(moved), portPatience) - l.pace) / 4
+		}
 	}
 	l.under--
-	l.moved = now
 }
 
 // clear forgets what is held back and under way: the engine has failed.
 func (q *linkQueue) clear() {
 	for _, l := range append(q.links, q.port) {
 		if l != nil {
-			l.held, l.under = heap{}, 0
+			l.held, l.under, l.away = heap{}, 0, nil
 		}
 	}
 	q.waiting, q.held = nil, 0

@@ -60,7 +60,7 @@ func TestP3_NothingLessUrgentLeavesFirst(t *testing.T) {
 					t.Fatalf("%d: %+v at %v, now %v", kind, p, at, now)
 				}
 			}
-			var under []*link
+			var under []pending
 			for n := range rapid.IntRange(1, 80).Draw(t, "steps") {
 				switch rapid.IntRange(0, 4).Draw(t, "step") {
 				case 0, 1:
@@ -70,7 +70,8 @@ func TestP3_NothingLessUrgentLeavesFirst(t *testing.T) {
 					twin[&pending{priority: priority, r: r}] = false
 				case 2:
 					if len(under) > 0 {
-						under[n%len(under)].sent(now)
+						h := under[n%len(under)]
+						q.to(h.r, h.op).sent(h.r, h.op, now)
 						under = append(under[:n%len(under)], under[n%len(under)+1:]...)
 					}
 				case 3:
@@ -85,7 +86,7 @@ func TestP3_NothingLessUrgentLeavesFirst(t *testing.T) {
 						break
 					}
 					want += twin.begin(h)
-					under = append(under, q.to(h.r, h.op))
+					under = append(under, h)
 				}
 			}
 			got := q.begun.overtaken.Load()

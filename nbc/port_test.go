@@ -2,6 +2,7 @@ package nbc
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +36,17 @@ func leave(q *linkQueue, now time.Time) (priorities []int) {
 	}
 }
 
+// end says that the oldest send of l that takes credit has ended.
+func end(l *link, now time.Time) {
+	for _, a := range l.away {
+		if !a.stands {
+			l.sent(a.r, a.op, now)
+			return
+		}
+	}
+	l.sent(nil, 0, now) // of one that is no port
+}
+
 // TestP3_ThePortSendsWhatIsNeededNext: with a credit of two, two messages are under way to three
 // other nodes together, and whichever peer the next one goes to, it is the most urgent: one
 // that is handed over late waits behind two at most (section 4.2). By links, each has two under
@@ -59,7 +71,7 @@ func TestP3_ThePortSendsWhatIsNeededNext(t *testing.T) {
 		under := leave(&q, now)
 		now = now.Add(time.Millisecond)
 		hold(1, 0) // the first layer's
-		links[3].sent(now)
+		end(links[3], now)
 		after := leave(&q, now)
 		want, then, inversions := "[1 2 3 11 12 13]", "[23]", int64(1)
 		if credit > 0 {
@@ -68,7 +80,7 @@ func TestP3_ThePortSendsWhatIsNeededNext(t *testing.T) {
 		if fmt.Sprint(under) != want || fmt.Sprint(after) != then {
 			t.Errorf("credit %d: %v leave, want %v; then %v, want %v", credit, under, want, after, then)
 		}
-		links[1].sent(now) // which has taken messages by itself where there is no credit
+		end(links[1], now) // which has taken messages by itself where there is no credit
 		leave(&q, now)
 		if got := q.begun.overtaken.Load(); got != inversions || q.patience.Load() != 0 {
 			t.Errorf("credit %d: %d inversions, want %d; %d by patience", credit, got, inversions, q.patience.Load())
@@ -100,10 +112,10 @@ func TestP3_APortThatStandsStill(t *testing.T) {
 	if got := time.Duration(q.longest.Load()); got != LinkPatience+time.Microsecond {
 		t.Errorf("the longest wait is %v", got)
 	}
-	q.port.sent(now) // the second
+	end(q.port, now) // the second
 	for range 20 {   // each of which takes 5 ms to leave
 		now = now.Add(5 * time.Millisecond)
-		q.port.sent(now)
+		end(q.port, now)
 		if got := leave(&q, now); len(got) != 1 {
 			t.Fatalf("%v leave after one has", got)
 		}
@@ -114,12 +126,55 @@ func TestP3_APortThatStandsStill(t *testing.T) {
 	}
 	for range 20 { // a receiver that comes late
 		now = now.Add(time.Minute)
-		q.port.sent(now)
+		end(q.port, now)
 		leave(&q, now)
 	}
 	now = now.Add(portPatience + time.Microsecond)
 	if got := leave(&q, now); len(got) != 1 {
 		t.Errorf("%v leave where nothing moves", got)
+	}
+}
+
+// TestP3_ALateReceiverCostsItsOwnMessagesPatience alone: one stands, since its receiver is late, and after the port's patience
+// the others, to receivers that are there, leave one after another as if it were not under way. When it ends, none leaves in its place.
+func TestP3_ALateReceiverCostsItsOwnMessagesPatience(t *testing.T) {
+	for credit := 1; credit <= 3; credit++ {
+		now := time.Now()
+		var q linkQueue
+		q.open(0, []int{0, 1, 2, 3}, now)
+		for n := range 100 {
+			to := 2 + n%2
+			if n < credit {
+				to = 1 // the most urgent, to the late rank
+			}
+			r := portRequest(t, &q, to, n, credit)
+			q.hold(q.to(r, 0), r, 0, now)
+		}
+		begun := len(leave(&q, now))
+		late := slices.Clone(q.port.away)
+		for range late { // the port stands still, until one of them counts no more
+			now = now.Add(LinkPatience + time.Microsecond)
+			begun += len(leave(&q, now))
+		}
+		if begun != 2*credit || q.patience.Load() != int64(credit) || q.port.under != credit {
+			t.Fatalf("credit %d: %d have begun, %d by patience, %d take credit", credit, begun, q.patience.Load(), q.port.under)
+		}
+		for range 40 {
+			now = now.Add(time.Millisecond)
+			end(q.port, now)
+			if got := leave(&q, now); len(got) != 1 {
+				t.Fatalf("credit %d: %v leave when one has ended, beside those that stand", credit, got)
+			}
+		}
+		for _, a := range late {
+			q.port.sent(a.r, a.op, now)
+			if got := leave(&q, now); len(got) != 0 {
+				t.Fatalf("credit %d: %v leave when one that stood has ended", credit, got)
+			}
+		}
+		if q.patience.Load() != int64(credit) || q.port.under != credit || len(q.port.away) != credit {
+			t.Errorf("credit %d: %d by patience, %d of %d take credit", credit, q.patience.Load(), q.port.under, len(q.port.away))
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *stepped) step() (left *Request) {
 		return nil
 	}
 	s.under = s.under[1:]
-	s.q.to(r, 0).sent(s.now)
+	s.q.to(r, 0).sent(r, 0, s.now)
 	return r
 }
 

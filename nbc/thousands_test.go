@@ -100,7 +100,7 @@ func TestATurnOfTheLinksCostsTheSame(t *testing.T) {
 				if _, ok := q.next(now); ok || l.held.steps > steps {
 					t.Fatalf("a full link takes another one (%v), or compares %d", ok, l.held.steps-steps)
 				}
-				l.sent(now)
+				l.sent(nil, 0, now)
 			}
 		}
 		if q.held != 0 || len(q.waiting) != 0 {
@@ -196,7 +196,7 @@ func BenchmarkHeld(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				q.links[1].sent(now)
+				q.links[1].sent(nil, 0, now)
 				h, _ := q.next(now)
 				q.hold(q.links[1], h.r, 0, now)
 			}
