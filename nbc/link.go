@@ -30,6 +30,9 @@ const (
 	// LinkBytes is how large a message must be to be held back; smaller ones
 	// are about latency, and go at once.
 	LinkBytes = 16 << 10
+	// CreditBytes is what a request's credit is of, at most: P3's slice of 50,000 parameters (section 5.6). A collective may send less than
+	// its buffer at once, as a ring its P-th part; then so many more of its messages as come to that may be under way.
+	CreditBytes = 200_000
 	// LinkPatience is how long a full link may stand still before it takes one
 	// message more.
 	LinkPatience = 2 * time.Millisecond
@@ -129,9 +132,15 @@ func (q *linkQueue) hold(l *link, r *Request, op int32, now time.Time) {
 // room reports whether there is room for the next send.
 func (l *link) room() bool {
 	if l.port {
-		return l.under < l.held.top().r.bind.Credit
+		return l.under < l.held.top().r.credit()
 	}
 	return l.under < SendWindow
+}
+
+// credit returns how many messages like r's may be under way through the port.
+func (r *Request) credit() int {
+	message := max(1, r.bind.Datatype.Bytes(r.plan.largest))
+	return r.bind.Credit * max(1, min(r.size(), CreditBytes)/message)
 }
 
 // still reports whether the link has stood still for longer than it may.

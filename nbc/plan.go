@@ -19,6 +19,7 @@ type Plan struct {
 	adds     bool              // some ops add
 	// Elements that this rank's messages to others have, and those of others to it.
 	sent, received int
+	largest        int // elements of this rank's largest message to another
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
 	next, prev []int32
 	sequence   []int32 // see there; nil where there are too many ops
@@ -80,6 +81,7 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 			p.received += op.Dst.Len
 		case !op.Local():
 			p.sent += op.Src.Len
+			p.largest = max(p.largest, op.Src.Len)
 		}
 	}
 	return p, nil

@@ -178,6 +178,48 @@ func TestP3_ALateReceiverCostsItsOwnMessagesPatience(t *testing.T) {
 	}
 }
 
+// TestP3_CreditIsOfSlices: where a collective sends its buffer in parts, as a ring does, so many of these are under way as
+// come to slices (section 4.2), or of a large buffer to those of 50,000 parameters.
+func TestP3_CreditIsOfSlices(t *testing.T) {
+	for _, c := range []struct{ elements, parts, want int }{
+		{50_000, 1, 2}, // a whole slice
+		{50_000, 4, 8}, // a ring of four
+		{50_000, 3, 4}, // 2.99 of the largest
+		{5_000, 1, 2},  // a small slice is one all the same
+		{4_000_000, 1, 2},
+		{1_600_000, 128, 8}, // a bucket in chunks
+	} {
+		var q linkQueue
+		now := time.Now()
+		q.open(0, []int{0, 1}, now)
+		text := fmt.Sprintf("rank 0 of 2 count %d scratch 0\n", c.elements)
+		part := (c.elements + c.parts - 1) / c.parts
+		for i := range c.parts {
+			text += fmt.Sprintf("%d: send in[%d:%d] to 1 #%d\n", i, i*part, min((i+1)*part, c.elements), i)
+		}
+		s, err := schedule.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := Compile(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 10 {
+			r := &Request{plan: plan, bind: &Binding{Priority: n, Credit: 2}}
+			q.admit(r)
+			for i := range int32(c.parts) {
+				if l := q.to(r, i); l != nil {
+					q.hold(l, r, i, now)
+				}
+			}
+		}
+		if got := len(leave(&q, now)); got != c.want {
+			t.Errorf("%d elements in %d parts: %d leave at once, want %d", c.elements, c.parts, got, c.want)
+		}
+	}
+}
+
 // TestPortsAndLinksAreApart: what has no credit takes no part in the port, and the other way round.
 func TestPortsAndLinksAreApart(t *testing.T) {
 	now := time.Now()
