@@ -93,10 +93,28 @@ func start() (*World, error) {
 	return w, w.setUp()
 }
 
+func attach(comm unsafe.Pointer) (*World, error) {
+	w := &World{attached: true}
+	var err error
+	if w.library, err = library(); err != nil {
+		return nil, err
+	}
+	if _, err := checkLibrary(builtFor, ParseLibrary(Built()), w.Library()); err != nil {
+		return nil, err
+	}
+	var c C.scaffe_world
+	return w, w.fill(&c, C.scaffe_attach(comm, &c))
+}
+
 // setUp fills w in, with MPI running.
 func (w *World) setUp() error {
 	var c C.scaffe_world
-	if err := failure(C.scaffe_start(&c), "setting up a communicator"); err != nil {
+	return w.fill(&c, C.scaffe_start(&c))
+}
+
+// fill fills w in from what was found out, with the return code given.
+func (w *World) fill(c *C.scaffe_world, rc C.int) error {
+	if err := failure(rc, "setting up a communicator"); err != nil {
 		return err
 	}
 	w.rank, w.size, w.tagUB = int(c.rank), int(c.size), int(c.tag_ub)
@@ -104,13 +122,13 @@ func (w *World) setUp() error {
 	w.level = [...]string{"single", "funneled", "serialized", "multiple"}[c.level]
 	w.cuda = [...]Support{Unknown, No, Yes}[min(int(c.cuda), 1)+1]
 	w.comm = &Comm{c: c.comm, rank: w.rank, size: w.size}
-	lowest := make([]int, w.size)
-	control, err := empi.NewComm(nil)
-	if err == nil {
-		err = control.AllGatherInt(lowest, []int{int(c.lowest)})
+	of := make([]C.int, w.size)
+	if err := failure(C.scaffe_gather_int(c.comm, c.lowest, &of[0]), "determining which ranks share a node"); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("mpi: determining which ranks share a node: %w", err)
+	lowest := make([]int, w.size)
+	for i, n := range of {
+		lowest[i] = int(n)
 	}
 	w.nodes = newNodes(lowest, w.rank)
 	return nil

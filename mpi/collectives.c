@@ -30,7 +30,7 @@ static MPI_Op op_of(int op) {
 
 int scaffe_barrier(scaffe_comm *c) {
   ON_THREAD;
-  return MPI_Barrier(c->comm);
+  return PMPI_Barrier(c->comm);
 }
 
 // MPICH 4.0.2 ends with a segmentation fault in a blocking MPI_Reduce whose
@@ -42,7 +42,7 @@ static int own_copy(const void **from, const void *recv, int n, MPI_Datatype t) 
   static void *memory;
   static size_t room;
   int size;
-  TRY(MPI_Type_size(t, &size));
+  TRY(PMPI_Type_size(t, &size));
   size_t need = (size_t)n * (size_t)size;
   if (need > room) {
     free(memory);
@@ -63,31 +63,31 @@ static int own_copy(const void **from, const void *recv, int n, MPI_Datatype t) 
 // offsets are those of an allgather's parts: they lie behind the counts of all ranks.
 static const int *offsets(MPI_Comm comm, const int *parts) {
   int size = 0;
-  return MPI_Comm_size(comm, &size) == MPI_SUCCESS ? parts + size : parts;
+  return PMPI_Comm_size(comm, &size) == MPI_SUCCESS ? parts + size : parts;
 }
 
 static int blocking(MPI_Comm comm, int verb, const void *send, void *recv, int n, MPI_Datatype t, MPI_Op op, int root, const int *parts) {
   switch (verb) {
-  case 0: return MPI_Reduce(send, recv, n, t, op, root, comm);
-  case 1: return MPI_Bcast(recv, n, t, root, comm);
-  case 4: return MPI_Barrier(comm);
+  case 0: return PMPI_Reduce(send, recv, n, t, op, root, comm);
+  case 1: return PMPI_Bcast(recv, n, t, root, comm);
+  case 4: return PMPI_Barrier(comm);
   case 5:
-    if (!parts) return MPI_Allgather(send, n, t, recv, n, t, comm);
-    return MPI_Allgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm);
+    if (!parts) return PMPI_Allgather(send, n, t, recv, n, t, comm);
+    return PMPI_Allgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm);
   }
-  return MPI_Allreduce(send, recv, n, t, op, comm);
+  return PMPI_Allreduce(send, recv, n, t, op, comm);
 }
 
 static int begin(MPI_Comm comm, int verb, const void *send, void *recv, int n, MPI_Datatype t, MPI_Op op, int root, const int *parts, MPI_Request *q) {
   switch (verb) {
-  case 0: return MPI_Ireduce(send, recv, n, t, op, root, comm, q);
-  case 1: return MPI_Ibcast(recv, n, t, root, comm, q);
-  case 4: return MPI_Ibarrier(comm, q);
+  case 0: return PMPI_Ireduce(send, recv, n, t, op, root, comm, q);
+  case 1: return PMPI_Ibcast(recv, n, t, root, comm, q);
+  case 4: return PMPI_Ibarrier(comm, q);
   case 5:
-    if (!parts) return MPI_Iallgather(send, n, t, recv, n, t, comm, q);
-    return MPI_Iallgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm, q);
+    if (!parts) return PMPI_Iallgather(send, n, t, recv, n, t, comm, q);
+    return PMPI_Iallgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm, q);
   }
-  return MPI_Iallreduce(send, recv, n, t, op, comm, q);
+  return PMPI_Iallreduce(send, recv, n, t, op, comm, q);
 }
 
 int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, void *send, void *recv, int in_place,
@@ -104,7 +104,7 @@ int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, voi
 
 int scaffe_reduce_local(void *in, void *inout, int count, int type, int op) {
   ON_THREAD;
-  return MPI_Reduce_local(in, inout, count, type_of(type), op_of(op));
+  return PMPI_Reduce_local(in, inout, count, type_of(type), op_of(op));
 }
 
 static double microseconds(void) {
@@ -121,12 +121,12 @@ int scaffe_time(scaffe_comm *c, int nonblocking, int meet, int verb, void *send,
   MPI_Op o = op_of(op);
   for (int i = 0; i < n; i++) {
     if (!nonblocking && verb == 0 && in_place) TRY(own_copy(&from, recv, count, t));
-    if (meet) TRY(MPI_Barrier(c->comm));
+    if (meet) TRY(PMPI_Barrier(c->comm));
     double start = microseconds();
     if (nonblocking) {
       MPI_Request q;
       TRY(begin(c->comm, verb, from, recv, count, t, o, root, parts, &q));
-      TRY(MPI_Wait(&q, MPI_STATUS_IGNORE));
+      TRY(PMPI_Wait(&q, MPI_STATUS_IGNORE));
     } else {
       TRY(blocking(c->comm, verb, from, recv, count, t, o, root, parts));
     }

@@ -31,10 +31,14 @@
 // Start. Where the library grants less than MPI_THREAD_SERIALIZED, Move refuses
 // and that thread makes all calls.
 //
+// # A guest of an MPI that runs
+//
+// Attach makes a world of the ranks of a communicator that a program has made which started MPI by itself.
+// All C calls of this package go to PMPI_X, past tools and interposers that count a program's own calls.
+//
 // # What is left to empi
 //
-// Starting, ending, rank, size, Barrier and the small gathers of the set-up use
-// github.com/emer/empi. It has no requests, error handlers or raw pointers, so
+// Starting, ending, rank, size and Barrier use github.com/emer/empi. It has no requests, error handlers or raw pointers, so
 // everything that carries data is this package's own code, on communicators of
 // its own.
 //

@@ -32,6 +32,10 @@ func start() (*World, error) {
 	}, nil
 }
 
+func attach(unsafe.Pointer) (*World, error) {
+	return nil, fmt.Errorf("mpi: built without MPI, so there is none to attach to: build it with scripts/with-mpi")
+}
+
 // loneThread is the thread id of the thread that makes the calls, which here is
 // of no consequence.
 var loneThread atomic.Int64

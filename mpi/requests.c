@@ -54,15 +54,15 @@ int scaffe_added(scaffe_reqs *r, uint64_t id) { return added(r, MPI_SUCCESS, id,
 // as fit, and the rest.
 static int bytes_type(int64_t n, MPI_Datatype *out) {
   MPI_Datatype block, parts[2];
-  int rc = MPI_Type_contiguous((int)scaffe_large, MPI_BYTE, &block);
+  int rc = PMPI_Type_contiguous((int)scaffe_large, MPI_BYTE, &block);
   if (rc != MPI_SUCCESS) return rc;
   int lengths[2] = {(int)(n / scaffe_large), (int)(n % scaffe_large)};
   MPI_Aint at[2] = {0, (MPI_Aint)(n - n % scaffe_large)};
   parts[0] = block;
   parts[1] = MPI_BYTE;
-  rc = MPI_Type_create_struct(2, lengths, at, parts, out);
-  MPI_Type_free(&block);
-  return rc != MPI_SUCCESS ? rc : MPI_Type_commit(out);
+  rc = PMPI_Type_create_struct(2, lengths, at, parts, out);
+  PMPI_Type_free(&block);
+  return rc != MPI_SUCCESS ? rc : PMPI_Type_commit(out);
 }
 
 int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int to, int tag) {
@@ -71,12 +71,12 @@ int scaffe_isend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n
   if (rc != MPI_SUCCESS) return rc;
   MPI_Request *q = (MPI_Request *)r->req + r->live;
   if (n <= scaffe_large)
-    return added(r, MPI_Isend(p, (int)n, MPI_BYTE, to, tag, c->comm, q), id, 0);
+    return added(r, PMPI_Isend(p, (int)n, MPI_BYTE, to, tag, c->comm, q), id, 0);
   MPI_Datatype type;
   rc = bytes_type(n, &type);
   if (rc != MPI_SUCCESS) return rc;
-  rc = MPI_Isend(p, 1, type, to, tag, c->comm, q);
-  MPI_Type_free(&type); // the library keeps it until the request ends
+  rc = PMPI_Isend(p, 1, type, to, tag, c->comm, q);
+  PMPI_Type_free(&type); // the library keeps it until the request ends
   return added(r, rc, id, 0);
 }
 
@@ -86,8 +86,8 @@ int scaffe_isend_test(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int 
   ON_THREAD;
   TRY(reserve(r));
   MPI_Request *q = (MPI_Request *)r->req + r->live;
-  TRY(MPI_Isend(p, n, MPI_BYTE, to, tag, c->comm, q));
-  TRY(MPI_Test(q, ended, MPI_STATUS_IGNORE));
+  TRY(PMPI_Isend(p, n, MPI_BYTE, to, tag, c->comm, q));
+  TRY(PMPI_Test(q, ended, MPI_STATUS_IGNORE));
   return *ended ? MPI_SUCCESS : added(r, MPI_SUCCESS, id, 0);
 }
 
@@ -95,7 +95,7 @@ int scaffe_issend(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int n, i
   ON_THREAD;
   TRY(reserve(r));
   MPI_Request *q = (MPI_Request *)r->req + r->live;
-  return added(r, MPI_Issend(p, n, MPI_BYTE, to, tag, c->comm, q), id, 0);
+  return added(r, PMPI_Issend(p, n, MPI_BYTE, to, tag, c->comm, q), id, 0);
 }
 
 int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n, int from, int tag) {
@@ -105,12 +105,12 @@ int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n
   MPI_Request *q = (MPI_Request *)r->req + r->live;
   if (from < 0) from = MPI_ANY_SOURCE;
   if (n <= scaffe_large)
-    return added(r, MPI_Irecv(p, (int)n, MPI_BYTE, from, tag, c->comm, q), id, 1);
+    return added(r, PMPI_Irecv(p, (int)n, MPI_BYTE, from, tag, c->comm, q), id, 1);
   MPI_Datatype type;
   rc = bytes_type(n, &type);
   if (rc != MPI_SUCCESS) return rc;
-  rc = MPI_Irecv(p, 1, type, from, tag, c->comm, q);
-  MPI_Type_free(&type);
+  rc = PMPI_Irecv(p, 1, type, from, tag, c->comm, q);
+  PMPI_Type_free(&type);
   return added(r, rc, id, 1);
 }
 
@@ -118,7 +118,7 @@ int scaffe_ibarrier(scaffe_comm *c, scaffe_reqs *r, uint64_t id) {
   ON_THREAD;
   int rc = reserve(r);
   if (rc != MPI_SUCCESS) return rc;
-  return added(r, MPI_Ibarrier(c->comm, (MPI_Request *)r->req + r->live), id, 0);
+  return added(r, PMPI_Ibarrier(c->comm, (MPI_Request *)r->req + r->live), id, 0);
 }
 
 // report fills in what request i of r came to.
@@ -129,14 +129,14 @@ static void report(scaffe_reqs *r, int i, MPI_Status *st, int error, scaffe_done
   d->id = r->slot[i].id;
   d->error = error;
   if (!r->slot[i].receives) return;
-  MPI_Test_cancelled(st, &cancelled);
+  PMPI_Test_cancelled(st, &cancelled);
   if (cancelled) {
     d->error = SCAFFE_CANCELED;
     return;
   }
   d->source = st->MPI_SOURCE;
   d->tag = st->MPI_TAG;
-  if (MPI_Get_elements_x(st, MPI_BYTE, &n) == MPI_SUCCESS && n != MPI_UNDEFINED) d->bytes = n;
+  if (PMPI_Get_elements_x(st, MPI_BYTE, &n) == MPI_SUCCESS && n != MPI_UNDEFINED) d->bytes = n;
 }
 
 // compact closes the gaps that finished requests left; those that remain keep
@@ -161,10 +161,10 @@ int scaffe_testsome(scaffe_reqs *r, int *ended) {
   if (r->live == 0) return MPI_SUCCESS;
   int n = 0;
   MPI_Status *st = r->status;
-  int rc = MPI_Testsome(r->live, r->req, &n, r->index, st);
+  int rc = PMPI_Testsome(r->live, r->req, &n, r->index, st);
   if (rc != MPI_SUCCESS) {
     int class = MPI_SUCCESS;
-    MPI_Error_class(rc, &class);
+    PMPI_Error_class(rc, &class);
     if (class != MPI_ERR_IN_STATUS) return rc;
   }
   if (n == MPI_UNDEFINED || n == 0) return MPI_SUCCESS;
@@ -183,7 +183,7 @@ int scaffe_testsome(scaffe_reqs *r, int *ended) {
 int scaffe_cancel(scaffe_reqs *r, uint64_t id) {
   ON_THREAD;
   for (int i = 0; i < r->live; i++)
-    if (r->slot[i].id == id && r->slot[i].receives) return MPI_Cancel((MPI_Request *)r->req + i);
+    if (r->slot[i].id == id && r->slot[i].receives) return PMPI_Cancel((MPI_Request *)r->req + i);
   return SCAFFE_NO_REQUEST;
 }
 
@@ -191,8 +191,8 @@ int scaffe_reqs_free(scaffe_reqs *r) {
   if (r->live > 0 && scaffe_on_thread()) {
     MPI_Request *q = r->req;
     for (int i = 0; i < r->live; i++) {
-      if (r->slot[i].receives) MPI_Cancel(q + i);
-      MPI_Request_free(q + i);
+      if (r->slot[i].receives) PMPI_Cancel(q + i);
+      PMPI_Request_free(q + i);
     }
   }
   free(r->done);

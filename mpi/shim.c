@@ -10,6 +10,7 @@
 
 static pthread_t thread;
 static int running, level;
+static int attached; // others started MPI: its calls are theirs, on whatever thread they make them
 
 #define STR_(x) #x
 #define STR(x) STR_(x)
@@ -34,7 +35,7 @@ const char *scaffe_built(void) {
 int scaffe_library(char *text, int cap) {
   char buf[MPI_MAX_LIBRARY_VERSION_STRING];
   int n = 0;
-  TRY(MPI_Get_library_version(buf, &n));
+  TRY(PMPI_Get_library_version(buf, &n));
   if (n >= cap) n = cap - 1;
   memcpy(text, buf, n);
   text[n] = 0;
@@ -43,8 +44,8 @@ int scaffe_library(char *text, int cap) {
 
 int scaffe_started(void) {
   int a = 0, b = 0;
-  MPI_Initialized(&a);
-  MPI_Finalized(&b);
+  PMPI_Initialized(&a);
+  PMPI_Finalized(&b);
   return a || b;
 }
 
@@ -74,7 +75,7 @@ static int adopt(MPI_Comm comm, scaffe_comm **out) {
   if (!c) return SCAFFE_NO_MEMORY;
   c->comm = comm;
   *out = c;
-  return MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  return PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 }
 
 // cuda_aware returns 1, 0, or -1 if there is no way to ask. The functions are
@@ -92,50 +93,65 @@ static int cuda_aware(void) {
 // lowest_on_node finds the lowest rank that shares this rank's machine.
 static int lowest_on_node(MPI_Comm comm, int rank, int *lowest) {
   MPI_Comm node;
-  TRY(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node));
+  TRY(PMPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node));
   *lowest = rank;
-  TRY(MPI_Bcast(lowest, 1, MPI_INT, 0, node));
-  return MPI_Comm_free(&node);
+  TRY(PMPI_Bcast(lowest, 1, MPI_INT, 0, node));
+  return PMPI_Comm_free(&node);
+}
+
+// set_up duplicates a communicator and describes the world that it is.
+static int set_up(MPI_Comm from, scaffe_world *w) {
+  MPI_Comm comm;
+  TRY(PMPI_Comm_dup(from, &comm));
+  TRY(adopt(comm, &w->comm));
+  TRY(PMPI_Get_version(&w->major, &w->minor));
+  TRY(PMPI_Comm_rank(comm, &w->rank));
+  TRY(PMPI_Comm_size(comm, &w->size));
+  TRY(PMPI_Query_thread(&level));
+  w->level = level == MPI_THREAD_MULTIPLE     ? 3
+             : level == MPI_THREAD_SERIALIZED ? 2
+             : level == MPI_THREAD_FUNNELED   ? 1
+                                              : 0;
+  int *ub = NULL, found = 0;
+  TRY(PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &ub, &found));
+  w->tag_ub = found ? *ub : 32767; // the least that the standard allows
+  w->cuda = cuda_aware();
+  return lowest_on_node(comm, w->rank, &w->lowest);
 }
 
 int scaffe_start(scaffe_world *w) {
   thread = pthread_self();
   running = 1;
   restore_signals();
-  TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-  MPI_Comm comm;
-  TRY(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-  TRY(adopt(comm, &w->comm));
-  TRY(MPI_Get_version(&w->major, &w->minor));
-  TRY(MPI_Comm_rank(comm, &w->rank));
-  TRY(MPI_Comm_size(comm, &w->size));
-  TRY(MPI_Query_thread(&level));
-  w->level = level == MPI_THREAD_MULTIPLE     ? 3
-             : level == MPI_THREAD_SERIALIZED ? 2
-             : level == MPI_THREAD_FUNNELED   ? 1
-                                              : 0;
-  int *ub = NULL, found = 0;
-  TRY(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &ub, &found));
-  w->tag_ub = found ? *ub : 32767; // the least that the standard allows
-  w->cuda = cuda_aware();
-  return lowest_on_node(comm, w->rank, &w->lowest);
+  TRY(PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  return set_up(MPI_COMM_WORLD, w);
 }
+
+int scaffe_attach(const void *comm, scaffe_world *w) {
+  MPI_Comm from;
+  memcpy(&from, comm, sizeof from);
+  attached = running = 1;
+  return set_up(from, w);
+}
+
+int scaffe_gather_int(scaffe_comm *c, int one, int *all) { return PMPI_Allgather(&one, 1, MPI_INT, all, 1, MPI_INT, c->comm); }
 
 // Returns 0 if that is not possible, 1 if the calls were this thread's before, 2
 // if they were another's. The caller makes sure that no other thread calls
 // meanwhile.
 int scaffe_move_thread(void) {
+  if (attached) return 1;
   if (!running || level < MPI_THREAD_SERIALIZED) return 0;
   if (pthread_equal(thread, pthread_self())) return 1;
   thread = pthread_self();
   return 2;
 }
 
-int scaffe_on_thread(void) { return running && pthread_equal(thread, pthread_self()); }
+int scaffe_on_thread(void) { return attached || (running && pthread_equal(thread, pthread_self())); }
 
 int scaffe_abort(int code) {
   ON_THREAD;
-  return MPI_Abort(MPI_COMM_WORLD, code);
+  return PMPI_Abort(MPI_COMM_WORLD, code);
 }
 
 void scaffe_error(int code, char *text, int cap, const char **name) {
@@ -171,8 +187,8 @@ void scaffe_error(int code, char *text, int cap, const char **name) {
   }
   char buf[MPI_MAX_ERROR_STRING] = "";
   int n = 0, class = MPI_ERR_OTHER;
-  if (MPI_Error_string(code, buf, &n) == MPI_SUCCESS) strncat(text, buf, cap - 1);
-  MPI_Error_class(code, &class);
+  if (PMPI_Error_string(code, buf, &n) == MPI_SUCCESS) strncat(text, buf, cap - 1);
+  PMPI_Error_class(code, &class);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (names[i].class == class) *name = names[i].name;
 }
@@ -180,27 +196,27 @@ void scaffe_error(int code, char *text, int cap, const char **name) {
 int scaffe_comm_dup(scaffe_comm *c, scaffe_comm **out) {
   ON_THREAD;
   MPI_Comm comm;
-  TRY(MPI_Comm_dup(c->comm, &comm));
+  TRY(PMPI_Comm_dup(c->comm, &comm));
   return adopt(comm, out);
 }
 
 int scaffe_comm_split(scaffe_comm *c, int color, int key, scaffe_comm **out) {
   ON_THREAD;
   MPI_Comm comm;
-  TRY(MPI_Comm_split(c->comm, color < 0 ? MPI_UNDEFINED : color, key, &comm));
+  TRY(PMPI_Comm_split(c->comm, color < 0 ? MPI_UNDEFINED : color, key, &comm));
   *out = NULL;
   return comm == MPI_COMM_NULL ? MPI_SUCCESS : adopt(comm, out);
 }
 
 int scaffe_comm_free(scaffe_comm *c) {
   ON_THREAD;
-  int rc = MPI_Comm_free(&c->comm);
+  int rc = PMPI_Comm_free(&c->comm);
   free(c);
   return rc;
 }
 
 int scaffe_comm_rank(scaffe_comm *c, int *rank, int *size) {
   ON_THREAD;
-  TRY(MPI_Comm_rank(c->comm, rank));
-  return MPI_Comm_size(c->comm, size);
+  TRY(PMPI_Comm_rank(c->comm, rank));
+  return PMPI_Comm_size(c->comm, size);
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unsafe"
 )
 
 // AnySource, as the rank to receive from, accepts a message from any rank.
@@ -26,7 +27,9 @@ type World struct {
 	launcher   Launcher
 	notes      []string
 
-	comm *Comm
+	comm     *Comm
+	attached bool // others started MPI, and end it
+
 	over bool // finalized, or given up
 	lost bool // a failure was reported: Finalize must not wait for the other ranks
 }
@@ -109,6 +112,23 @@ func plural(n int, what string) string {
 // /dev/shm, a broken network) it prints its own message and ends the process,
 // as the MPI standard prescribes.
 func Start() (*World, error) { return start() }
+
+// Attach returns the ranks of a communicator of an MPI that others have started and will end, as a world
+// of its own; comm is the address of the MPI_Comm. All ranks of the communicator call it together. Unlike
+// Start it touches nothing but that communicator, of which it makes a duplicate, and leaves it to the
+// caller which thread calls: one that MPI allows that. Detach ends it.
+func Attach(comm unsafe.Pointer) (*World, error) { return attach(comm) }
+
+// Detach gives back what Attach made. All ranks call it together, unless the world is lost.
+func (w *World) Detach() error {
+	if !w.attached || w.over {
+		return nil
+	}
+	if w.over = true; w.lost {
+		return nil
+	}
+	return w.comm.Free()
+}
 
 // Move makes the calling thread, which must be locked, the one that makes all
 // later calls. ok reports whether the library allows that

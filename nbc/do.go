@@ -27,6 +27,9 @@ func (e *Engine) Do(ctx context.Context, f func() error) error {
 	if err != nil {
 		return err
 	}
+	if e.opts.Guest {
+		return e.awaitGuest(ctx, c)
+	}
 	select {
 	case err := <-c.result:
 		return err

@@ -37,6 +37,9 @@ type Options struct {
 	// process, with status 1, where a rank does not come out of a blocking collective
 	// of the MPI library (LibraryCall.Blocking).
 	Exit func(err error)
+	// Guest says that the engine has no thread: all is done within calls, on the threads that make them. See
+	// the file guest.go.
+	Guest bool
 }
 
 // Engine executes requests: one goroutine, locked to its OS thread, that makes
@@ -126,43 +129,59 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 		opts: opts, device: device, hasFailed: make(chan struct{}), finished: make(chan struct{}),
 		wakeIdle: make(chan struct{}, 1), idle: time.NewTimer(time.Hour),
 	}
+	if opts.Guest {
+		if err := e.open(open); err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
 	opened := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(e.finished)
-		t, err := open()
-		if err != nil {
-			opened <- err
-			return
+		err := e.open(open)
+		opened <- err
+		if err == nil {
+			e.loop()
 		}
-		e.transport, e.rank, e.size = t, t.Rank(), t.Size()
-		e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: opts.Warn, note: e.note}
-		e.stalls.notifier, _ = t.(Notifier)
-		if _, ok := device.(Immediate); ok {
-			e.eager, _ = t.(Eager)
-		}
-		e.binder, _ = device.(ThreadMigrator)
-		e.expecter, _ = t.(Expecter)
-		e.waiter, _ = t.(Waiter)
-		e.sums, _ = device.(Expecter)
-		e.folder, _ = device.(Folder)
-		e.exec.folds = e.folder != nil
-		e.migrator, _ = t.(ThreadMigrator)
-		if e.migrator != nil && !e.migrate() {
-			e.migrator = nil
-		}
-		e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
-		e.links.open(e.rank, e.Nodes(), time.Now())
-		e.links.disorder, e.exec.overtaken = e.disorder, e.sumOvertaken
-		e.watchdog = newWatchdog(e.rank, opts)
-		opened <- nil
-		e.loop()
 	}()
 	if err := <-opened; err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+// open opens the transport, and connects it with the engine's parts.
+func (e *Engine) open(open func() (Transport, error)) error {
+	t, err := open()
+	if err != nil {
+		return err
+	}
+	e.transport, e.rank, e.size = t, t.Rank(), t.Size()
+	e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: e.opts.Warn, note: e.note}
+	e.stalls.notifier, _ = t.(Notifier)
+	if _, ok := e.device.(Immediate); ok {
+		e.eager, _ = t.(Eager)
+	}
+	e.binder, _ = e.device.(ThreadMigrator)
+	e.expecter, _ = t.(Expecter)
+	e.waiter, _ = t.(Waiter)
+	e.sums, _ = e.device.(Expecter)
+	e.folder, _ = e.device.(Folder)
+	e.exec.folds = e.folder != nil
+	e.migrator, _ = t.(ThreadMigrator)
+	if e.migrator != nil && !e.migrate() {
+		e.migrator = nil
+	}
+	if e.opts.Guest && e.migrator == nil {
+		return errors.Join(errors.New("nbc: a guest's transport must be one that any thread may call"), t.Close())
+	}
+	e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
+	e.links.open(e.rank, e.Nodes(), time.Now())
+	e.links.disorder, e.exec.overtaken = e.disorder, e.sumOvertaken
+	e.watchdog = newWatchdog(e.rank, e.opts)
+	return nil
 }
 
 // Rank returns this engine's rank, Size the number of ranks of its transport.
@@ -268,6 +287,9 @@ func (e *Engine) Close() error {
 	e.closing = true
 	e.mu.Unlock()
 	e.wake()
+	if e.opts.Guest {
+		e.closeGuest()
+	}
 	<-e.finished
 	return nil
 }
@@ -581,6 +603,9 @@ func (e *Engine) look() {
 
 // rest returns how long the loop may sleep when nothing moves.
 func (e *Engine) rest() time.Duration {
+	if e.opts.Guest {
+		return guestRest
+	}
 	if e.exec.inUse == 0 && e.failed == nil {
 		return time.Hour
 	}

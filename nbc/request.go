@@ -222,6 +222,9 @@ var libraryPlan = func() *Plan {
 
 // Start begins an execution. The buffers belong to the request until it ends.
 func (r *Request) Start() error {
+	if r.engine.opts.Guest {
+		return r.startGuest()
+	}
 	if ended, err := r.begin(); ended || err != nil {
 		return err
 	}
@@ -260,7 +263,7 @@ func (r *Request) RunAs(ctx context.Context, instance uint32, fresh bool) error 
 // alone, its state need not say so.
 func (r *Request) runDetached(ctx context.Context) error {
 	e := r.engine
-	if r.lone == nil || r.closed.Load() || !e.enter() {
+	if r.lone == nil || e.opts.Guest || r.closed.Load() || !e.enter() {
 		return r.Run(ctx)
 	}
 	done, ended, failed := e.runLone(r, 0, true)
@@ -309,6 +312,9 @@ func (r *Request) begin() (ended bool, err error) {
 // goroutine does the engine's work meanwhile, so that few bytes do not wait for
 // threads to wake.
 func (r *Request) Run(ctx context.Context) error {
+	if r.engine.opts.Guest {
+		return r.runGuest(ctx)
+	}
 	ended, err := r.begin()
 	if err == nil && !ended && !r.engine.drive(ctx, r) {
 		err = r.engine.submit(r)
