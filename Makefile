@@ -33,6 +33,10 @@ build: install-deps ## build bin/scaffe and bin/osu_* with the chosen MPI
 	SCAFFE_LDFLAGS="-X $(version).number=$(VERSION) -X $(version).revision=$(revision)" \
 		$(WITH) go build -o bin/ ./cmd/scaffe ./osu-bench/...
 
+.PHONY: lib
+lib: install-deps ## build what serves other people's MPI programs: build/<mpi>/lib
+	$(WITH) scripts/build-lib
+
 # As the GNU coding standards have it: DESTDIR is for packagers.
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -80,6 +84,10 @@ floor: build
 .PHONY: bench
 bench: build floor ## compare the collectives with the MPI library's own here, a minute
 	$(WITH) scripts/bench
+
+.PHONY: bench-dropin
+bench-dropin: lib ## compare a plain MPI program with scaffe's collectives and without, some minutes
+	$(WITH) scripts/bench-dropin
 
 .PHONY: lint
 lint: install-deps ## format, imports, go.mod, generated files, vet, staticcheck, with and without MPI

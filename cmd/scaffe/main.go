@@ -49,7 +49,7 @@ func newApp() *cli.App {
 			),
 		Commands: []*cli.Command{
 			trainCommand(), dataCommand(), modelsCommand(), timeCommand(), replayCommand(), traceCommand(),
-			scheduleCommand(), explainCommand(), tuneCommand(), doctorCommand(), versionCommand(),
+			scheduleCommand(), explainCommand(), tuneCommand(), withCommand(), doctorCommand(), versionCommand(),
 		},
 	}
 }

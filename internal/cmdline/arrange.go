@@ -70,6 +70,10 @@ func isHelp(word string) bool {
 	return !given && slices.Contains(cli.HelpFlag.Names(), name)
 }
 
+// ProgramArguments is the ArgsUsage of a command that runs another program: what comes after the first
+// argument is that program's, flags and all.
+const ProgramArguments = "PROGRAM [ARGUMENTS...]"
+
 // flagsFirst parts the flags of a command from its arguments, before which they
 // must come: people write "explain reduce 64M --nodes 4", and cli stops at the
 // first argument.
@@ -80,6 +84,8 @@ func flagsFirst(c *cli.Command, args []string) (flags, rest []string) {
 		switch {
 		case a == "--":
 			return flags, slices.Concat(args[i:i+1], rest, args[i+1:])
+		case name == "" && c.ArgsUsage == ProgramArguments:
+			return flags, slices.Concat([]string{"--"}, args[i:])
 		case name == "":
 			rest = append(rest, a)
 		case !given && takesValue(c, name) && i+1 < len(args):

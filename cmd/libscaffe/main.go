@@ -1,0 +1,99 @@
+// Command libscaffe is libscaffe.so, what libscaffe-mpi.so opens at the first call worth it. It is built
+// with -buildmode=c-shared; `make lib` does that.
+package main
+
+/*
+#include "../../mpi/interpose/serve.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/cgo"
+	"sync"
+	"unsafe"
+
+	"github.com/scaffe/scaffe/dropin"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+func main() {}
+
+// processors is how many of Go's processors the program lends: one for the thread that calls, one for
+// the collector.
+const processors = 2
+
+func init() { runtime.GOMAXPROCS(processors) }
+
+// verbs are the collectives by their numbers in serve.h.
+var verbs = [C.SERVE_VERBS]schedule.Collective{C.SERVE_REDUCE: schedule.Reduce, C.SERVE_BCAST: schedule.Bcast, C.SERVE_ALLREDUCE: schedule.Allreduce}
+
+// types and ops are likewise those of reductions.
+var (
+	types = [...]mem.Datatype{
+		C.SERVE_F32: mem.Float32, C.SERVE_F64: mem.Float64, C.SERVE_F16: mem.Float16, C.SERVE_BF16: mem.BFloat16,
+		C.SERVE_I32: mem.Int32, C.SERVE_I64: mem.Int64, C.SERVE_U8: mem.Uint8,
+	}
+	ops = [...]mem.Op{C.SERVE_SUM: mem.Sum, C.SERVE_PROD: mem.Prod, C.SERVE_MIN: mem.Min, C.SERVE_MAX: mem.Max}
+)
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "scaffe: "+format+"\n", args...) }
+
+//export serve_open
+func serve_open(comm unsafe.Pointer, why *C.char, room C.size_t) C.uintptr_t {
+	c, err := dropin.Open(comm, func(text string) { say("warning: %s", text) })
+	if err != nil {
+		text := append([]byte(err.Error()), 0)
+		into := unsafe.Slice((*byte)(unsafe.Pointer(why)), int(room))
+		if n := copy(into, text); n == len(into) {
+			into[n-1] = 0
+		}
+		return 0
+	}
+	return C.uintptr_t(cgo.NewHandle(c))
+}
+
+func of(handle C.uintptr_t) *dropin.Comm { return cgo.Handle(handle).Value().(*dropin.Comm) }
+
+// refused holds why calls were passed on that should not have been, each said once.
+var refused sync.Map
+
+//export serve_chooses
+func serve_chooses(handle C.uintptr_t, verb, typ C.int, bytes C.int64_t) C.int {
+	yes, err := of(handle).Chooses(verbs[verb], types[typ], int(bytes))
+	switch {
+	case err != nil:
+		if _, said := refused.LoadOrStore(err.Error(), true); !said {
+			say("calls are passed on to the MPI library: %v", err)
+		}
+		return 0
+	case yes:
+		return 1
+	}
+	return 0
+}
+
+//export serve_do
+func serve_do(handle C.uintptr_t, k *C.serve_call) C.int {
+	err := of(handle).Do(dropin.Call{
+		Collective: verbs[k.verb], Datatype: types[k._type], Op: ops[k.op], Root: int(k.root),
+		Count: int(k.count), Send: k.send, Recv: k.recv,
+	})
+	if err != nil {
+		say("%v", err)
+		return 1
+	}
+	return 0
+}
+
+//export serve_close
+func serve_close(handle C.uintptr_t) {
+	h := cgo.Handle(handle)
+	if err := h.Value().(*dropin.Comm).Close(); err != nil {
+		say("%v", err)
+	}
+	h.Delete()
+}

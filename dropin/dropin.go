@@ -1,0 +1,128 @@
+// Package dropin serves the collectives of a program that has its own MPI: its communicators, its buffers,
+// its threads. libscaffe-mpi.so (mpi/interpose), which a program preloads or links, decides with the
+// other ranks which calls are served; see docs/dropin.md.
+//
+// It owns what a communicator's ranks set up together, and the choice between scaffe and the program's
+// library. It must not know how a program's calls are caught.
+package dropin
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/device"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/overmpi"
+	"github.com/scaffe/scaffe/nbc/shm"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// forever is a guest's deadline: MPI's own calls wait as long as their peers take. It is the one exception from the
+// rule that every wait has a deadline.
+const forever = 10 * 365 * 24 * time.Hour
+
+// Comm is a communicator of the program's, with an engine of its own.
+type Comm struct {
+	world  *mpi.World
+	engine *nbc.Engine
+	comm   *collectives.Comm
+}
+
+// Open sets up the ranks of a communicator, which all call it together, on a thread that MPI allows
+// that; comm is the address of the MPI_Comm. warn is told on rank 0 what a person should know.
+func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
+	w, err := mpi.Attach(comm)
+	if err != nil {
+		return nil, err
+	}
+	k, err := kernels.NewCPU()
+	if err != nil {
+		return nil, err
+	}
+	open := func() (nbc.Transport, error) {
+		t, err := overmpi.New(w, overmpi.Options{})
+		if err != nil || os.Getenv("SCAFFE_SHM") == "off" {
+			return t, err
+		}
+		return shm.Over(func() (nbc.Transport, error) { return t, nil }, shm.Options{})()
+	}
+	e, err := nbc.Start(open, device.CPU(k), nbc.Options{Guest: true, Deadline: forever, MaxDeadline: forever})
+	if err != nil {
+		return nil, err
+	}
+	c := &Comm{world: w, engine: e, comm: collectives.World(e, collectives.Options{
+		Buffers: selection.Unregistered, Measure: true, Machine: launch.Machine(0), Node: launch.Node(0),
+	})}
+	warnings, err := c.comm.Configure(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("%w (%v)", err, c.Close())
+	}
+	if w.Rank() == 0 && warn != nil {
+		for _, text := range warnings {
+			warn(text)
+		}
+	}
+	return c, nil
+}
+
+// Close ends what Open began. All ranks call it together.
+func (c *Comm) Close() error {
+	err := c.engine.Close()
+	if e := c.world.Detach(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// Chooses reports whether scaffe serves a blocking call on that many bytes in memory that is not registered, rather than
+// the program's own library: alike on all ranks. SCAFFE_ALGORITHM, and a table, count here as elsewhere.
+func (c *Comm) Chooses(v schedule.Collective, dt mem.Datatype, bytes int) (bool, error) {
+	choice, err := c.comm.Select(selection.Query{
+		Collective: v, Bytes: bytes, Type: dt, Buffers: selection.Unregistered, Blocking: true, Library: true,
+	}, spec.Spec{})
+	if err != nil {
+		return false, err
+	}
+	return !choice.Spec.IsLibrary(), nil
+}
+
+// Call is a collective as a rank of the program makes it. A reduction in place has the same Send and Recv.
+type Call struct {
+	Collective schedule.Collective
+	Datatype   mem.Datatype
+	Op         mem.Op
+	Root       int
+	Count      int // elements
+	Send, Recv unsafe.Pointer
+}
+
+// Do executes a call, on the thread that makes it.
+func (c *Comm) Do(k Call) error {
+	n := k.Datatype.Bytes(k.Count)
+	all := collectives.Call{Collective: k.Collective, Datatype: k.Datatype, Op: k.Op, Root: k.Root}
+	if k.Collective != schedule.Bcast {
+		all.Send = mem.At(k.Send, n, mem.Host)
+	}
+	if k.Collective != schedule.Reduce || c.comm.Rank() == k.Root {
+		all.Recv = mem.At(k.Recv, n, mem.Host)
+	}
+	return c.comm.Do(context.Background(), all)
+}
+
+// Describe says for a report how the ranks are joined, in a line.
+func (c *Comm) Describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v, %s, threads %s", c.world.Nodes(), c.world.Library(), c.world.ThreadLevel())
+	return b.String()
+}

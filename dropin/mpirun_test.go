@@ -1,0 +1,119 @@
+package dropin_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// built builds the libraries and the C programs of testdata with the MPI that scripts/with-mpi chose, and
+// returns where they are.
+func built(t *testing.T) (folder string) {
+	t.Helper()
+	mpicc := os.Getenv("SCAFFE_MPICC")
+	if mpicc == "" {
+		t.Skip("no MPI: run `make test-mpi`")
+	}
+	folder = t.TempDir()
+	run := func(name string, args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		}
+	}
+	run("../scripts/build-lib", folder)
+	for _, program := range []string{"calls", "threads"} {
+		run(mpicc, "-O1", "-Wall", "-Werror", "-o", filepath.Join(folder, program), filepath.Join("testdata", program+".c"), "-lpthread")
+	}
+	return folder
+}
+
+// ranks runs a program of testdata on n ranks with the library preloaded, and returns what they said.
+func ranks(t *testing.T, folder string, n int, environment []string, line ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // of what hangs
+	defer cancel()
+	args := append([]string{"-np", strconv.Itoa(n), "env", "LD_PRELOAD=" + filepath.Join(folder, "libscaffe-mpi.so")}, environment...)
+	args = append(append(args, filepath.Join(folder, line[0])), line[1:]...)
+	out, err := exec.CommandContext(ctx, filepath.Join(os.Getenv("SCAFFE_MPI_DIR"), "bin", "mpirun"), args...).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "0 errors") {
+		t.Errorf("%d ranks, %s %s: %v\n%s", n, strings.Join(environment, " "), strings.Join(line, " "), err, out)
+	}
+	return string(out)
+}
+
+var served = regexp.MustCompile(`scaffe: (MPI_\w+) +served (\d+)`)
+
+// Every way to call what is served, with everything served that can be; and what is passed on.
+func TestMPICalls(t *testing.T) {
+	folder := built(t)
+	for _, n := range []int{2, 3} {
+		said := ranks(t, folder, n, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "calls", "many")
+		counts := served.FindAllStringSubmatch(said, -1)
+		if len(counts) != 3 {
+			t.Errorf("%d ranks: a report of %d collectives, not 3:\n%s", n, len(counts), said)
+		}
+		for _, c := range counts {
+			if k, _ := strconv.Atoi(c[2]); k < 20*n {
+				t.Errorf("%d ranks: of %s only %d calls were served:\n%s", n, c[1], k, said)
+			}
+		}
+	}
+}
+
+// Without SCAFFE_MIN what is faster serves, once both have been tried; sums of floating-point numbers on more than two ranks, which are
+// not tried, are passed on below their size.
+func TestMPITrial(t *testing.T) {
+	folder := built(t)
+	said := ranks(t, folder, 2, []string{"SCAFFE_REPORT=1"}, "threads", "single")
+	if n := served.FindAllStringSubmatch(said, -1); len(n) != 3 || n[2][2] == "0" || !strings.Contains(said, "to find out") {
+		t.Errorf("2 ranks: nothing was tried:\n%s", said)
+	}
+	said = ranks(t, folder, 3, []string{"SCAFFE_REPORT=1"}, "threads", "single")
+	if !strings.Contains(said, "MPI_Allreduce  served 0") {
+		t.Errorf("3 ranks: sums of 320 kB were served, and their bits depend on who serves them:\n%s", said)
+	}
+}
+
+// Over the MPI library alone, as between nodes.
+func TestMPICallsWithoutSharedMemory(t *testing.T) {
+	ranks(t, built(t), 2, []string{"SCAFFE_MIN=1", "SCAFFE_SHM=off", "SCAFFE_ALGORITHM=chain"}, "calls")
+}
+
+// Under any level of threads, and with children.
+func TestMPIThreads(t *testing.T) {
+	folder := built(t)
+	for _, level := range []string{"single", "multiple"} {
+		said := ranks(t, folder, 3, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "threads", level)
+		if !strings.Contains(said, "MPI_Allreduce  served 2") {
+			t.Errorf("%s: hardly anything was served:\n%s", level, said)
+		}
+	}
+}
+
+// Where scaffe cannot be had, or is not wanted, all is passed on.
+func TestMPIPassedOn(t *testing.T) {
+	folder := built(t)
+	said := ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1", "SCAFFE_DROPIN=off"}, "threads", "single")
+	if strings.Contains(said, "scaffe") {
+		t.Errorf("switched off, it says\n%s", said)
+	}
+	shell := exec.CommandContext(t.Context(), "sh", "-c", "echo quiet")
+	shell.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(folder, "libscaffe-mpi.so"))
+	if out, err := shell.CombinedOutput(); err != nil || string(out) != "quiet\n" {
+		t.Errorf("a shell with the library preloaded: %v, %q", err, out)
+	}
+	if err := os.Remove(filepath.Join(folder, "libscaffe.so")); err != nil {
+		t.Fatal(err)
+	}
+	said = ranks(t, folder, 2, []string{"SCAFFE_MIN=1"}, "threads", "single")
+	if !strings.Contains(said, "are passed on to the MPI library: libscaffe.so") {
+		t.Errorf("without libscaffe.so the ranks do not say so:\n%s", said)
+	}
+}

@@ -1,0 +1,617 @@
+// libscaffe-mpi.so: an MPI program's collectives, served by scaffe where that is faster, passed on to
+// its MPI library otherwise. See docs/dropin.md.
+//
+// It needs nothing but libc: scaffe itself, libscaffe.so, is opened at the first call worth it. So a
+// shell or a daemon that inherits LD_PRELOAD starts nothing.
+//
+// Whether a call is served all ranks decide alike, from what the MPI standard makes equal on all of them
+// (communicator, verb, root, op, the signature's size, how many such calls came before) and from rank 0's environment,
+// which MPI_Init sends to all. A rank that decided otherwise than its peers would wait for ever.
+#define _GNU_SOURCE
+#include "serve.h"
+#include <dlfcn.h>
+#include <link.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// The libraries with the interface of the one that this is compiled for, as they call themselves.
+#if defined(OMPI_MAJOR_VERSION)
+static const char *const libraries[] = {"Open MPI"};
+#else
+static const char *const libraries[] = {"MPICH", "MVAPICH", "Intel"};
+#endif
+
+// A call that takes less is passed on without asking: starting scaffe would not pay.
+#define MIN_DEFAULT (64 << 10)
+// Which of the two is faster is found by trying where the result cannot depend on it. Sums of floating-point numbers
+// on more than two ranks have the bits of the order in which they are added, and MPI wants the same in every
+// run: these are served by their size alone.
+#define MIN_FLOATS (8 << 20)
+#define TRIALS 6 // calls of a size, the library's and scaffe's in turn
+#define CHOICES 64 // remembered of a communicator
+#define CLASSES 32 // of sizes, by powers of two
+
+// What a program's rank 0 says for all.
+typedef struct {
+  int on;
+  int report;
+  int tries;   // SCAFFE_MIN is not set: what is faster decides, not the model alone
+  int64_t min; // bytes
+} settings;
+
+static struct {
+  settings set;
+  int ready; // between MPI_Init and MPI_Finalize, in the process that called MPI_Init
+  int keyval, self_keyval;
+  int rank;
+  MPI_Group world;
+  struct state *open; // newest first
+} here;
+
+// Why a call was passed on.
+enum { PASSED_SMALL, PASSED_TYPE, PASSED_COMM, PASSED_FIRST, PASSED_CHOICE, PASSED_KINDS };
+static const char *const reasons[PASSED_KINDS] = {
+    "small", "of other types or operations", "on communicators that are not served", "before set-up", "where the library is as fast, or to find out"};
+static struct {
+  long long served, passed[PASSED_KINDS];
+} counts[SERVE_VERBS];
+
+// trial is how calls of one kind and about one size are tried.
+typedef struct {
+  int calls;
+  int yes;                // 1: scaffe serves them; -1: the library
+  double library, scaffe; // the shortest of each, in seconds
+} trial;
+
+// state is a communicator's.
+typedef struct state {
+  int rank, size;
+  trial trials[SERVE_VERBS][CLASSES];
+  int calls;           // large ones so far
+  int none;            // it is not served
+  uintptr_t handle;    // 0: not set up
+  struct state *older; // of those that are set up
+  struct {
+    int64_t bytes;
+    signed char verb, type, yes;
+  } choice[CHOICES];
+} state;
+
+static __thread trial *timed; // the call that is passed on next is a trial's
+static __thread int inside; // within a call of scaffe's or the library's, on this thread
+
+// ---- the real functions ----
+
+static int find_mpi(struct dl_phdr_info *info, size_t size, void *out) {
+  (void)size;
+  const char *name = strrchr(info->dlpi_name, '/');
+  name = name ? name + 1 : info->dlpi_name;
+  if (strncmp(name, "libmpi.so", 9) != 0 && strncmp(name, "libmpich.so", 11) != 0 && strncmp(name, "libmpi_", 7) != 0) return 0;
+  if (strncmp(name, "libmpi_", 7) == 0 && strncmp(name, "libmpi_mpifh", 12) == 0) return 0;
+  *(void **)out = dlopen(info->dlpi_name, RTLD_NOLOAD | RTLD_LAZY);
+  return *(void **)out != NULL;
+}
+
+// look returns what a name means from a place on: RTLD_NEXT, behind this library, or RTLD_DEFAULT; or to an MPI that
+// was opened where the program's names do not reach (RTLD_LOCAL).
+static void *look(void *from, const char *name) {
+  void *f = dlsym(from, name);
+  if (!f) {
+    void *mpi = NULL;
+    dl_iterate_phdr(find_mpi, &mpi);
+    if (mpi) f = dlsym(mpi, name);
+  }
+  return f;
+}
+
+static void *must(const char *name) {
+  void *f = look(RTLD_NEXT, name);
+  if (!f) {
+    fprintf(stderr, "scaffe: %s is called, but no MPI library is loaded that has it\n", name);
+    abort();
+  }
+  return f;
+}
+
+// REAL is a function of the library's, or of a tool's between this library and that. Nothing of MPI's is
+// linked: shells have none, and Python opens it where this library's names do not reach.
+#define REAL(name) (__extension__({ static __typeof__(name) *f_; if (!f_) f_ = (__typeof__(name) *)must(#name); f_; }))
+
+// ---- the library's handles ----
+
+// Open MPI's are addresses of variables, which the program may have moved to its own data (a copy relocation); MPICH's
+// are numbers.
+#if defined(OMPI_MAJOR_VERSION)
+#define HANDLE(mpi, ompi) (__typeof__(mpi))look(RTLD_DEFAULT, "ompi_mpi_" ompi)
+#else
+#define HANDLE(mpi, ompi) mpi
+#endif
+
+static MPI_Comm comm_world, comm_self, comm_null;
+static MPI_Datatype type_null;
+static MPI_Op ops[4]; // by SERVE_SUM, ...
+
+// The named types whose elements lie side by side, and what the kernels call those that they add.
+#define NONE (-1)
+#define TYPES(X)                                                                                                               \
+  X(MPI_DOUBLE, "double", SERVE_F64, 8)                                                                                        \
+  X(MPI_FLOAT, "float", SERVE_F32, 4)                                                                                          \
+  X(MPI_INT, "int", SERVE_I32, 4)                                                                                              \
+  X(MPI_LONG, "long", sizeof(long) == 8 ? SERVE_I64 : SERVE_I32, sizeof(long))                                                 \
+  X(MPI_LONG_LONG, "long_long_int", SERVE_I64, 8)                                                                              \
+  X(MPI_INT32_T, "int32_t", SERVE_I32, 4)                                                                                      \
+  X(MPI_INT64_T, "int64_t", SERVE_I64, 8)                                                                                      \
+  X(MPI_UINT8_T, "uint8_t", SERVE_U8, 1)                                                                                       \
+  X(MPI_UNSIGNED_CHAR, "unsigned_char", SERVE_U8, 1)                                                                           \
+  X(MPI_REAL, "real", SERVE_F32, 4)                                                                                            \
+  X(MPI_DOUBLE_PRECISION, "dblprec", SERVE_F64, 8)                                                                             \
+  X(MPI_INTEGER, "integer", SERVE_I32, 4)                                                                                      \
+  X(MPI_REAL4, "real4", SERVE_F32, 4)                                                                                          \
+  X(MPI_REAL8, "real8", SERVE_F64, 8)                                                                                          \
+  X(MPI_INTEGER4, "integer4", SERVE_I32, 4)                                                                                    \
+  X(MPI_INTEGER8, "integer8", SERVE_I64, 8)                                                                                    \
+  X(MPI_BYTE, "byte", NONE, 1)                                                                                                 \
+  X(MPI_CHAR, "char", NONE, 1)                                                                                                 \
+  X(MPI_PACKED, "packed", NONE, 1)                                                                                             \
+  X(MPI_SIGNED_CHAR, "signed_char", NONE, 1)                                                                                   \
+  X(MPI_INT8_T, "int8_t", NONE, 1)                                                                                             \
+  X(MPI_SHORT, "short", NONE, 2)                                                                                               \
+  X(MPI_UNSIGNED_SHORT, "unsigned_short", NONE, 2)                                                                             \
+  X(MPI_INT16_T, "int16_t", NONE, 2)                                                                                           \
+  X(MPI_UINT16_T, "uint16_t", NONE, 2)                                                                                         \
+  X(MPI_UNSIGNED, "unsigned", NONE, 4)                                                                                         \
+  X(MPI_UINT32_T, "uint32_t", NONE, 4)                                                                                         \
+  X(MPI_UINT64_T, "uint64_t", NONE, 8)                                                                                         \
+  X(MPI_UNSIGNED_LONG, "unsigned_long", NONE, sizeof(long))                                                                    \
+  X(MPI_UNSIGNED_LONG_LONG, "unsigned_long_long", NONE, 8)                                                                     \
+  X(MPI_C_FLOAT_COMPLEX, "c_float_complex", NONE, 8)                                                                           \
+  X(MPI_C_DOUBLE_COMPLEX, "c_double_complex", NONE, 16)
+
+#define COUNT_ONE(mpi, ompi, code, size) +1
+enum { NTYPES = 0 TYPES(COUNT_ONE) };
+static struct named {
+  MPI_Datatype type;
+  int code, size;
+} types[NTYPES];
+
+static void find_handles(void) {
+  int i = 0, size = 0;
+  comm_world = HANDLE(MPI_COMM_WORLD, "comm_world");
+  comm_self = HANDLE(MPI_COMM_SELF, "comm_self");
+  comm_null = HANDLE(MPI_COMM_NULL, "comm_null");
+  type_null = HANDLE(MPI_DATATYPE_NULL, "datatype_null");
+  ops[SERVE_SUM] = HANDLE(MPI_SUM, "op_sum"), ops[SERVE_PROD] = HANDLE(MPI_PROD, "op_prod");
+  ops[SERVE_MIN] = HANDLE(MPI_MIN, "op_min"), ops[SERVE_MAX] = HANDLE(MPI_MAX, "op_max");
+#define FIND(mpi, ompi, k, n) types[i].type = HANDLE(mpi, ompi), types[i].code = k, types[i++].size = n;
+  TYPES(FIND)
+  // Fortran's may have other sizes, by the compiler's flags, or not be there.
+  for (i = 0; i < NTYPES; i++)
+    if (types[i].type == (MPI_Datatype)0 || types[i].type == type_null || REAL(PMPI_Type_size)(types[i].type, &size) != MPI_SUCCESS || size != types[i].size)
+      types[i].size = 0;
+}
+
+// named returns what is known of a type, NULL of one that is not among those.
+static const struct named *named(MPI_Datatype type) {
+  static __thread int last;
+  if (types[last].type != type) {
+    for (int i = 0;; i++) {
+      if (i == NTYPES) return NULL;
+      if (types[i].type == type) {
+        last = i;
+        break;
+      }
+    }
+  }
+  return types[last].size ? &types[last] : NULL;
+}
+
+static const int sizes[] = {[SERVE_F32] = 4, [SERVE_F64] = 8, [SERVE_F16] = 2, [SERVE_BF16] = 2, [SERVE_I32] = 4, [SERVE_I64] = 8, [SERVE_U8] = 1};
+
+// ---- libscaffe.so ----
+
+static struct {
+  int tried;
+  char why[512];
+  serve_open_fn *open;
+  serve_chooses_fn *chooses;
+  serve_do_fn *call;
+  serve_close_fn *close;
+} lib;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+
+// load opens libscaffe.so, which lies beside this library. Go's threads must leave the
+// program's signals to the program: they inherit the mask.
+static int load(void) {
+  pthread_mutex_lock(&loading);
+  if (!lib.tried) {
+    lib.tried = 1;
+    Dl_info info;
+    char path[4096] = "libscaffe.so";
+    const char *end;
+    if (dladdr((void *)load, &info) && (end = strrchr(info.dli_fname, '/')) && (size_t)(end - info.dli_fname) < sizeof path - 16)
+      snprintf(path, sizeof path, "%.*s/libscaffe.so", (int)(end - info.dli_fname), info.dli_fname);
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (h) {
+      lib.open = (serve_open_fn *)dlsym(h, "serve_open");
+      lib.chooses = (serve_chooses_fn *)dlsym(h, "serve_chooses");
+      lib.call = (serve_do_fn *)dlsym(h, "serve_do");
+      lib.close = (serve_close_fn *)dlsym(h, "serve_close");
+    } else {
+      const char *e = dlerror();
+      snprintf(lib.why, sizeof lib.why, "%s", e ? e : "it cannot be opened");
+    }
+  }
+  pthread_mutex_unlock(&loading);
+  return lib.open && lib.chooses && lib.call && lib.close;
+}
+
+// ---- communicators ----
+
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER; // of here.open: threads have communicators of their own
+
+static int not_copied(MPI_Comm comm, int key, void *extra, void *in, void *out, int *flag) {
+  (void)comm, (void)key, (void)extra, (void)in, (void)out;
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+static int forget(MPI_Comm comm, int key, void *value, void *extra) {
+  (void)comm, (void)key, (void)extra;
+  state *st = value;
+  pthread_mutex_lock(&listing);
+  for (state **s = &here.open; *s; s = &(*s)->older)
+    if (*s == st) {
+      *s = st->older;
+      break;
+    }
+  pthread_mutex_unlock(&listing);
+  if (st->handle) {
+    inside++;
+    lib.close(st->handle);
+    inside--;
+  }
+  free(st);
+  return MPI_SUCCESS;
+}
+
+// within reports whether all of a communicator's ranks were started with this one: others
+// may have another rank 0, which set them up.
+static int within(MPI_Comm comm) {
+  int inter = 1, size = 0;
+  if (REAL(PMPI_Comm_test_inter)(comm, &inter) != MPI_SUCCESS || inter) return 0;
+  if (REAL(PMPI_Comm_size)(comm, &size) != MPI_SUCCESS || size < 2) return 0;
+  MPI_Group g;
+  if (REAL(PMPI_Comm_group)(comm, &g) != MPI_SUCCESS) return 0;
+  int *ranks = malloc(2 * sizeof(int) * (size_t)size), yes = ranks != NULL;
+  if (ranks) {
+    for (int i = 0; i < size; i++) ranks[i] = i;
+    yes = REAL(PMPI_Group_translate_ranks)(g, size, ranks, here.world, ranks + size) == MPI_SUCCESS;
+    for (int i = 0; yes && i < size; i++) yes = ranks[size + i] != MPI_UNDEFINED;
+    free(ranks);
+  }
+  REAL(PMPI_Group_free)(&g);
+  return yes;
+}
+
+static state *state_of(MPI_Comm comm) {
+  state *st = NULL;
+  int found = 0;
+  if (REAL(PMPI_Comm_get_attr)(comm, here.keyval, &st, &found) != MPI_SUCCESS) return NULL;
+  if (found) return st;
+  if (!(st = calloc(1, sizeof *st))) return NULL;
+  st->none = !within(comm);
+  REAL(PMPI_Comm_size)(comm, &st->size);
+  REAL(PMPI_Comm_rank)(comm, &st->rank);
+  if (REAL(PMPI_Comm_set_attr)(comm, here.keyval, st) != MPI_SUCCESS) {
+    free(st);
+    return NULL;
+  }
+  return st;
+}
+
+// agreed reports whether all ranks say yes.
+static int agreed(MPI_Comm comm, int yes) {
+  int all = 0;
+  return REAL(PMPI_Allreduce)(&yes, &all, 1, types[2].type, ops[SERVE_MIN], comm) == MPI_SUCCESS && all;
+}
+
+// set_up is called by all ranks of a communicator together: all serve it afterwards, or none.
+static void set_up(MPI_Comm comm, state *st) {
+  char why[512] = "";
+  int rank = st->rank;
+  st->none = 1;
+  int loaded = load();
+  if (!agreed(comm, loaded)) {
+    if (!loaded) fprintf(stderr, "scaffe: rank %d: calls are passed on to the MPI library: libscaffe.so: %s\n", rank, lib.why);
+    return;
+  }
+  uintptr_t h = lib.open(&comm, why, sizeof why);
+  if (!agreed(comm, h != 0)) {
+    if (!h && (here.set.report || rank == 0)) fprintf(stderr, "scaffe: rank %d: calls are passed on to the MPI library: %s\n", rank, why);
+    return; // what others have opened stays as it is: those who failed would not close it with them
+  }
+  st->handle = h, st->none = 0;
+  pthread_mutex_lock(&listing);
+  st->older = here.open, here.open = st;
+  pthread_mutex_unlock(&listing);
+}
+
+// chosen reports whether scaffe serves a call of so many bytes.
+static int chosen(state *st, int verb, int type, int64_t bytes) {
+  unsigned slot = (unsigned)((bytes * 31 + bytes / 4096 + verb * 7 + type) % CHOICES);
+  if (st->choice[slot].bytes != bytes || st->choice[slot].verb != verb || st->choice[slot].type != type || !st->choice[slot].yes) {
+    st->choice[slot].yes = lib.chooses(st->handle, verb, type, bytes) ? 1 : -1;
+    st->choice[slot].bytes = bytes, st->choice[slot].verb = (signed char)verb, st->choice[slot].type = (signed char)type;
+  }
+  return st->choice[slot].yes > 0;
+}
+
+// ---- serving ----
+
+static int failed(state *st, MPI_Comm comm) {
+  st->none = 1;
+  REAL(PMPI_Comm_call_errhandler)(comm, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
+}
+
+static int passed(int verb, int why) {
+  counts[verb].passed[why]++;
+  return 0;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void shortest(double *of, double took) {
+  if (*of == 0 || took < *of) *of = took;
+}
+
+static trial *trial_of(state *st, int verb, int64_t bytes) {
+  int class = 63 - __builtin_clzll((unsigned long long)(bytes | 1));
+  return &st->trials[verb][class < CLASSES ? class : CLASSES - 1];
+}
+
+// tried reports whether scaffe makes a call, of a kind whose result does not depend on who does. All ranks count these calls
+// alike, and agree on what took longest at any of them.
+static int tried(trial *t, MPI_Comm comm) {
+  if (t->yes) return t->yes > 0;
+  int k = t->calls++;
+  if (k < TRIALS) {
+    if (k % 2 == 0) timed = t;
+    return k % 2;
+  }
+  double mine[2] = {t->library, t->scaffe}, all[2];
+  if (REAL(PMPI_Allreduce)(mine, all, 2, types[0].type, ops[SERVE_MAX], comm) != MPI_SUCCESS) all[0] = all[1] = 1;
+  t->yes = all[1] < all[0] ? 1 : -1;
+  return t->yes > 0;
+}
+
+// serves returns the state of a communicator whose call scaffe serves, NULL where that is passed on, and sets the communicator up
+// if this is the time. exact says that the result is the same whoever serves it.
+static state *serves(int verb, int type, int64_t bytes, int exact, int root, MPI_Comm comm) {
+  state *st = comm == comm_null ? NULL : state_of(comm);
+  if (!st || st->none) return passed(verb, PASSED_COMM), NULL;
+  if (root < 0 || root >= st->size) return NULL; // the library says what is wrong
+  exact |= st->size == 2;
+  if (here.set.tries && !exact && bytes < MIN_FLOATS) return passed(verb, PASSED_SMALL), NULL;
+  if (!st->handle) {
+    if (st->calls++ < 1) return passed(verb, PASSED_FIRST), NULL;
+    set_up(comm, st);
+    if (st->none) return passed(verb, PASSED_COMM), NULL;
+  }
+  if (!chosen(st, verb, type, bytes)) return passed(verb, PASSED_CHOICE), NULL;
+  if (here.set.tries && exact && !tried(trial_of(st, verb, bytes), comm))
+    return passed(verb, PASSED_CHOICE), NULL;
+  return st;
+}
+
+static int serve(state *st, MPI_Comm comm, serve_call *c) {
+  counts[c->verb].served++;
+  double begun = now();
+  if (lib.call(st->handle, c) != 0) return failed(st, comm);
+  trial *t = trial_of(st, c->verb, c->count * sizes[c->type]);
+  if (!t->yes) shortest(&t->scaffe, now() - begun);
+  return MPI_SUCCESS;
+}
+
+// reduction serves a Reduce or an Allreduce, and reports whether it has.
+static int reduction(int verb, const void *send, void *recv, int64_t count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, int *rc) {
+  const struct named *t = named(type);
+  if (!t) return passed(verb, PASSED_TYPE);
+  if (count * t->size < here.set.min) return passed(verb, PASSED_SMALL);
+  int o = 0;
+  while (o < 4 && ops[o] != op) o++;
+  if (t->code == NONE || o == 4 || !send || (verb == SERVE_ALLREDUCE && !recv)) return passed(verb, PASSED_TYPE);
+  int exact = o == SERVE_MIN || o == SERVE_MAX || t->code == SERVE_I32 || t->code == SERVE_I64 || t->code == SERVE_U8;
+  state *st = serves(verb, t->code, count * t->size, exact, root, comm);
+  if (!st || (st->rank == root && !recv)) return 0;
+  serve_call c = {verb, t->code, o, root, (void *)send, recv, count};
+  if (send == MPI_IN_PLACE) c.send = recv;
+  *rc = serve(st, comm, &c);
+  return 1;
+}
+
+// broadcast serves a Bcast. Ranks may use different types of one signature: whose elements do not lie
+// side by side packs them.
+static int broadcast(void *buf, int64_t count, MPI_Datatype type, int root, MPI_Comm comm, int *rc) {
+  const struct named *t = named(type);
+  int size = t ? t->size : 0;
+  if (t ? !buf : (type == type_null || REAL(PMPI_Type_size)(type, &size) != MPI_SUCCESS)) return passed(SERVE_BCAST, PASSED_TYPE);
+  int64_t bytes = count * size;
+  if (bytes < here.set.min) return passed(SERVE_BCAST, PASSED_SMALL);
+  state *st = serves(SERVE_BCAST, SERVE_U8, bytes, 1, root, comm);
+  if (!st) return 0;
+  serve_call c = {SERVE_BCAST, SERVE_U8, SERVE_SUM, root, buf, buf, bytes};
+  if (t) {
+    *rc = serve(st, comm, &c);
+    return 1;
+  }
+  int room = 0, at = 0;
+  void *packed = NULL;
+  *rc = REAL(PMPI_Pack_size)((int)count, type, comm, &room);
+  if (*rc == MPI_SUCCESS && room >= bytes && (packed = malloc((size_t)room))) {
+    if (st->rank == root) *rc = REAL(PMPI_Pack)(buf, (int)count, type, packed, room, &at, comm);
+    c.send = c.recv = packed;
+    if (*rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
+    at = 0;
+    if (*rc == MPI_SUCCESS && st->rank != root) *rc = REAL(PMPI_Unpack)(packed, (int)bytes, &at, buf, (int)count, type, comm);
+  } else if (*rc == MPI_SUCCESS) {
+    fprintf(stderr, "scaffe: no memory for a message of %lld bytes that is to be packed\n", (long long)bytes);
+    *rc = failed(st, comm);
+  }
+  free(packed);
+  return 1;
+}
+
+// ---- beginning and end ----
+
+// finish is called first of all in MPI_Finalize, while MPI still runs: the attribute of
+// MPI_COMM_SELF is deleted. Communicators are closed in the order in which they were set up, which is
+// the same on all ranks that have them in common.
+static int finish(MPI_Comm comm, int key, void *value, void *extra) {
+  (void)comm, (void)key, (void)value, (void)extra;
+  if (!here.ready) return MPI_SUCCESS;
+  inside++;
+  here.ready = 0;
+  state *oldest = NULL;
+  while (here.open) { // turn the list round
+    state *st = here.open;
+    here.open = st->older;
+    st->older = oldest;
+    oldest = st;
+  }
+  for (; oldest; oldest = oldest->older) {
+    lib.close(oldest->handle);
+    oldest->handle = 0;
+  }
+  if (here.set.report) {
+    long long mine[SERVE_VERBS * (1 + PASSED_KINDS)], all[SERVE_VERBS * (1 + PASSED_KINDS)];
+    memcpy(mine, counts, sizeof mine);
+    if (REAL(PMPI_Reduce)(mine, all, SERVE_VERBS * (1 + PASSED_KINDS), types[4].type, ops[SERVE_SUM], 0, comm_world) == MPI_SUCCESS && here.rank == 0) {
+      static const char *const names[SERVE_VERBS] = {"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce"};
+      fprintf(stderr, "scaffe: calls of all ranks\n");
+      for (int v = 0; v < SERVE_VERBS; v++) {
+        long long *n = all + v * (1 + PASSED_KINDS);
+        fprintf(stderr, "scaffe: %-14s served %lld", names[v], n[0]);
+        for (int k = 0; k < PASSED_KINDS; k++)
+          if (n[1 + k]) fprintf(stderr, ", passed on %lld %s", n[1 + k], reasons[k]);
+        fprintf(stderr, "\n");
+      }
+    }
+  }
+  REAL(PMPI_Group_free)(&here.world);
+  inside--;
+  return MPI_SUCCESS;
+}
+
+// A forked child has Go's memory but not its threads: whatever it calls is passed on.
+static void forked(void) { here.ready = 0; }
+
+static int64_t bytes_of(const char *text) {
+  char *end;
+  double n = strtod(text, &end);
+  switch (*end) {
+  case 'k': case 'K': return (int64_t)(n * 1024);
+  case 'm': case 'M': return (int64_t)(n * 1048576);
+  case 'g': case 'G': return (int64_t)(n * 1073741824);
+  case 0: return (int64_t)n;
+  }
+  return -1;
+}
+
+// begin is called right after MPI_Init, by all ranks: those of the library below have the same
+// interface as the one this was compiled with, or nothing is served.
+static void begin(void) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int n = 0, same = 0;
+  if (REAL(PMPI_Get_library_version)(text, &n) != MPI_SUCCESS) return;
+  for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) same |= strncmp(text, libraries[i], strlen(libraries[i])) == 0;
+  const char *off = getenv("SCAFFE_DROPIN"), *min = getenv("SCAFFE_MIN"), *report = getenv("SCAFFE_REPORT");
+  if (!same) {
+    fprintf(stderr, "scaffe: all calls are passed on: this is libscaffe-mpi.so for %s, and the program runs with %.60s\n", libraries[0], text);
+    return;
+  }
+  find_handles();
+  REAL(PMPI_Comm_rank)(comm_world, &here.rank);
+  settings s = {1, report && *report && strcmp(report, "0") != 0, !(min && *min), MIN_DEFAULT};
+  if (off && strcmp(off, "off") == 0) s.on = 0;
+  if (min && *min && (s.min = bytes_of(min)) < 1) {
+    if (here.rank == 0) fprintf(stderr, "scaffe: invalid SCAFFE_MIN=%s: want the least size of calls to serve, such as 64K; taking 64K\n", min);
+    s.min = MIN_DEFAULT, s.tries = 1;
+  }
+  if (REAL(PMPI_Bcast)(&s, sizeof s, types[16].type, 0, comm_world) != MPI_SUCCESS || !s.on) return;
+  here.set = s;
+  if (REAL(PMPI_Comm_group)(comm_world, &here.world) != MPI_SUCCESS) return;
+  if (REAL(PMPI_Comm_create_keyval)(not_copied, forget, &here.keyval, NULL) != MPI_SUCCESS) return;
+  if (REAL(PMPI_Comm_create_keyval)(not_copied, finish, &here.self_keyval, NULL) != MPI_SUCCESS) return;
+  if (REAL(PMPI_Comm_set_attr)(comm_self, here.self_keyval, NULL) != MPI_SUCCESS) return;
+  pthread_atfork(NULL, NULL, forked);
+  here.ready = 1;
+}
+
+// ---- the program's calls ----
+
+#define ENTER(ask)                                                                                                             \
+  int rc = MPI_SUCCESS;                                                                                                        \
+  if (here.ready && !inside) {                                                                                                 \
+    inside = 1;                                                                                                                \
+    int served_ = (ask);                                                                                                       \
+    inside = 0;                                                                                                                \
+    if (served_) return rc;                                                                                                    \
+  }
+#define PASS(call)                                                                                                             \
+  trial *timed_ = timed;                                                                                                       \
+  double begun_ = timed_ ? now() : 0;                                                                                          \
+  timed = NULL;                                                                                                                \
+  inside++;                                                                                                                    \
+  rc = (call);                                                                                                                 \
+  inside--;                                                                                                                    \
+  if (timed_) shortest(&timed_->library, now() - begun_);                                                                      \
+  return rc
+
+#define WRAP(MPI)                                                                                                              \
+  int MPI##_Allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {                  \
+    ENTER(reduction(SERVE_ALLREDUCE, send, recv, count, type, op, 0, comm, &rc))                                               \
+    PASS(REAL(MPI##_Allreduce)(send, recv, count, type, op, comm));                                                            \
+  }                                                                                                                            \
+  int MPI##_Reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {           \
+    ENTER(reduction(SERVE_REDUCE, send, recv, count, type, op, root, comm, &rc))                                               \
+    PASS(REAL(MPI##_Reduce)(send, recv, count, type, op, root, comm));                                                         \
+  }                                                                                                                            \
+  int MPI##_Bcast(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm) {                                          \
+    ENTER(broadcast(buf, count, type, root, comm, &rc))                                                                        \
+    PASS(REAL(MPI##_Bcast)(buf, count, type, root, comm));                                                                     \
+  }                                                                                                                            \
+  int MPI##_Init(int *argc, char ***argv) {                                                                                    \
+    int first = !inside;                                                                                                       \
+    inside++;                                                                                                                  \
+    int rc = REAL(MPI##_Init)(argc, argv);                                                                                     \
+    if (first && rc == MPI_SUCCESS) begin();                                                                                   \
+    inside--;                                                                                                                  \
+    return rc;                                                                                                                 \
+  }                                                                                                                            \
+  int MPI##_Init_thread(int *argc, char ***argv, int required, int *provided) {                                                \
+    int first = !inside;                                                                                                       \
+    inside++;                                                                                                                  \
+    int rc = REAL(MPI##_Init_thread)(argc, argv, required, provided);                                                          \
+    if (first && rc == MPI_SUCCESS) begin();                                                                                   \
+    inside--;                                                                                                                  \
+    return rc;                                                                                                                 \
+  }
+
+#pragma GCC visibility push(default)
+WRAP(MPI)
+WRAP(PMPI)
+#pragma GCC visibility pop

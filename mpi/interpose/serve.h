@@ -1,0 +1,30 @@
+// What libscaffe-mpi.so, in C, calls of libscaffe.so, in Go. The numbers are what
+// cmd/libscaffe knows by their names.
+#ifndef SCAFFE_SERVE_H
+#define SCAFFE_SERVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_VERBS };
+enum { SERVE_F32, SERVE_F64, SERVE_F16, SERVE_BF16, SERVE_I32, SERVE_I64, SERVE_U8 };
+enum { SERVE_SUM, SERVE_PROD, SERVE_MIN, SERVE_MAX };
+
+// A call as its rank makes it. Reductions in place have send == recv.
+typedef struct {
+  int verb, type, op, root;
+  void *send, *recv;
+  int64_t count; // elements
+} serve_call;
+
+// serve_open sets up the ranks of *(MPI_Comm *)comm, which all call it together. It returns a handle,
+// or 0 and why not in why.
+typedef uintptr_t serve_open_fn(void *comm, char *why, size_t room);
+// serve_chooses reports whether scaffe serves a call better than the MPI library: alike on all ranks.
+typedef int serve_chooses_fn(uintptr_t handle, int verb, int type, int64_t bytes);
+// serve_do executes a call; other than 0 it has failed, and said why on stderr.
+typedef int serve_do_fn(uintptr_t handle, serve_call *call);
+// serve_close ends what serve_open began; all ranks call it together.
+typedef void serve_close_fn(uintptr_t handle);
+
+#endif
