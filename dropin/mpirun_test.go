@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scaffe/scaffe/mpi"
 )
 
 // built builds the libraries and the C programs of testdata with the MPI that scripts/with-mpi chose, and
@@ -40,7 +42,10 @@ func ranks(t *testing.T, folder string, n int, environment []string, line ...str
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // of what hangs
 	defer cancel()
 	args := append([]string{"-np", strconv.Itoa(n), "env", "LD_PRELOAD=" + filepath.Join(folder, "libscaffe-mpi.so")}, environment...)
-	args = append(append(args, filepath.Join(folder, line[0])), line[1:]...)
+	if program := filepath.Join(folder, line[0]); filepath.Base(line[0]) == line[0] && !strings.HasPrefix(line[0], "python") {
+		line = append([]string{program}, line[1:]...)
+	}
+	args = append(args, line...)
 	out, err := exec.CommandContext(ctx, filepath.Join(os.Getenv("SCAFFE_MPI_DIR"), "bin", "mpirun"), args...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "0 errors") {
 		t.Errorf("%d ranks, %s %s: %v\n%s", n, strings.Join(environment, " "), strings.Join(line, " "), err, out)
@@ -115,5 +120,49 @@ func TestMPIPassedOn(t *testing.T) {
 	said = ranks(t, folder, 2, []string{"SCAFFE_MIN=1"}, "threads", "single")
 	if !strings.Contains(said, "are passed on to the MPI library: libscaffe.so") {
 		t.Errorf("without libscaffe.so the ranks do not say so:\n%s", said)
+	}
+}
+
+// From Fortran, whose bindings call PMPI_X in Open MPI and MPI_X in MPICH.
+func TestMPIFortran(t *testing.T) {
+	folder := built(t)
+	compiler := strings.Replace(os.Getenv("SCAFFE_MPICC"), "mpicc", "mpifort", 1)
+	source, err := filepath.Abs("testdata/f08.f90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile := exec.CommandContext(t.Context(), compiler, "-o", filepath.Join(folder, "f08"), source)
+	compile.Dir = folder
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Skipf("no Fortran (apt-get install gfortran): %s: %v\n%s", compiler, err, out)
+	}
+	everythingServed(t, ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "f08"), 14)
+}
+
+// From Python, which opens MPI where other libraries do not see it, and asks for all threads.
+func TestMPIPython(t *testing.T) {
+	folder := built(t)
+	var python, version string
+	for _, python = range []string{"python3", "/usr/bin/python3"} { // the system's, which has the system's packages
+		out, err := exec.CommandContext(t.Context(), python, "-c", "import numpy, mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\nprint(MPI.Get_library_version())").Output()
+		if version = string(out); err == nil {
+			break
+		}
+		version = ""
+	}
+	if version == "" {
+		t.Skip("no mpi4py (apt-get install python3-mpi4py python3-numpy)")
+	}
+	if lib := mpi.ParseLibrary(version); lib.Family() != mpi.ParseLibrary(mpi.Built()).Family() {
+		t.Skipf("the system's mpi4py is built for %v", lib)
+	}
+	everythingServed(t, ranks(t, folder, 3, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, python, "testdata/script.py"), 21)
+}
+
+// everythingServed holds a report to so many allreduces that were served.
+func everythingServed(t *testing.T, said string, allreduces int) {
+	t.Helper()
+	if !strings.Contains(said, "MPI_Allreduce  served "+strconv.Itoa(allreduces)) {
+		t.Errorf("not %d calls were served:\n%s", allreduces, said)
 	}
 }

@@ -1,0 +1,20 @@
+# What scaffe serves, called from Python.
+import numpy as np
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+n = 1 << 18
+for _ in range(4):
+    a, b = np.full(n, world.rank + 1.0), np.empty(n)
+    world.Allreduce(a, b, op=MPI.SUM)
+    assert (b == world.size * (world.size + 1) / 2).all()
+    world.Allreduce(MPI.IN_PLACE, a, op=MPI.MAX)
+    assert (a == world.size).all()
+    x = np.arange(n) if world.rank == 1 else np.zeros(n, dtype=int)
+    world.Bcast(x, root=1)
+    assert x[-1] == n - 1
+    world.Reduce(b, a, root=0)
+    assert world.rank > 0 or (a == world.size * b).all()
+    assert len(world.bcast({"k": list(range(1000))}, root=0)["k"]) == 1000
+if world.rank == 0:
+    print("0 errors")
