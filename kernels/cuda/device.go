@@ -151,6 +151,66 @@ func (d *Device) Free(b mem.Buffer) error {
 	return d.wrap("free", d.c.Free(b.Pointer()))
 }
 
+// AllocHost returns n bytes of the host's memory that are pinned: a GPU copies to and from them by itself.
+// Contents are undefined. They are given back with FreeHost.
+func (d *Device) AllocHost(n int) (mem.Buffer, error) {
+	if n == 0 {
+		return mem.Buffer{}, nil
+	}
+	if n < 0 {
+		return mem.Buffer{}, d.wrap("allocate pinned memory", fmt.Errorf("%d bytes", n))
+	}
+	p, err := d.c.HostAlloc(n)
+	if err != nil {
+		return mem.Buffer{}, d.wrap(fmt.Sprintf("allocate %d bytes of pinned memory", n), err)
+	}
+	return mem.At(p, n, mem.Host), nil
+}
+
+// FreeHost gives back what AllocHost returned, with nothing under way that touches it.
+func (d *Device) FreeHost(b mem.Buffer) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	return d.wrap("free pinned memory", d.c.HostFree(b.Pointer()))
+}
+
+// Handle names memory of a GPU to other processes of the node; its bytes may be sent.
+type Handle struct {
+	Memory driver.Handle
+	Bytes  int64
+}
+
+// Export names what Alloc returned, as a whole, to other processes. It must stay until they have closed it.
+func (d *Device) Export(b mem.Buffer) (Handle, error) {
+	if b.Space() != mem.CUDA || b.Len() == 0 {
+		return Handle{}, d.wrap("export", fmt.Errorf("a buffer of %d bytes in %v memory: want one of Alloc", b.Len(), b.Space()))
+	}
+	h, err := d.c.Export(b.Pointer())
+	if err != nil {
+		return Handle{}, d.wrap(fmt.Sprintf("export %d bytes", b.Len()), err)
+	}
+	return Handle{h, int64(b.Len())}, nil
+}
+
+// Import makes another process's memory usable on this GPU, until CloseImport. Streams of the two processes do not
+// know each other: who wrote says when it has been done.
+func (d *Device) Import(h Handle) (mem.Buffer, error) {
+	if h.Bytes <= 0 {
+		return mem.Buffer{}, d.wrap("import", fmt.Errorf("%d bytes: want what Export returned", h.Bytes))
+	}
+	p, err := d.c.Import(h.Memory)
+	if err != nil {
+		return mem.Buffer{}, d.wrap(fmt.Sprintf("import %d bytes of another process (containers may forbid it)", h.Bytes), err)
+	}
+	return mem.At(p, int(h.Bytes), mem.CUDA), nil
+}
+
+// CloseImport gives up what Import returned, with nothing under way that touches it.
+func (d *Device) CloseImport(b mem.Buffer) error {
+	return d.wrap("close imported memory", d.c.CloseImport(b.Pointer()))
+}
+
 // blocks returns how many blocks go over n bytes in lines.
 func (d *Device) blocks(n int) int {
 	return min(max(1, (n/16+blockThreads-1)/blockThreads), d.mostBlock)

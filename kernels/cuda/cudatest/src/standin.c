@@ -20,12 +20,14 @@
 // Memory can be freed while it is used, which a driver would wait for.
 
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -260,7 +262,7 @@ typedef struct allocation {
   u64 address;
   size_t bytes;
   u8 *store;
-  int users, freed;
+  int users, freed, file, imported;
   struct allocation *next;
 } allocation;
 
@@ -268,48 +270,115 @@ static allocation *allocations;
 
 static void unmap(allocation *a) {
   munmap(a->store, a->bytes);
+  close(a->file);
   a->store = NULL;
+}
+
+// keep makes an allocation of a file, which it closes unless that succeeds.
+static int keep(int file, size_t n, int imported, u64 *p) {
+  allocation *a = calloc(1, sizeof *a);
+  void *seen = mmap(NULL, n, PROT_NONE, MAP_SHARED, file, 0);
+  void *store = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (!a || seen == MAP_FAILED || store == MAP_FAILED) return close(file), free(a), OUT_OF_MEMORY;
+  *a = (allocation){.address = (u64)(uintptr_t)seen, .bytes = n, .store = store, .file = file, .imported = imported};
+  if (!imported) memset(store, 0xcb, n);
+  pthread_mutex_lock(&lock);
+  a->next = allocations;
+  allocations = a;
+  pthread_mutex_unlock(&lock);
+  *p = a->address;
+  return OK;
+}
+
+// drop frees an allocation, or gives an imported one up.
+static int drop(u64 p, int imported) {
+  int code = INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  for (allocation *a = allocations; a; a = a->next)
+    if (a->address == p && !a->freed && a->imported == imported) {
+      a->freed = 1;
+      if (!imported) {
+        self.used -= a->bytes;
+        memset(a->store, 0xdd, a->bytes);
+      }
+      if (!a->users) unmap(a);
+      code = OK;
+    }
+  pthread_mutex_unlock(&lock);
+  return code;
 }
 
 API int cuMemAlloc_v2(u64 *p, size_t n) {
   WORK("cuMemAlloc_v2");
   if (!n) return INVALID_VALUE;
-  allocation *a = calloc(1, sizeof *a);
-  int file = memfd_create("standin", MFD_CLOEXEC), code = OUT_OF_MEMORY;
   pthread_mutex_lock(&lock);
-  if (a && file >= 0 && n <= device_memory - self.used && !ftruncate(file, n)) {
-    void *seen = mmap(NULL, n, PROT_NONE, MAP_SHARED, file, 0);
-    void *store = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (seen != MAP_FAILED && store != MAP_FAILED) {
-      memset(store, 0xcb, n);
-      *a = (allocation){.address = (u64)(uintptr_t)seen, .bytes = n, .store = store, .next = allocations};
-      allocations = a;
-      self.used += n;
-      *p = a->address;
-      code = OK;
-    }
-  }
+  int room = n <= device_memory - self.used;
+  if (room) self.used += n;
   pthread_mutex_unlock(&lock);
-  if (file >= 0) close(file);
-  if (code) free(a);
+  int file = room ? memfd_create("standin", MFD_CLOEXEC) : -1;
+  int code = OUT_OF_MEMORY;
+  if (file >= 0) code = ftruncate(file, n) ? (close(file), OUT_OF_MEMORY) : keep(file, n, 0, p);
   return code;
 }
 
 // An address is never given out again, so one that was freed is known.
 API int cuMemFree_v2(u64 p) {
   WORK("cuMemFree_v2");
+  return drop(p, 0);
+}
+
+// Pinned memory is the host's own.
+API int cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+  WORK("cuMemHostAlloc");
+  if (!n || flags != 1) return INVALID_VALUE;
+  if (posix_memalign(p, 4096, n)) return OUT_OF_MEMORY;
+  memset(*p, 0xcb, n);
+  return OK;
+}
+
+API int cuMemFreeHost(void *p) {
+  WORK("cuMemFreeHost");
+  free(p);
+  return OK;
+}
+
+// A handle is the process and its file. As with a driver, the process itself cannot open it.
+typedef struct {
+  char magic[16];
+  int process, file;
+  size_t bytes;
+  char rest[32];
+} handle;
+
+API int cuIpcGetMemHandle(handle *h, u64 p) {
+  WORK("cuIpcGetMemHandle");
   int code = INVALID_VALUE;
   pthread_mutex_lock(&lock);
   for (allocation *a = allocations; a; a = a->next)
-    if (a->address == p && !a->freed) {
-      a->freed = 1;
-      self.used -= a->bytes;
-      memset(a->store, 0xdd, a->bytes);
-      if (!a->users) unmap(a);
+    if (a->address == p && !a->freed && !a->imported) {
+      *h = (handle){.magic = "stand-in", .process = getpid(), .file = a->file, .bytes = a->bytes};
       code = OK;
     }
   pthread_mutex_unlock(&lock);
   return code;
+}
+
+API int cuIpcOpenMemHandle_v2(u64 *p, handle h, unsigned flags) {
+  WORK("cuIpcOpenMemHandle_v2");
+  if (flags != 1 || strcmp(h.magic, "stand-in")) return INVALID_VALUE;
+  if (h.process == getpid()) return INVALID_CONTEXT;
+  char name[64];
+  snprintf(name, sizeof name, "/proc/%d/fd/%d", h.process, h.file);
+  int file = open(name, O_RDWR | O_CLOEXEC);
+  struct stat is;
+  if (file < 0) return INVALID_HANDLE;
+  if (fstat(file, &is) || !S_ISREG(is.st_mode) || (size_t)is.st_size != h.bytes) return close(file), INVALID_HANDLE; // another by now
+  return keep(file, h.bytes, 1, p);
+}
+
+API int cuIpcCloseMemHandle(u64 p) {
+  WORK("cuIpcCloseMemHandle");
+  return drop(p, 1);
 }
 
 API int cuMemGetInfo_v2(size_t *left, size_t *all) {
@@ -348,7 +417,7 @@ static void leave(allocation *a) {
 static void copy_bytes(u64 dst, int to_device, u64 src, int from_device, size_t n) {
   allocation *d = NULL, *s = NULL;
   u8 *to = to_device ? use(dst, n, &d) : (u8 *)(uintptr_t)dst;
-  u8 *from = from_device ? use(src, n, &s) : (u8 *)(uintptr_t)src;
+  u8 *from = !to ? NULL : from_device ? use(src, n, &s) : (u8 *)(uintptr_t)src;
   if (to && from) memmove(to, from, n);
   leave(d);
   leave(s);
@@ -405,9 +474,9 @@ static void run_thread(const kernel *k, const u64 *a) {
 static void run_grid(const kernel *k, u64 *a, i64 grid) {
   allocation *kept[4] = {NULL};
   int all = 1;
-  for (int i = 0; i < k->pointers; i++) {
+  for (int i = 0; all && i < k->pointers; i++) {
     a[i] = (u64)(uintptr_t)use(a[i], a[k->count] * k->size, &kept[i]);
-    all = all && a[i];
+    all = a[i] != 0;
   }
   of_threads = grid;
   for (the_thread = 0; all && the_thread < grid; the_thread++) run_thread(k, a);
@@ -537,7 +606,7 @@ API int cuStreamDestroy_v2(stream *s) {
 API int cuStreamQuery(stream *s) {
   WORK("cuStreamQuery");
   pthread_mutex_lock(&lock);
-  int code = s->done == s->given ? OK : NOT_READY;
+  int code = s->done == s->given ? self.broken : NOT_READY; // which may have come just now
   pthread_mutex_unlock(&lock);
   return code;
 }
@@ -568,7 +637,7 @@ API int cuEventRecord(event *e, stream *s) {
 API int cuEventQuery(event *e) {
   WORK("cuEventQuery");
   pthread_mutex_lock(&lock);
-  int code = e->passed == e->recorded ? OK : NOT_READY;
+  int code = e->passed == e->recorded ? self.broken : NOT_READY;
   pthread_mutex_unlock(&lock);
   return code;
 }

@@ -2,6 +2,8 @@
 
 #include "calls.h"
 
+#include <string.h>
+
 #define IN(context)                          \
   do {                                       \
     int code_ = cuCtxSetCurrent(context);    \
@@ -30,6 +32,36 @@ int scaffe_cuda_free(CUcontext context, void *p) {
 int scaffe_cuda_memory(CUcontext context, size_t *left, size_t *all) {
   IN(context);
   return cuMemGetInfo(left, all);
+}
+
+int scaffe_cuda_host_alloc(CUcontext context, size_t n, void **p) {
+  IN(context);
+  return cuMemHostAlloc(p, n, 1); // CU_MEMHOSTALLOC_PORTABLE: pinned for all contexts
+}
+
+int scaffe_cuda_host_free(CUcontext context, void *p) {
+  IN(context);
+  return cuMemFreeHost(p);
+}
+
+int scaffe_cuda_export(CUcontext context, void *p, void *handle) {
+  IN(context);
+  return cuIpcGetMemHandle(handle, at(p));
+}
+
+int scaffe_cuda_import(CUcontext context, const void *handle, void **p) {
+  IN(context);
+  CUipcMemHandle h;
+  memcpy(&h, handle, sizeof h);
+  CUdeviceptr d;
+  int code = cuIpcOpenMemHandle(&d, h, 1); // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag
+  if (code == CUDA_SUCCESS) *p = (void *)(uintptr_t)d;
+  return code;
+}
+
+int scaffe_cuda_close_import(CUcontext context, void *p) {
+  IN(context);
+  return cuIpcCloseMemHandle(at(p));
 }
 
 int scaffe_cuda_module(CUcontext context, const char *ptx, CUmodule *m, char *log, size_t n) {

@@ -55,6 +55,33 @@ func (c Context) Alloc(n int) (p unsafe.Pointer, err error) {
 // Free gives them back.
 func (c Context) Free(p unsafe.Pointer) error { return check(C.scaffe_cuda_free(c.c, p)) }
 
+// HostAlloc returns n > 0 bytes of the host's memory that stay in their place, so that copies to and from
+// them do not wait for the CPU.
+func (c Context) HostAlloc(n int) (p unsafe.Pointer, err error) {
+	return p, check(C.scaffe_cuda_host_alloc(c.c, C.size_t(n), &p))
+}
+
+// HostFree gives them back.
+func (c Context) HostFree(p unsafe.Pointer) error { return check(C.scaffe_cuda_host_free(c.c, p)) }
+
+// Handle names an allocation of device memory to other processes of the node.
+type Handle [C.sizeof_CUipcMemHandle]byte
+
+// Export returns the handle of what Alloc returned.
+func (c Context) Export(p unsafe.Pointer) (h Handle, err error) {
+	return h, check(C.scaffe_cuda_export(c.c, p, unsafe.Pointer(&h)))
+}
+
+// Import returns where another process's allocation lies in this one's addresses, until CloseImport.
+func (c Context) Import(h Handle) (p unsafe.Pointer, err error) {
+	return p, check(C.scaffe_cuda_import(c.c, unsafe.Pointer(&h), &p))
+}
+
+// CloseImport gives what Import returned up.
+func (c Context) CloseImport(p unsafe.Pointer) error {
+	return check(C.scaffe_cuda_close_import(c.c, p))
+}
+
 // Memory returns how many bytes of the device are left, and how many it has.
 func (c Context) Memory() (left, all int64, err error) {
 	var l, a C.size_t
