@@ -51,19 +51,25 @@ $(BIN)/scaffe:
 	$(MAKE) --no-print-directory build
 
 .PHONY: install
-install: | $(BIN)/scaffe ## install programs, man pages and shell completions (PREFIX=/usr/local DESTDIR=)
+install: | $(BIN)/scaffe ## install programs, man pages, shell completions, and what make lib has built (PREFIX=/usr/local DESTDIR=)
 	install -d $(prefix)/bin $(prefix)/share/man/man1 $(dir $(bash_completion) $(zsh_completion) $(fish_completion))
 	install -m 755 $(BIN)/scaffe $(BIN)/osu_* $(prefix)/bin
 	$(BIN)/scaffe man --out $(prefix)/share/man/man1
 	$(BIN)/scaffe completion bash > $(bash_completion)
 	$(BIN)/scaffe completion zsh > $(zsh_completion)
 	$(BIN)/scaffe completion fish > $(fish_completion)
+	for lib in build/*/lib/libscaffe-mpi.so; do \
+		[ -e $$lib ] || continue; \
+		to=$(prefix)/lib/scaffe/$$(basename $$(dirname $$(dirname $$lib))); \
+		install -d $$to && install -m 755 $$(dirname $$lib)/*.so $$to; \
+	done
 
 .PHONY: uninstall
 uninstall: ## remove what make install installed (with the same PREFIX and DESTDIR)
 	rm -f $(prefix)/bin/scaffe $(addprefix $(prefix)/bin/,$(notdir $(wildcard osu-bench/osu_*)))
 	rm -f $(prefix)/share/man/man1/scaffe.1 $(prefix)/share/man/man1/scaffe-*.1
 	rm -f $(bash_completion) $(zsh_completion) $(fish_completion)
+	rm -rf $(prefix)/lib/scaffe
 
 # The data set is made once; `make clean` removes it.
 glyphs := examples/glyphs

@@ -2,36 +2,62 @@ package dropin_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/scaffe/scaffe/mpi"
 )
 
-// built builds the libraries and the C programs of testdata with the MPI that scripts/with-mpi chose, and
-// returns where they are.
-func built(t *testing.T) (folder string) {
-	t.Helper()
-	mpicc := os.Getenv("SCAFFE_MPICC")
-	if mpicc == "" {
-		t.Skip("no MPI: run `make test-mpi`")
+// place is where the tests' programs and libraries are built, once.
+var place = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "dropin")
+	if err != nil {
+		return "", err
 	}
-	folder = t.TempDir()
+	made = folder
 	run := func(name string, args ...string) {
-		t.Helper()
-		if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		if err != nil {
+			return
+		}
+		var out []byte
+		if out, err = exec.Command(name, args...).CombinedOutput(); err != nil {
+			err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
 		}
 	}
 	run("../scripts/build-lib", folder)
 	for _, program := range []string{"calls", "threads"} {
-		run(mpicc, "-O1", "-Wall", "-Werror", "-o", filepath.Join(folder, program), filepath.Join("testdata", program+".c"), "-lpthread")
+		run(os.Getenv("SCAFFE_MPICC"), "-O1", "-Wall", "-Werror", "-o", filepath.Join(folder, program), filepath.Join("testdata", program+".c"), "-lpthread")
+	}
+	return folder, err
+})
+
+var made string // by place
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if made != "" {
+		_ = os.RemoveAll(made)
+	}
+	os.Exit(status)
+}
+
+// built returns where the libraries and the C programs of testdata are, built with the MPI that scripts/with-mpi chose.
+func built(t *testing.T) (folder string) {
+	t.Helper()
+	if os.Getenv("SCAFFE_MPICC") == "" {
+		t.Skip("no MPI: run `make test-mpi`")
+	}
+	folder, err := place()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return folder
 }
@@ -114,10 +140,17 @@ func TestMPIPassedOn(t *testing.T) {
 	if out, err := shell.CombinedOutput(); err != nil || string(out) != "quiet\n" {
 		t.Errorf("a shell with the library preloaded: %v, %q", err, out)
 	}
-	if err := os.Remove(filepath.Join(folder, "libscaffe.so")); err != nil {
-		t.Fatal(err)
+	alone := t.TempDir() // without libscaffe.so
+	for _, name := range []string{"libscaffe-mpi.so", "threads"} {
+		b, err := os.ReadFile(filepath.Join(folder, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(alone, name), b, 0o777)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	said = ranks(t, folder, 2, []string{"SCAFFE_MIN=1"}, "threads", "single")
+	said = ranks(t, alone, 2, []string{"SCAFFE_MIN=1"}, "threads", "single")
 	if !strings.Contains(said, "are passed on to the MPI library: libscaffe.so") {
 		t.Errorf("without libscaffe.so the ranks do not say so:\n%s", said)
 	}
