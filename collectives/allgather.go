@@ -2,7 +2,6 @@ package collectives
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -14,11 +13,15 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// checkParts is check of an Allgather or Gather. It sets where this rank's part lies, and
+// checkParts is check of a collective of parts. It sets where this rank's part lies, and
 // forgets counts that are equal.
 func (k *call) checkParts(c *Comm) (count int, err error) {
 	if len(k.cuts) > 0 {
-		return 0, fmt.Errorf("option Parts does not go with %s, whose buffer is made of the ranks' parts", map[bool]string{true: "an allgather", false: "a gather"}[k.collective == schedule.Allgather])
+		article := "a"
+		if k.collective == schedule.Allgather {
+			article = "an"
+		}
+		return 0, fmt.Errorf("option Parts does not go with %s %v, whose buffer is made of the ranks' parts", article, k.collective)
 	}
 	if !k.needsRecv {
 		k.recv = mem.Buffer{}
@@ -32,7 +35,11 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 		}
 	}
 	size, elem := c.Size(), k.dt.Size()
-	count = k.recv.Len() / elem
+	whole, part, all, one := k.recv, k.send, "receive", "send"
+	if !k.collective.Gathers() {
+		whole, part, all, one = part, whole, one, all
+	}
+	count = whole.Len() / elem
 	if !k.needsRecv { // it is the root's
 		count = k.send.Len() / elem * size
 		if k.counts != nil {
@@ -45,22 +52,20 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 	k.off = own * c.rank
 	switch {
 	case k.counts == nil && count%size != 0:
-		return 0, fmt.Errorf("the receive buffer has %d elements, which are not equal parts of %d ranks: give every rank's count", count, size)
+		return 0, fmt.Errorf("the %s buffer has %d elements, which are not equal parts of %d ranks: give every rank's count", all, count, size)
 	case k.counts != nil:
-		if own, err = k.countParts(c.rank, size, count); err != nil {
+		if own, err = k.countParts(c.rank, size, count, all); err != nil {
 			return 0, err
 		}
 	}
-	if k.send.Len() != own*elem {
-		return 0, fmt.Errorf("the send buffer has %d elements, but this rank's part has %d", k.send.Len()/elem, own)
+	if part.Len() != own*elem {
+		return 0, fmt.Errorf("the %s buffer has %d elements, but this rank's part has %d", one, part.Len()/elem, own)
 	}
 	if !k.needsRecv {
 		return count, nil
 	}
-	part := k.recv.Slice(k.off*elem, own*elem)
-	switch {
-	case k.send.Overlaps(k.recv) && !k.send.Same(part):
-		return 0, errors.New("the send buffer overlaps the receive buffer, but is not this rank's part of it: use just that part, or a buffer that lies apart")
+	if whole.Overlaps(part) && !part.Same(whole.Slice(k.off*elem, own*elem)) {
+		return 0, fmt.Errorf("the %s buffer overlaps the %s buffer, but is not this rank's part of it: use just that part, or a buffer that lies apart", one, all)
 	}
 	return count, nil
 }
@@ -86,7 +91,7 @@ func (c *Comm) gathered(k *call, count int) (*nbc.Plan, string, error) {
 }
 
 // countParts adds the counts up, and returns this rank's.
-func (k *call) countParts(rank, size, count int) (own int, err error) {
+func (k *call) countParts(rank, size, count int, whole string) (own int, err error) {
 	if len(k.counts) != size {
 		return 0, fmt.Errorf("%v needs the counts of all %d ranks, in their order (got %d)", k.collective, size, len(k.counts))
 	}
@@ -103,7 +108,7 @@ func (k *call) countParts(rank, size, count int) (own int, err error) {
 		}
 	}
 	if sum != count {
-		return 0, fmt.Errorf("the receive buffer must hold all parts: it has %d elements, their counts are %s", count, abridge(k.counts))
+		return 0, fmt.Errorf("the %s buffer must hold all parts: it has %d elements, their counts are %s", whole, count, abridge(k.counts))
 	}
 	own = k.counts[rank]
 	if !slices.ContainsFunc(k.counts, func(n int) bool { return n != own }) {

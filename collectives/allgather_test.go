@@ -73,6 +73,54 @@ func TestAllgatherArguments(t *testing.T) {
 	}
 }
 
+// Wrong arguments of a reduce-scatter are refused by the call itself.
+func TestReduceScatterArguments(t *testing.T) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := inproc.NewWorld(2, inproc.Options{})
+	comms := make([]*Comm, 2)
+	for r := range comms {
+		e, err := nbc.Start(world.Open(r), device.CPU(k), nbc.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = e.Close() }()
+		comms[r] = World(e, Options{})
+	}
+	c := comms[1]
+	bytes := make([]byte, 64)
+	b := func(from, to int) mem.Buffer { return mem.Of(bytes[from:to]) }
+	for name, x := range map[string]struct {
+		send, recv mem.Buffer
+		counts     []int
+		opts       []Option
+		want       string
+	}{
+		"too few counts":     {b(16, 32), b(0, 8), []int{4}, nil, "needs the counts of all 2 ranks, in their order (got 1)"},
+		"too much":           {b(16, 32), b(0, 8), []int{3, 2}, nil, "the send buffer must hold all parts: it has 4 elements, their counts are 3, 2"},
+		"another part":       {b(16, 32), b(0, 8), []int{3, 1}, nil, "the receive buffer has 2 elements, but this rank's part has 1"},
+		"no equal parts":     {b(16, 28), b(0, 8), nil, nil, "the send buffer has 3 elements, which are not equal parts of 2 ranks"},
+		"other rank's place": {b(16, 32), b(16, 24), nil, nil, "the receive buffer overlaps the send buffer, but is not this rank's part of it"},
+		"cuts":               {b(16, 32), b(0, 8), nil, []Option{Parts(1)}, "option Parts does not go with a reduce_scatter"},
+		"a spec without":     {b(16, 32), b(0, 8), nil, []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "doubling"}}})}, "spec doubling is for allreduce and allgather"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, inited := c.ReduceScatterInit(x.send, x.recv, x.counts, mem.Float32, mem.Sum, x.opts...)
+			_, started := c.IreduceScatter(x.send, x.recv, x.counts, mem.Float32, mem.Sum, x.opts...)
+			for form, err := range map[string]error{
+				"ReduceScatter":  c.ReduceScatter(context.Background(), x.send, x.recv, x.counts, mem.Float32, mem.Sum, x.opts...),
+				"IreduceScatter": started, "ReduceScatterInit": inited,
+			} {
+				if err == nil || !strings.Contains(err.Error(), x.want) {
+					t.Errorf("%s ends with %v, without %q", form, err, x.want)
+				}
+			}
+		})
+	}
+}
+
 // Wrong arguments of a gather are refused by the call itself, at the root and elsewhere;
 // right ones, in any form, bring the parts to the root alone.
 func TestGatherArguments(t *testing.T) {

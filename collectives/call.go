@@ -20,7 +20,7 @@ import (
 type Call struct {
 	Collective schedule.Collective
 	Send, Recv mem.Buffer
-	Counts     []int // of an Allgather or Gather
+	Counts     []int // of an Allgather, Gather or ReduceScatter
 	Datatype   mem.Datatype
 	Op         mem.Op // of a reduction
 	Root       int    // of a Reduce, Bcast or Gather
@@ -33,7 +33,7 @@ type call struct {
 	send       mem.Buffer
 	recv       mem.Buffer
 	counts     []int // nil: equal
-	off        int   // where this rank's part begins in recv, in elements
+	off        int   // where this rank's part begins in the buffer of all, in elements
 	dt         mem.Datatype
 	op         mem.Op
 	credit     int32
@@ -76,6 +76,10 @@ func (c *Comm) gather(send, recv mem.Buffer, counts []int, dt mem.Datatype, root
 	return call{collective: schedule.Gather, root: root, send: send, recv: recv, counts: counts, dt: dt, needsSend: true, needsRecv: c.rank == root}
 }
 
+func (c *Comm) reduceScatter(send, recv mem.Buffer, counts []int, dt mem.Datatype, op mem.Op) call {
+	return call{collective: schedule.ReduceScatter, send: send, recv: recv, counts: counts, dt: dt, op: op, needsSend: true, needsRecv: true}
+}
+
 // call returns k as its method makes it.
 func (c *Comm) call(k Call) call {
 	switch k.Collective {
@@ -87,6 +91,8 @@ func (c *Comm) call(k Call) call {
 		return c.allgather(k.Send, k.Recv, k.Counts, k.Datatype)
 	case schedule.Gather:
 		return c.gather(k.Send, k.Recv, k.Counts, k.Datatype, k.Root)
+	case schedule.ReduceScatter:
+		return c.reduceScatter(k.Send, k.Recv, k.Counts, k.Datatype, k.Op)
 	}
 	one := c.allreduce(k.Send, k.Recv, k.Datatype, k.Op)
 	one.collective = k.Collective
@@ -130,14 +136,20 @@ func (c *Comm) init(k call) (*nbc.Request, error) {
 		return fail(err)
 	}
 	bind := nbc.Binding{
-		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, InAt: k.off, Out: k.recv, Datatype: k.dt, Op: k.op,
+		Name: k.collective.String(), Call: k.describe(count, text), In: k.send, Out: k.recv, Datatype: k.dt, Op: k.op,
 		Comm: c.id, Instance: instance, Ranks: c.ranks, Deadline: k.deadline, Priority: k.priority, Credit: int(k.credit), About: k.about,
+	}
+	switch {
+	case k.collective.Gathers():
+		bind.InAt = k.off
+	case k.collective.Parts():
+		bind.OutAt = k.off
 	}
 	if k.op == mem.Avg {
 		k.op, bind.Op = mem.Sum, mem.Sum
 		scale, divide := averaging(k.dt, c.Size())
 		bind.Scale = scale
-		if k.needsRecv && count > 0 && divide != 1 {
+		if k.needsRecv && k.recv.Len() > 0 && divide != 1 {
 			bind.Divide = divide
 		}
 	}

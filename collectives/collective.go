@@ -52,6 +52,16 @@ func (c *Comm) Gather(ctx context.Context, send, recv mem.Buffer, counts []int, 
 	return c.run(ctx, &k, opts)
 }
 
+// ReduceScatter combines every rank's send, element by element, and leaves in each rank's
+// recv its part of the result: counts[r] elements for rank r, 0 included, one part after
+// the other in the order of ranks, alike on all ranks; nil: all parts are equally long.
+// send holds all parts, recv this rank's: it may be that part of send (in place, where
+// MPI_IN_PLACE puts the result at the front of the buffer), but not overlap send otherwise.
+func (c *Comm) ReduceScatter(ctx context.Context, send, recv mem.Buffer, counts []int, dt mem.Datatype, op mem.Op, opts ...Option) error {
+	k := c.reduceScatter(send, recv, counts, dt, op)
+	return c.run(ctx, &k, opts)
+}
+
 // Do does a collective.
 func (c *Comm) Do(ctx context.Context, k Call, opts ...Option) error {
 	one := c.call(k)
@@ -95,6 +105,12 @@ func (c *Comm) Igather(send, recv mem.Buffer, counts []int, dt mem.Datatype, roo
 	return c.start(&k, opts)
 }
 
+// IreduceScatter starts a ReduceScatter, as Ireduce does a Reduce.
+func (c *Comm) IreduceScatter(send, recv mem.Buffer, counts []int, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
+	k := c.reduceScatter(send, recv, counts, dt, op)
+	return c.start(&k, opts)
+}
+
 // Start starts a collective, as Ireduce does a Reduce.
 func (c *Comm) Start(k Call, opts ...Option) (*nbc.Request, error) {
 	one := c.call(k)
@@ -127,6 +143,11 @@ func (c *Comm) AllgatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatyp
 // GatherInit makes a persistent request for Gather, as ReduceInit does for Reduce.
 func (c *Comm) GatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
 	return c.create(c.gather(send, recv, counts, dt, root).persist(), opts)
+}
+
+// ReduceScatterInit makes a persistent request for ReduceScatter, as ReduceInit does for Reduce.
+func (c *Comm) ReduceScatterInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
+	return c.create(c.reduceScatter(send, recv, counts, dt, op).persist(), opts)
 }
 
 // Init makes a persistent request for a collective, as ReduceInit does for Reduce.

@@ -1,5 +1,5 @@
 // Package collectives combines and spreads buffers over ranks: Reduce, Bcast,
-// Allreduce, Allgather, Gather and Barrier, each blocking, non-blocking (Ireduce) and, but for
+// Allreduce, Allgather, Gather, ReduceScatter and Barrier, each blocking, non-blocking (Ireduce) and, but for
 // Barrier, persistent (ReduceInit).
 //
 //	comm := collectives.World(engine, collectives.Options{}) // or the one of launch.Run

@@ -62,6 +62,27 @@ func ExampleComm_Ireduce() {
 	// [4 40]
 }
 
+// Three ranks share out a sum: each gets its part of it, the middle one none.
+func ExampleComm_ReduceScatter() {
+	counts := []int{2, 0, 3}
+	err := launch.Run(context.Background(), launch.Options{Local: 3}, func(ctx context.Context, comm *collectives.Comm) error {
+		gradient := []float32{1, 2, 3, 4, 5}
+		part := make([]float32, counts[comm.Rank()])
+		if err := comm.ReduceScatter(ctx, mem.Of(gradient), mem.Of(part), counts, mem.Float32, mem.Sum); err != nil {
+			return err
+		}
+		if comm.Rank() == 2 {
+			fmt.Println(part)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [9 12 15]
+}
+
 // Three ranks have parts of different lengths, the middle one none. Everyone gets all of
 // them, in place: what a rank gives lies where it belongs.
 func ExampleComm_Allgather() {

@@ -109,6 +109,25 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 	}
 }
 
+// ReduceScatter adds to b a reduction of In of which every rank's part goes to its Out: each
+// rank sums its part, itself first, then those after it.
+func ReduceScatter(b *schedule.Builder, p schedule.Params) {
+	for i := 1; i < p.Size; i++ {
+		to := (p.Rank + p.Size - i) % p.Size
+		for _, c := range p.PartChunks(to) {
+			b.Send(to, schedule.In.At(c))
+		}
+	}
+	for _, c := range p.PartChunks(p.Rank) {
+		from := schedule.In.At(c)
+		for i := 1; i < p.Size; i++ {
+			b.RecvReduce((p.Rank+i)%p.Size, from, schedule.Out.At(c))
+			from = schedule.Out.At(c)
+		}
+		b.Copy(from, schedule.Out.At(c)) // nothing, except for a lone rank
+	}
+}
+
 // Bcast adds to b a broadcast of the root's Out to everyone's Out: every rank
 // reads the root's memory.
 func Bcast(b *schedule.Builder, p schedule.Params) {

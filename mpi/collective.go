@@ -18,14 +18,15 @@ const (
 	reduceLocal
 	barrier
 	allgather
+	reduceScatter
 )
 
 // name returns the MPI name of v, of its non-blocking form where rs says so.
 func (v verb) name(nonblocking bool) string {
 	if nonblocking {
-		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "", "MPI_Ibarrier", "MPI_Iallgatherv"}[v]
+		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "", "MPI_Ibarrier", "MPI_Iallgatherv", "MPI_Ireduce_scatter"}[v]
 	}
-	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local", "MPI_Barrier", "MPI_Allgatherv"}[v]
+	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local", "MPI_Barrier", "MPI_Allgatherv", "MPI_Reduce_scatter"}[v]
 }
 
 // types are the numbers by which the C side knows package mem's datatypes; 0 is a
@@ -104,6 +105,11 @@ func (t Timer) Allgather(took []float64, send, recv unsafe.Pointer, parts Parts,
 	return t.run(took, allgather, send, recv, parts.all, dt, mem.Sum, 0, parts)
 }
 
+// ReduceScatter times Comm.ReduceScatter, as Reduce does Comm.Reduce.
+func (t Timer) ReduceScatter(took []float64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, op mem.Op) error {
+	return t.run(took, reduceScatter, send, recv, parts.all, dt, op, 0, parts)
+}
+
 // Meet times Comm.Barrier, as Reduce does Comm.Reduce.
 func (t Timer) Meet(took []float64) error {
 	return t.run(took, barrier, nil, nil, 0, mem.Uint8, mem.Sum, 0, Parts{})
@@ -116,7 +122,7 @@ func (t Timer) run(took []float64, v verb, send, recv unsafe.Pointer, count int,
 	return t.loop(took, v, send, recv, count, dt, op, root, parts)
 }
 
-// Parts are how many elements every rank has in an allgather, and where they lie in the
+// Parts are how many elements every rank has in an allgather or a reduce-scatter, and where they lie in the
 // buffer of all: one after the other.
 type Parts struct {
 	all  int
@@ -143,7 +149,7 @@ func PartsOf(old Parts, all, size int, counts []int) Parts {
 	return p
 }
 
-// Memory returns what MPI reads until the allgather has ended, nil for nothing. In the Go
+// Memory returns what MPI reads until the collective has ended, nil for nothing. In the Go
 // heap, where it lies, it must be pinned for as long.
 func (p Parts) Memory() unsafe.Pointer {
 	if len(p.list) == 0 {

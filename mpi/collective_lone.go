@@ -33,6 +33,11 @@ func (c *Comm) Allgather(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype
 	return c.collective(allgather, nil, 0, send, recv, parts.all, dt, mem.Sum, 0, parts)
 }
 
+// ReduceScatter copies the only part there is.
+func (c *Comm) ReduceScatter(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, op mem.Op) error {
+	return c.collective(reduceScatter, nil, 0, send, recv, parts.all, dt, op, 0, parts)
+}
+
 // ReduceLocal would combine count elements at in into those at inout; without MPI
 // it returns an error.
 func (c *Comm) ReduceLocal(_, _ unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
@@ -62,6 +67,11 @@ func (c *Comm) Iallreduce(rs *Requests, id uint64, send, recv unsafe.Pointer, co
 // Iallgather begins an Allgather.
 func (c *Comm) Iallgather(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype) error {
 	return c.collective(allgather, rs, id, send, recv, parts.all, dt, mem.Sum, 0, parts)
+}
+
+// IreduceScatter begins a ReduceScatter.
+func (c *Comm) IreduceScatter(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, op mem.Op) error {
+	return c.collective(reduceScatter, rs, id, send, recv, parts.all, dt, op, 0, parts)
 }
 
 func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, _ Parts) error {

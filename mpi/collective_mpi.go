@@ -48,6 +48,13 @@ func (c *Comm) Allgather(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype
 	return c.collective(allgather, nil, 0, send, recv, parts.all, dt, mem.Sum, 0, parts)
 }
 
+// ReduceScatter combines all ranks' elements at send, and stores at recv this rank's part of
+// the result; the two must not overlap. Otherwise it is like Reduce. Equal parts are left to
+// MPI_Reduce_scatter_block, others to MPI_Reduce_scatter.
+func (c *Comm) ReduceScatter(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, op mem.Op) error {
+	return c.collective(reduceScatter, nil, 0, send, recv, parts.all, dt, op, 0, parts)
+}
+
 // ReduceLocal combines count elements at in into those at inout, without any
 // communication: MPI_Reduce_local.
 func (c *Comm) ReduceLocal(in, inout unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
@@ -76,6 +83,11 @@ func (c *Comm) Iallreduce(rs *Requests, id uint64, send, recv unsafe.Pointer, co
 // Iallgather begins an Allgather, like Ireduce; so must parts' Memory.
 func (c *Comm) Iallgather(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype) error {
 	return c.collective(allgather, rs, id, send, recv, parts.all, dt, mem.Sum, 0, parts)
+}
+
+// IreduceScatter begins a ReduceScatter, like Ireduce; so must parts' Memory.
+func (c *Comm) IreduceScatter(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, op mem.Op) error {
+	return c.collective(reduceScatter, rs, id, send, recv, parts.all, dt, op, 0, parts)
 }
 
 func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, parts Parts) error {
@@ -110,9 +122,9 @@ func (c *Comm) inPlace(v verb, send, recv unsafe.Pointer, dt mem.Datatype, root 
 	return flag(send == recv && (v == allreduce || v == reduce && c.rank == root))
 }
 
-// count returns how many elements this rank gives.
+// count returns how many elements this rank gives, or gets of a reduce-scatter.
 func (c *Comm) count(v verb, all int, parts Parts) C.int {
-	if v == allgather {
+	if v == allgather || v == reduceScatter {
 		all, _ = parts.of(c.rank)
 	}
 	return C.int(all)

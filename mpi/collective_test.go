@@ -229,7 +229,7 @@ func TestCollectivesRefuseWhatMPICannot(t *testing.T) {
 func TestCollectivesOfNothing(t *testing.T) {
 	on(t, func() error {
 		c := world.Comm()
-		return errors.Join(c.Barrier(), c.Allgather(nil, nil, PartsOf(Parts{}, 0, c.Size(), nil), mem.Float32), c.Allreduce(nil, nil, 0, mem.Float32, mem.Sum), c.Bcast(nil, 0, mem.Float32, 0),
+		return errors.Join(c.Barrier(), c.Allgather(nil, nil, PartsOf(Parts{}, 0, c.Size(), nil), mem.Float32), c.ReduceScatter(nil, nil, PartsOf(Parts{}, 0, c.Size(), nil), mem.Float32, mem.Sum), c.Allreduce(nil, nil, 0, mem.Float32, mem.Sum), c.Bcast(nil, 0, mem.Float32, 0),
 			c.Reduce(nil, nil, 0, mem.Float32, mem.Sum, 0))
 	})
 }

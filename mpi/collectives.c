@@ -74,6 +74,9 @@ static int blocking(MPI_Comm comm, int verb, const void *send, void *recv, int n
   case 5:
     if (!parts) return PMPI_Allgather(send, n, t, recv, n, t, comm);
     return PMPI_Allgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm);
+  case 6:
+    if (!parts) return PMPI_Reduce_scatter_block(send, recv, n, t, op, comm);
+    return PMPI_Reduce_scatter(send, recv, parts, t, op, comm);
   }
   return PMPI_Allreduce(send, recv, n, t, op, comm);
 }
@@ -86,6 +89,9 @@ static int begin(MPI_Comm comm, int verb, const void *send, void *recv, int n, M
   case 5:
     if (!parts) return PMPI_Iallgather(send, n, t, recv, n, t, comm, q);
     return PMPI_Iallgatherv(send, n, t, recv, parts, offsets(comm, parts), t, comm, q);
+  case 6:
+    if (!parts) return PMPI_Ireduce_scatter_block(send, recv, n, t, op, comm, q);
+    return PMPI_Ireduce_scatter(send, recv, parts, t, op, comm, q);
   }
   return PMPI_Iallreduce(send, recv, n, t, op, comm, q);
 }

@@ -68,7 +68,8 @@ int scaffe_irecv(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int64_t n
 int scaffe_ibarrier(scaffe_comm *c, scaffe_reqs *r, uint64_t id);
 int scaffe_barrier(scaffe_comm *c);
 // scaffe_collective blocks where r is NULL. verb, type and op are numbered as
-// in the Go code. Of an allgather count is what this rank gives, and parts, unless all
+// in the Go code. Of an allgather count is what this rank gives, of a reduce-scatter what
+// it gets, and parts, unless all
 // parts are equal, holds the counts of all ranks and then their offsets, until the end.
 int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, void *send, void *recv, int in_place,
                       int count, int type, int op, int root, const int *parts);

@@ -25,11 +25,12 @@ type Binding struct {
 	// In and Out hold the schedule's Count elements each, and may be the same
 	// buffer. One that the schedule does not touch may be empty. In begins with
 	// element InAt of the schedule's: of an allgather it holds this rank's part
-	// alone, and may be that part of Out.
-	In, Out  mem.Buffer
-	InAt     int
-	Datatype mem.Datatype
-	Op       mem.Op
+	// alone, and may be that part of Out. Out begins with element OutAt: of a
+	// reduce-scatter it holds this rank's part alone, and may be that part of In.
+	In, Out     mem.Buffer
+	InAt, OutAt int
+	Datatype    mem.Datatype
+	Op          mem.Op
 	// Scale is what the schedule's Scale ops divide by. Divide, unless 0, is what
 	// Out is divided by at the end. Of integers both are whole.
 	Scale, Divide float64
@@ -71,6 +72,7 @@ type About struct {
 type Request struct {
 	engine   *Engine
 	plan     *Plan
+	at       [3]int   // with which element each buffer begins
 	bind     *Binding // shared with those that Again returns: instance takes its Instance's place
 	what     *what    // of bind, likewise
 	instance uint32
@@ -118,19 +120,17 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 	if b.Credit < 0 {
 		return nil, fmt.Errorf("nbc: %s: the credit must not be negative (got %d): use 0 to bind each link by itself", b.name(), b.Credit)
 	}
-	if plan.uses[schedule.In].Len > 0 && plan.uses[schedule.In].Off < b.InAt {
-		return nil, fmt.Errorf("nbc: %s: buffer \"in\" begins with element %d, but element %d is read", b.name(), b.InAt, plan.uses[schedule.In].Off)
-	}
+	at := [3]int{schedule.In: b.InAt, schedule.Out: b.OutAt}
 	for buf, given := range [2]mem.Buffer{schedule.In: b.In, schedule.Out: b.Out} {
-		elements := plan.uses[buf].End()
-		if buf == int(schedule.In) {
-			elements = max(0, elements-b.InAt)
+		if uses := plan.uses[buf]; uses.Len > 0 && uses.Off < at[buf] {
+			return nil, fmt.Errorf("nbc: %s: buffer %q begins with element %d, but element %d is used", b.name(), schedule.Buffer(buf), at[buf], uses.Off)
 		}
+		elements := max(0, plan.uses[buf].End()-at[buf])
 		if need := b.Datatype.Bytes(elements); given.Len() < need {
 			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.name(), schedule.Buffer(buf), given.Len(), elements, b.Datatype, need)
 		}
 	}
-	r := &Request{engine: e, plan: plan, bind: &b, what: b.what(), instance: b.Instance, print: b.fingerprint()}
+	r := &Request{engine: e, plan: plan, bind: &b, what: b.what(), instance: b.Instance, print: b.fingerprint(), at: at}
 	r.limit(e.opts)
 	if !r.number() {
 		return nil, r.taken()
@@ -162,7 +162,7 @@ func (r *Request) provide(like *lone) error {
 // communicator has ever had that number. r may be under way, or closed.
 func (r *Request) Again(instance uint32, fresh bool) (*Request, error) {
 	a := &Request{
-		engine: r.engine, plan: r.plan, bind: r.bind, what: r.what, instance: instance, library: r.library,
+		engine: r.engine, plan: r.plan, bind: r.bind, at: r.at, what: r.what, instance: instance, library: r.library,
 		print: r.print, maxDeadline: r.maxDeadline,
 	}
 	if !fresh && !a.number() {
@@ -485,10 +485,7 @@ func (r *Request) complete(i int32) {
 // bytes returns the memory that ref names.
 func (r *Request) bytes(ref schedule.Ref) mem.Buffer {
 	dt := r.bind.Datatype
-	if ref.Buf == schedule.In {
-		ref.Off -= r.bind.InAt
-	}
-	return r.buffers[ref.Buf].Slice(dt.Bytes(ref.Off), dt.Bytes(ref.Len))
+	return r.buffers[ref.Buf].Slice(dt.Bytes(ref.Off-r.at[ref.Buf]), dt.Bytes(ref.Len))
 }
 
 // tag returns the identity of a message of the request.

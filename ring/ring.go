@@ -1,6 +1,8 @@
 // Package ring builds the ring allreduce: reduce-scatter, then allgather, each
-// in P-1 steps of a P-th of the buffer (Patarasuk and Yuan, 2009); and the allgather
-// alone, of any parts.
+// in P-1 steps of a P-th of the buffer (Patarasuk and Yuan, 2009); and each of the two
+// alone, of any parts. Alone the reduce-scatter ends with a rank's own part:
+//
+//	step s:                  send part r-s-1, combine part r-s-2
 //
 //	rank r sends to r+1, receives from r-1; segment k is element range N·k/P …
 //	reduce-scatter, step s:  send segment r-s, combine segment r-s-1
@@ -69,6 +71,59 @@ func Allgather(b *schedule.Builder, p schedule.Params) {
 			func(c schedule.Range) { b.Recv(prev, schedule.Out.At(c)) })
 	}
 	b.CopyPart(p)
+}
+
+// ReduceScatter adds to b a reduction of In of which every rank's part goes to its Out. Part k
+// is summed in the order k+1, k+2, …, k; partial sums travel in Scratch, those of one step
+// while those of the step before leave.
+func ReduceScatter(b *schedule.Builder, p schedule.Params) {
+	if p.Size == 1 {
+		b.CopyPart(p)
+		return
+	}
+	longest := 0
+	for k := range p.Size {
+		longest = max(longest, partLen(p, k))
+	}
+	next, prev := (p.Rank+1)%p.Size, (p.Rank+p.Size-1)%p.Size
+	sums := b.SlotRing(2, longest, p.Size-2)
+	var sent []schedule.Ref // what the step before has summed
+	for _, c := range p.PartChunks(p.Rank - 1) {
+		sent = append(sent, schedule.In.At(c))
+	}
+	for s := range p.Size - 1 {
+		ins := p.PartChunks(p.Rank - s - 2)
+		var slot schedule.Ref
+		last := s == p.Size-2
+		if !last {
+			slot = sums.Slot(s, longest)
+		}
+		var summed []schedule.Ref
+		for i := range max(len(sent), len(ins)) {
+			if i < len(sent) {
+				b.Send(next, sent[i])
+			}
+			if i >= len(ins) {
+				continue
+			}
+			into := schedule.Out.At(ins[i])
+			if !last {
+				into = schedule.Scratch.At(schedule.Range{Off: slot.Off, Len: ins[i].Len})
+				slot.Off += ins[i].Len
+			}
+			b.RecvReduce(prev, schedule.In.At(ins[i]), into)
+			summed = append(summed, into)
+		}
+		sent = summed
+	}
+}
+
+// partLen returns how many elements a rank's part has.
+func partLen(p schedule.Params, rank int) (n int) {
+	for _, r := range p.PartsOf(rank, 1) {
+		n += r.Len
+	}
+	return n
 }
 
 // each calls out and in with their chunks, in turn.

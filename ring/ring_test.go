@@ -9,7 +9,7 @@ import (
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
-var family = schedule.Algorithm{Allreduce: ring.Allreduce, Allgather: ring.Allgather}
+var family = schedule.Algorithm{Allreduce: ring.Allreduce, Allgather: ring.Allgather, ReduceScatter: ring.ReduceScatter}
 
 func TestConformance(t *testing.T) { checktest.Run(t, family) }
 

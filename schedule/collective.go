@@ -21,27 +21,34 @@ const (
 	Allgather
 	// Gather copies everyone's part to the root's Out, laid out as an Allgather's.
 	Gather
+	// ReduceScatter combines everyone's In, and leaves every rank its own part of the
+	// result, in Out at the place that it has in In; nothing else of Out is there.
+	ReduceScatter
 )
 
 // Collectives lists those that programs ask for by name and that several families of
 // algorithms serve: all but Gather, which is package linear's alone.
-var Collectives = []Collective{Reduce, Bcast, Allreduce, Allgather}
+var Collectives = []Collective{Reduce, Bcast, Allreduce, Allgather, ReduceScatter}
 
-var collectives = [...]string{Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather", Gather: "gather"}
+var collectives = [...]string{Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather", Gather: "gather", ReduceScatter: "reduce_scatter"}
 
 // Valid reports whether c is a Collective.
 func (c Collective) Valid() bool { return int(c) < len(collectives) }
 
 // Reduces reports whether c combines contributions; otherwise it copies.
-func (c Collective) Reduces() bool { return c == Reduce || c == Allreduce }
+func (c Collective) Reduces() bool { return c == Reduce || c == Allreduce || c == ReduceScatter }
 
 // Rooted reports whether c has a root.
 func (c Collective) Rooted() bool { return c == Reduce || c == Bcast || c == Gather }
 
-// Parts reports whether everyone contributes a part of the buffer (Params.Parts).
-func (c Collective) Parts() bool { return c == Allgather || c == Gather }
+// Parts reports whether everyone has a part of the buffer (Params.Parts), which it gives
+// or gets.
+func (c Collective) Parts() bool { return c.Gathers() || c == ReduceScatter }
 
-// String returns reduce, bcast, allreduce, allgather or gather.
+// Gathers reports whether everyone gives a part of the buffer.
+func (c Collective) Gathers() bool { return c == Allgather || c == Gather }
+
+// String returns reduce, bcast, allreduce, allgather, gather or reduce_scatter.
 func (c Collective) String() string {
 	if c.Valid() {
 		return collectives[c]
@@ -66,9 +73,10 @@ func ParseCollective(s string) (Collective, error) {
 // family may lack Reduce and Bcast, and then serves those without a root alone; or an
 // Allreduce of its own, which is then the reduction to the root joined to the
 // broadcast; or an Allgather, which is then everyone's part sent to the root, joined
-// to the broadcast.
+// to the broadcast; or a ReduceScatter, which is then the reduction of each rank's part to
+// that rank.
 type Algorithm struct {
-	Reduce, Bcast, Allreduce, Allgather, Gather func(*Builder, Params)
+	Reduce, Bcast, Allreduce, Allgather, Gather, ReduceScatter func(*Builder, Params)
 	// Order returns the ranges of the buffer in the order in which Allreduce wants
 	// p.Rank's contribution, and in that in which p.Rank has the results; nil:
 	// both from front to back. The levels below such a rank go in that order
@@ -84,7 +92,7 @@ func (a Algorithm) Collectives() []Collective {
 // Serves reports whether the family has c.
 func (a Algorithm) Serves(c Collective) bool {
 	switch {
-	case c == Allreduce && a.Allreduce != nil, c == Allgather && a.Allgather != nil:
+	case c == Allreduce && a.Allreduce != nil, c == Allgather && a.Allgather != nil, c == ReduceScatter && a.ReduceScatter != nil:
 		return true
 	case c == Allgather:
 		return a.Bcast != nil
@@ -110,6 +118,12 @@ func (a Algorithm) Add(b *Builder, c Collective, p Params) {
 	case c == Gather:
 		a.Gather(b, p)
 		return
+	case c == ReduceScatter && a.ReduceScatter != nil:
+		a.ReduceScatter(b, p)
+		return
+	case c == ReduceScatter:
+		a.reduceParts(b, p)
+		return
 	case c.Reduces():
 		a.Reduce(b, p)
 	}
@@ -121,14 +135,26 @@ func (a Algorithm) Add(b *Builder, c Collective, p Params) {
 // spread adds that the parts go from the root to everyone. Below other levels they are
 // not the whole buffer.
 func (a Algorithm) spread(b *Builder, p Params) {
-	all := make([]int, p.Size)
-	for i := range all {
-		all[i] = i
-	}
+	all := p.everyone()
 	for _, r := range p.PartsOf(0, p.Size) {
 		q := p
 		q.Count = r.Len
 		a.Bcast(b.Sub(all, Out.At(r), Out.At(r)), q)
+	}
+}
+
+// reduceParts adds that every part is reduced to the rank whose it is. All ranks have the
+// reductions in the same order: in different ones two of them could wait for each other's
+// scratch memory.
+func (a Algorithm) reduceParts(b *Builder, p Params) {
+	all := p.everyone()
+	for k := range p.Size {
+		q := p
+		q.Root = k
+		for _, r := range p.PartsOf(k, 1) {
+			q.Count = r.Len
+			a.Reduce(b.Sub(all, In.At(r), Out.At(r)), q)
+		}
 	}
 }
 

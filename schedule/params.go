@@ -15,7 +15,7 @@ type Params struct {
 	// Order lists ranges of the buffer, what is wanted first at the front; nil:
 	// from the buffer's front to its back.
 	Order []Range
-	// Parts lists for every rank where its part of an Allgather or Gather lies in the buffer;
+	// Parts lists for every rank where its part of a collective of parts lies in the buffer;
 	// together they are all of it. nil: equal parts, in the order of ranks (see Split).
 	Parts [][]Range
 	// Lowest is, of every rank, the lowest of those whose contributions it brings to a
@@ -52,10 +52,7 @@ func (p Params) Absolute(rel int) int { return (rel + p.Root) % p.Size }
 // Ascending returns all ranks in the order of the contributions that they bring, whoever
 // the root is and the leaders are (Lowest).
 func (p Params) Ascending() []int {
-	all := make([]int, p.Size)
-	for i := range all {
-		all[i] = i
-	}
+	all := p.everyone()
 	if p.Lowest != nil {
 		slices.SortStableFunc(all, func(a, b int) int { return p.Lowest[a] - p.Lowest[b] })
 	}
@@ -114,6 +111,15 @@ func (p Params) PartsOf(first, n int) []Range {
 	return Join(all)
 }
 
+// everyone returns all ranks.
+func (p Params) everyone() []int {
+	all := make([]int, p.Size)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // PartChunks returns the part of one rank, counted modulo the ranks, in chunks.
 func (p Params) PartChunks(rank int) []Range { return p.PartsChunks(rank, 1) }
 
@@ -125,8 +131,8 @@ func (p Params) PartsChunks(first, n int) (chunks []Range) {
 	return chunks
 }
 
-// Split returns one range after the other of counts elements: the parts of an
-// Allgather or Gather.
+// Split returns one range after the other of counts elements: the parts of a
+// collective that has them.
 func Split(counts []int) []Range {
 	parts := make([]Range, len(counts))
 	off := 0

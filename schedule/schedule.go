@@ -32,7 +32,8 @@ const (
 	// is the rank's part, at the place that it has in Out: the rest is not there.
 	In Buffer = iota
 	// Out is the result, Count elements. It may be the same memory as In
-	// (MPI_IN_PLACE): every schedule orders its ops as if it were.
+	// (MPI_IN_PLACE): every schedule orders its ops as if it were. Of a ReduceScatter it
+	// is the rank's part, at the place that it has in In: the rest is not there.
 	Out
 	// Scratch is memory of Schedule.Scratch elements, private to the
 	// execution, with undefined contents at the start.

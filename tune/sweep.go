@@ -352,8 +352,12 @@ func result(j job, times [][]float64) Point {
 func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error) {
 	in, out := s.in.Slice(0, j.bytes), s.out.Slice(0, j.bytes)
 	k := collectives.Call{Collective: j.collective, Send: in, Recv: out, Datatype: s.Type, Op: mem.Sum}
-	if j.collective == schedule.Allgather {
+	switch j.collective {
+	case schedule.Allgather:
 		k.Recv, k.Send = s.parts(out)
+	case schedule.ReduceScatter:
+		k.Send, _ = s.parts(in)
+		_, k.Recv = s.parts(out)
 	}
 	if err := s.comm.Barrier(ctx); err != nil {
 		return 0, err
@@ -363,7 +367,7 @@ func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error
 	return time.Since(from).Seconds(), err
 }
 
-// parts returns as much of an allgather's buffer as equal parts fill, and this rank's.
+// parts returns as much of a buffer as equal parts fill, and this rank's.
 func (s *sweep) parts(out mem.Buffer) (all, own mem.Buffer) {
 	ranks := s.comm.Size()
 	each := out.Len() / s.Type.Size() / ranks * s.Type.Size()

@@ -38,7 +38,7 @@ func TestTuneAndExplain(t *testing.T) {
 		t.Errorf("lint of a bad table ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	t.Setenv("SCAFFE_ALGORITHM", "ring")
-	if r = command(t, dir, scaffe, "explain", "reduce", "1M", "--nodes", "2"); r.code == 0 || !strings.Contains(r.stderr, "SCAFFE_ALGORITHM: spec ring is for allreduce and allgather") {
+	if r = command(t, dir, scaffe, "explain", "reduce", "1M", "--nodes", "2"); r.code == 0 || !strings.Contains(r.stderr, "SCAFFE_ALGORITHM: spec ring is for allreduce, allgather and reduce_scatter") {
 		t.Errorf("explain of what cannot be ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	if r = command(t, dir, scaffe, "explain", "allreduce", "1M", "--nodes", "2", "--algorithm", "CB-2"); r.code != 0 || !strings.Contains(r.stdout, "--algorithm asks for it") {

@@ -40,7 +40,7 @@ type Case struct {
 	InPlace    bool   // for a broadcast it does not matter
 	Root       int
 	Count      int   // of the result
-	Counts     []int // of an Allgather or Gather
+	Counts     []int // of a collective of parts
 }
 
 // String returns the case in words.
@@ -164,7 +164,7 @@ func shapes(size int, roots []int) []Case {
 	var cases []Case
 	for _, s := range Specs() {
 		for _, v := range Collectives(s) {
-			if v == schedule.Allgather {
+			if v.Parts() && !v.Rooted() {
 				cases = append(cases, gathers(s, v, size, 0)...)
 				continue
 			}
@@ -193,7 +193,8 @@ func shapes(size int, roots []int) []Case {
 	return cases
 }
 
-// gathers returns the allgathers of a spec, or the gathers to a root: parts that are equal,
+// gathers returns the allgathers or reduce-scatters of a spec, or the gathers to a root: parts
+// that are equal,
 // that grow and of which some are empty, each in place and not.
 func gathers(s spec.Spec, v schedule.Collective, size, root int) (cases []Case) {
 	equal, grow, few := make([]int, size), make([]int, size), make([]int, size)
@@ -265,11 +266,14 @@ func (k Case) bufferOf(count int) []byte {
 	return bytes.Repeat([]byte{filler}, k.Datatype.Bytes(count)+2*margin)
 }
 
-// part returns where a rank's part of an allgather or gather lies in the result.
+// part returns where a rank's part lies in the buffer of all.
 func (k Case) part(rank int) schedule.Range { return schedule.Split(k.Counts)[rank] }
 
 // Prepare prepares the case on one rank.
 func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
+	if k.Collective == schedule.ReduceScatter {
+		return k.prepareScatter(c)
+	}
 	if k.Collective.Parts() {
 		return k.prepareParts(c)
 	}
@@ -305,6 +309,20 @@ func (k Case) prepareParts(c *collectives.Comm) (*Running, error) {
 	return r, err
 }
 
+// prepareScatter is Prepare of a reduce-scatter.
+func (k Case) prepareScatter(c *collectives.Comm) (*Running, error) {
+	own := k.part(c.Rank())
+	r := &Running{c: c, k: k, send: k.buffer(), recv: k.bufferOf(own.Len)}
+	r.fill(r.send, c.Rank())
+	recv := inside(r.recv)
+	if k.InPlace {
+		recv = inside(r.send).Slice(k.Datatype.Bytes(own.Off), k.Datatype.Bytes(own.Len))
+	}
+	var err error
+	r.request, err = c.Init(k.call(inside(r.send), recv), collectives.With(k.Spec))
+	return r, err
+}
+
 // fill stores rank's contribution in b.
 func (r *Running) fill(b []byte, rank int) {
 	for i := range r.k.Count {
@@ -329,6 +347,9 @@ func (r *Running) Check() error {
 		return err
 	}
 	k := r.k
+	if k.Collective == schedule.ReduceScatter {
+		return r.checkScatter()
+	}
 	if k.Collective.Parts() {
 		return r.checkParts()
 	}
@@ -371,6 +392,30 @@ func (r *Running) checkParts() error {
 	}
 	input := r.k.bufferOf(r.k.part(r.c.Rank()).Len)
 	r.fillPart(input, r.c.Rank(), 0)
+	return same("the input", r.k.Datatype, r.send, input)
+}
+
+// checkScatter is Check of a reduce-scatter that has ended.
+func (r *Running) checkScatter() error {
+	own := r.k.part(r.c.Rank())
+	want, input, off := r.k.bufferOf(own.Len), r.k.buffer(), 0
+	r.fill(input, r.c.Rank())
+	if r.k.InPlace { // all but the part stays as it was
+		want, off = input, own.Off
+	}
+	for i := range own.Len {
+		x, err := result(r.k.Datatype, r.k.Op, r.c.Size(), own.Off+i)
+		if err != nil {
+			return err
+		}
+		Put(r.k.Datatype, want[margin:], off+i, x)
+	}
+	if r.k.InPlace {
+		return same("the result", r.k.Datatype, r.send, want)
+	}
+	if err := same("the result", r.k.Datatype, r.recv, want); err != nil {
+		return err
+	}
 	return same("the input", r.k.Datatype, r.send, input)
 }
 

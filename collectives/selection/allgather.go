@@ -1,11 +1,15 @@
 package selection
 
-import "github.com/scaffe/scaffe/collectives/spec"
+import (
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/schedule"
+)
 
-// allgather is the closed form of an allgather of equal parts: every rank's ops and copies,
+// parted is the closed form of an allgather or a reduce-scatter of equal parts: every rank's
+// ops, and copies or additions,
 // and what every node's port carries. It tells specs from each other by the messages on
 // the longest way, no more: their bytes are the same.
-func (e *estimate) allgather(s spec.Spec) float64 {
+func (e *estimate) parted(v schedule.Collective, s spec.Spec) float64 {
 	ranks, nodes, near := float64(e.l.Ranks), float64(e.l.Nodes), float64(e.l.PPN)
 	busy := 1.0
 	if e.m.Cores >= 1 {
@@ -26,11 +30,17 @@ func (e *estimate) allgather(s spec.Spec) float64 {
 	case "doubling":
 		ops = log2(members)
 		follow = ops
+	case "binomial":
+		follow = log2(members)
 	case "linear", "direct":
 		follow = 1
 	}
 	chunks := max(1, e.bytes/members/float64(chunk))
-	thread := times(busy, e.take(e.bytes)) + times(times(receiveSendOps*e.m.Op, ops), chunks) // everyone stores everything
+	work := e.take(e.bytes)
+	if v == schedule.ReduceScatter {
+		work = e.combine(e.bytes, inPlacePasses, true)
+	}
+	thread := times(busy, work) + times(times(receiveSendOps*e.m.Op, ops), chunks)
 	if e.l.Nodes == 1 {
 		return times(follow, e.m.Intra.Latency) + thread
 	}

@@ -51,7 +51,7 @@ func TestChosenIsTheFirstCandidate(t *testing.T) {
 		s.Model.Cores = float64(rapid.IntRange(0, 4).Draw(t, "cores"))
 		l := spec.LayoutOf(spec.NodesOf(rapid.IntRange(1, 6).Draw(t, "nodes"), rapid.IntRange(1, 3).Draw(t, "ranks of a node")))
 		q := selection.Query{
-			Collective: rapid.SampledFrom([]schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce, schedule.Allgather}).Draw(t, "collective"),
+			Collective: rapid.SampledFrom([]schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce, schedule.Allgather, schedule.ReduceScatter}).Draw(t, "collective"),
 			Bytes:      4 << rapid.IntRange(0, 23).Draw(t, "size"), Type: mem.Float32, Library: rapid.Bool().Draw(t, "library"),
 		}
 		got, err := s.Select(l, q, spec.Spec{})

@@ -179,8 +179,8 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	switch {
 	case l.Ranks == 1:
 		return []spec.Spec{one("linear")}
-	case v == schedule.Allgather:
-		return gathering(l, one)
+	case v.Parts():
+		return parted(l, v, one)
 	case l.Nodes == 1 && v == schedule.Allreduce:
 		return []spec.Spec{one("direct"), one("doubling"), one("linear"), one("binomial"), one("chain"), one("ring")}
 	case l.Nodes == 1:
@@ -217,13 +217,20 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 // what a network does with many.
 const fewSenders = 8
 
-// gathering is shapes of an allgather. The leaders of nodes have unequal parts where the
-// nodes have unequal numbers of ranks, which a ring takes as it takes others.
-func gathering(l spec.Layout, one func(names ...string) spec.Spec) (all []spec.Spec) {
-	if l.Nodes == 1 {
-		return []spec.Spec{one("direct"), one("doubling"), one("ring")}
+// parted is shapes of an allgather or a reduce-scatter. The leaders of nodes have unequal parts
+// where the nodes have unequal numbers of ranks, which a ring takes as it takes others.
+func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec.Spec) (all []spec.Spec) {
+	few := "doubling" // for few bytes
+	if v == schedule.ReduceScatter {
+		few = "binomial"
 	}
-	tops := []string{"ring", "doubling"}
+	if l.Nodes == 1 {
+		if v == schedule.ReduceScatter { // whose direct has the fewest messages
+			return []spec.Spec{one("direct"), one("ring")}
+		}
+		return []spec.Spec{one("direct"), one(few), one("ring")}
+	}
+	tops := []string{"ring", few}
 	if l.Nodes <= fewSenders {
 		tops = append(tops, "linear")
 	}
@@ -256,11 +263,11 @@ const (
 // first one; but no shorter, since every op of a node's ranks costs time.
 const belowRing = 256 << 10
 
-// cutBytes is how many bytes at the last level are cut into chunks: those of an
-// allgather's parts.
+// cutBytes is how many bytes at the last level are cut into chunks: those of the parts,
+// where there are parts.
 func cutBytes(l spec.Layout, q Query) int {
 	switch {
-	case q.Collective != schedule.Allgather:
+	case !q.Collective.Parts():
 		return q.Bytes
 	case l.Nodes > 1:
 		return q.Bytes / l.Nodes

@@ -19,8 +19,8 @@ func closed(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.
 	}
 	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers == Unregistered, hosted: min(max(1, m.Hosted), float64(l.Nodes))}
 	e.setRates()
-	if v == schedule.Allgather {
-		return e.allgather(s)
+	if v.Parts() {
+		return e.parted(v, s)
 	}
 	if l.Nodes == 1 && bytes <= sim.ShortBytes {
 		e.m.Intra.Latency, e.m.Op = m.Short.Latency, m.Short.Op
@@ -294,7 +294,7 @@ func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64
 	// Passes through a node's memory: every contribution is read, every result
 	// written; a broadcast's is read once.
 	passes := map[schedule.Collective]float64{
-		schedule.Reduce: ranks + 1, schedule.Bcast: ranks, schedule.Allreduce: 2 * ranks, schedule.Allgather: ranks + 1,
+		schedule.Reduce: ranks + 1, schedule.Bcast: ranks, schedule.Allreduce: 2 * ranks, schedule.Allgather: ranks + 1, schedule.ReduceScatter: ranks + 1,
 	}[v]
 	limit := 0.0
 	if l.PPN > 1 {
@@ -305,7 +305,7 @@ func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64
 		switch v {
 		case schedule.Allreduce:
 			wire = times(2*wire, (nodes-1)/nodes)
-		case schedule.Allgather:
+		case schedule.Allgather, schedule.ReduceScatter:
 			wire = times(wire, (nodes-1)/nodes)
 		}
 		limit = max(limit, wire)

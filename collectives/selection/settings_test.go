@@ -116,7 +116,7 @@ func TestUnsatisfiable(t *testing.T) {
 	none := func(string) bool { return false }
 	two := spec.LayoutOf([]int{0, 0})
 	for _, c := range []struct{ name, env, table, want string }{
-		{"ring for a reduce", "ring", "", "SCAFFE_ALGORITHM: spec ring is for allreduce and allgather"},
+		{"ring for a reduce", "ring", "", "SCAFFE_ALGORITHM: spec ring is for allreduce, allgather and reduce_scatter"},
 		{"no library", "mpi", "", "SCAFFE_ALGORITHM: spec mpi: the MPI library's own needs a program started by mpirun"},
 		{"no spec", "tree", "", `SCAFFE_ALGORITHM: algorithm spec "tree"`},
 		{"no file", "", "/nowhere/table", "SCAFFE_TABLE: tuning table: open /nowhere/table"},

@@ -181,7 +181,7 @@ func fewer(v schedule.Collective, s spec.Spec, l spec.Layout) (few, more int) {
 			chunk = spec.DefaultChunk
 		}
 		n := max(room, fewestChunks)
-		if level.Algorithm == "ring" || v == schedule.Allgather { // a chunk of every part
+		if level.Algorithm == "ring" || v.Parts() { // a chunk of every part
 			n = max(room, fewestParts)
 			if chunk *= l.Ranks; i > 0 {
 				chunk = chunk / l.Ranks * l.Nodes
@@ -206,7 +206,7 @@ func opsPerChunk(v schedule.Collective, s spec.Spec, l spec.Layout) int {
 		}
 		each := 2 // a receive and a send
 		switch {
-		case level.Algorithm == "ring", level.Algorithm == "direct", v == schedule.Allgather:
+		case level.Algorithm == "ring", level.Algorithm == "direct", v.Parts():
 			each = 2 * size
 		case level.Algorithm == "doubling":
 			each = 2 * int(log2(float64(size)))
@@ -249,7 +249,7 @@ func nodesOf(l spec.Layout) []int {
 }
 
 // library is the MPI library's collective of few bytes: a tree, or for
-// allreduce recursive doubling, of whole messages; for allgather, of parts.
+// allreduce recursive doubling, of whole messages; for allgather and reduce-scatter, of parts.
 func library(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64 {
 	rate := m.Library.Bandwidth
 	if rate == 0 {
@@ -258,7 +258,7 @@ func library(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float
 	near, far := libraryHops(l)
 	b := float64(bytes)
 	copies := 2 * b / m.Core.Cached
-	if v == schedule.Allgather { // the messages of all rounds together are the buffer
+	if v.Parts() { // the messages of all rounds together are the buffer
 		wire := 0.0
 		if far > 0 {
 			wire = b / rate

@@ -94,10 +94,25 @@ func (d *data) result(i int) int64 {
 	return acc
 }
 
-// part returns the elements that a rank gives: all of them, but for an allgather, where
-// they are equal or not as the call's key says, and may be none.
+// given returns the elements that a rank gives, got those that it gets.
+func (d *data) given(rank int) schedule.Range {
+	if d.collective == schedule.ReduceScatter {
+		return schedule.Range{Len: d.count}
+	}
+	return d.part(rank)
+}
+
+func (d *data) got(rank int) schedule.Range {
+	if d.collective == schedule.ReduceScatter {
+		return d.part(rank)
+	}
+	return schedule.Range{Len: d.count}
+}
+
+// part returns a rank's part of the elements: all of them, but where there are parts, which
+// are equal or not as the call's key says, and may be none.
 func (d *data) part(rank int) schedule.Range {
-	if d.collective != schedule.Allgather {
+	if !d.collective.Parts() {
 		return schedule.Range{Len: d.count}
 	}
 	cut := func(rank int) int {
@@ -120,7 +135,7 @@ func (d *data) fill(send, recv []byte, rank int) {
 		recv[i] = 0xa5
 	}
 	if d.gives(rank) {
-		own := d.part(rank)
+		own := d.given(rank)
 		for i := range own.Len {
 			collectivestest.Put(d.dt, send, i, d.contribution(rank, own.Off+i))
 		}
@@ -140,12 +155,12 @@ func (d *data) check(send, recv []byte, rank int) error {
 		return nil
 	}
 	if d.gets(rank) {
-		if err := compare("the result", recv, d.result); err != nil {
+		if err := compare("the result", recv, func(i int) int64 { return d.result(d.got(rank).Off + i) }); err != nil {
 			return err
 		}
 	}
 	if d.gives(rank) && !d.inPlace && d.collective != schedule.Bcast {
-		off := d.part(rank).Off
+		off := d.given(rank).Off
 		return compare("what was sent", send, func(i int) int64 { return d.contribution(rank, off+i) })
 	}
 	return nil

@@ -382,13 +382,18 @@ func (r *runner) buffersOf(c *collectives.Comm, k call, kind uint64) (buffers, e
 		return c.Alloc(n)
 	}
 	var err error
-	if b.recv, err = alloc(b.gets(b.me), k.count); err != nil {
+	if b.recv, err = alloc(b.gets(b.me) && !(k.inPlace && k.collective == schedule.ReduceScatter), b.got(b.me).Len); err != nil {
 		return b, err
 	}
 	own := b.part(b.me)
+	at, n := k.dt.Bytes(own.Off), k.dt.Bytes(own.Len)
 	switch {
+	case k.collective == schedule.ReduceScatter:
+		if b.send, err = alloc(true, k.count); err == nil && k.inPlace {
+			b.recv = b.send.Slice(at, n)
+		}
 	case k.collective == schedule.Allgather && k.inPlace:
-		b.send = b.recv.Slice(k.dt.Bytes(own.Off), k.dt.Bytes(own.Len))
+		b.send = b.recv.Slice(at, n)
 	case k.collective == schedule.Bcast || k.inPlace && b.gets(b.me):
 		b.send = b.recv
 	default:
@@ -406,7 +411,11 @@ func (b *buffers) checkNow() error { return b.check(mem.Bytes(b.send), mem.Bytes
 
 // free gives memory back that no operation uses.
 func (b *buffers) free() {
-	for _, m := range []mem.Buffer{b.recv, b.send} {
+	both := []mem.Buffer{b.recv, b.send} // first what the other may be a part of
+	if b.collective == schedule.ReduceScatter {
+		slices.Reverse(both)
+	}
+	for _, m := range both {
 		switch {
 		case m.OnGoHeap() || m.Len() == 0:
 		case b.registered:
@@ -439,7 +448,7 @@ func (b *buffers) options() []collectives.Option {
 // asked is the call with its buffers.
 func (b *buffers) asked() collectives.Call {
 	k := collectives.Call{Collective: b.collective, Send: b.send, Recv: b.recv, Datatype: b.dt, Op: b.op, Root: b.root}
-	if b.collective == schedule.Allgather {
+	if b.collective.Parts() {
 		for rank := range b.size {
 			k.Counts = append(k.Counts, b.part(rank).Len)
 		}

@@ -14,7 +14,7 @@ type Call struct {
 	// Count is the number of elements, ElemSize that of bytes of each; the
 	// latter turns the spec's chunks into elements.
 	Count, ElemSize int
-	// Counts are those of the parts of an Allgather or Gather, by rank; nil: equal ones.
+	// Counts are those of the parts of a collective that has parts, by rank; nil: equal ones.
 	Counts []int
 	// Nodes[r] is the node of rank r; nil: all are on one.
 	Nodes []int
@@ -60,6 +60,9 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 	}
 	if c.Collective == schedule.Gather {
 		return c.gather(b, p, s)
+	}
+	if c.Collective == schedule.ReduceScatter {
+		return c.reduceScatter(b, p, s)
 	}
 	way, n := groups(c, p, s)
 	levels, top := way[:n], way[len(way)-1]

@@ -91,7 +91,7 @@ func TestEverySpecIsProved(t *testing.T) {
 					}
 					for _, count := range counts {
 						for _, v := range schedule.Collectives {
-							if v == schedule.Allgather && root > 0 {
+							if v.Parts() && root > 0 {
 								continue // it has none, and its data go all ways anyway
 							}
 							if err := check.Prove(v, plan(t, v, s, size, root, count), root); err != nil {
@@ -135,7 +135,7 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 					for turn, root := range checktest.Roots(size) {
 						count := []int{17, 1, 12, 0, 40}[(turn+size)%5]
 						for _, v := range served {
-							if v == schedule.Allgather && root > 0 {
+							if v.Parts() && root > 0 {
 								continue
 							}
 							if err := check.Prove(v, planOn(t, v, s, size, root, count, nodes), root); err != nil {
@@ -151,11 +151,25 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 
 // Allgathers of unequal parts are proved for every layout, 1 to 33 ranks.
 func TestEveryAllgatherIsProved(t *testing.T) {
-	for _, text := range []string{
+	proveParts(t, schedule.Allgather, []string{
 		"linear", "ring,chunk=2", "direct,chunk=3", "doubling", "doubling,chunk=2", "chain,chunk=2", "binomial", "chain:4/binomial",
 		"direct/ring,chunk=2", "direct,chunk=3/linear", "direct/doubling", "binomial:node/ring", "chain:node,chunk=1/doubling,chunk=2",
 		"linear:3/ring", "direct/chain:2/ring,chunk=3", "chain:2/direct:2/linear:2/ring",
-	} {
+	})
+}
+
+// Likewise reduce-scatters, whose contributions may be scaled first.
+func TestEveryReduceScatterIsProved(t *testing.T) {
+	proveParts(t, schedule.ReduceScatter, []string{
+		"linear", "ring,chunk=2", "direct,chunk=3", "chain,chunk=2", "binomial", "chain:4/binomial", "direct/ring,chunk=2", "direct,chunk=3/linear",
+		"direct/direct", "binomial:node/ring", "chain:node,chunk=1/binomial,chunk=2", "linear:3/ring", "direct/chain:2/ring,chunk=3",
+		"chain:2/direct:2/linear:2/ring",
+	})
+}
+
+// proveParts proves specs for all counts and layouts, and, of a reduction, scaled too.
+func proveParts(t *testing.T, v schedule.Collective, texts []string) {
+	for _, text := range texts {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			s, err := spec.Parse(text)
@@ -164,7 +178,7 @@ func TestEveryAllgatherIsProved(t *testing.T) {
 			}
 			for size := 1; size <= 33; size++ {
 				for _, counts := range checktest.Counts(size) {
-					c := spec.Call{Collective: schedule.Allgather, Size: size, Count: 17, ElemSize: 1, Counts: counts}
+					c := spec.Call{Collective: v, Size: size, Count: 17, ElemSize: 1, Counts: counts, Scaled: v.Reduces() && size%2 == 1}
 					if counts != nil {
 						c.Count = 0
 						for _, n := range counts {
@@ -180,6 +194,39 @@ func TestEveryAllgatherIsProved(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPartsLeaveNodesOnce: with direct below, every node sends the sums of the others' parts
+// once, and by its leader.
+func TestPartsLeaveNodesOnce(t *testing.T) {
+	const size = 9
+	nodes := layouts(size)["dealt to 3"]
+	c := spec.Call{Collective: schedule.ReduceScatter, Size: size, ElemSize: 1, Nodes: nodes, Counts: []int{4, 0, 2, 5, 1, 3, 7, 2, 2}}
+	of := map[int]int{} // elements, by node
+	for rank, n := range c.Counts {
+		c.Count += n
+		of[nodes[rank]] += n
+	}
+	for _, text := range []string{"direct/ring", "direct/linear", "binomial:node/ring"} {
+		s, err := spec.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank, p := range planCall(t, c, s) {
+			got, want := 0, 0
+			for i := range p.Ops {
+				if op := &p.Ops[i]; op.Kind == schedule.Send && nodes[op.Peer] != nodes[rank] {
+					got += op.Len()
+				}
+			}
+			if rank < 3 { // its node's first
+				want = c.Count - of[nodes[rank]]
+			}
+			if got != want {
+				t.Errorf("%s: rank %d sends %d elements to other nodes, not %d", text, rank, got, want)
+			}
+		}
 	}
 }
 

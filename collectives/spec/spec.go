@@ -62,8 +62,8 @@ var algorithms = map[string]schedule.Algorithm{
 	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather},
 	"chain":    {Reduce: chain.Reduce, Bcast: chain.Bcast},
 	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast},
-	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather},
-	"ring":     {Allreduce: ring.Allreduce, Order: ring.Order, Allgather: ring.Allgather},
+	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter},
+	"ring":     {Allreduce: ring.Allreduce, Order: ring.Order, Allgather: ring.Allgather, ReduceScatter: ring.ReduceScatter},
 	"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
 }
 
@@ -146,7 +146,7 @@ func (s Spec) Validate() error {
 		case !known:
 			return fmt.Errorf("level %d: unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", i, l.Algorithm, strings.Join(Algorithms(), ", "))
 		case !last && a.Reduce == nil:
-			return fmt.Errorf("level %d: %s is for allreduce and allgather at the last level", i, l.Algorithm)
+			return fmt.Errorf("level %d: %s is for %s at the last level", i, l.Algorithm, listed(a.Collectives()))
 		case l.Size < 0 && l.Size != Node || l.Chunk < 0:
 			return fmt.Errorf("level %d (%s): a group size of %d and a chunk of %d bytes must not be negative", i, l.Algorithm, l.Size, l.Chunk)
 		case !last && l.Size == 0:
@@ -167,9 +167,24 @@ func (s Spec) Serves(c schedule.Collective) error {
 		return nil
 	}
 	if last := s.Levels[len(s.Levels)-1].Algorithm; !s.IsLibrary() && !algorithms[last].Serves(c) {
-		return fmt.Errorf("spec %v is for allreduce and allgather, as %s is: use another one for %v", s, last, c)
+		return fmt.Errorf("spec %v is for %s, as %s is: use another one for %v", s, listed(algorithms[last].Collectives()), last, c)
 	}
 	return nil
+}
+
+// listed returns the names of collectives as a person lists them.
+func listed(all []schedule.Collective) string {
+	text := ""
+	for i, c := range all {
+		switch {
+		case i > 0 && i == len(all)-1:
+			text += " and "
+		case i > 0:
+			text += ", "
+		}
+		text += c.String()
+	}
+	return text
 }
 
 func parseLevel(text string) (Level, error) {

@@ -46,7 +46,7 @@ func TestParseSpec(t *testing.T) {
 		"mpi,slow":                `unknown option "slow" of mpi: the option is blocking`,
 		"chain,blocking":          `unknown option "blocking" of chain`,
 		"mpi,blocking/chain":      "stands alone",
-		"ring:4/chain":            "ring is for allreduce and allgather at the last level",
+		"ring:4/chain":            "ring is for allreduce, allgather and reduce_scatter at the last level",
 		"chain/chain:node":        "level 0 (chain) needs a group size",
 	} {
 		if _, err := spec.Parse(text); err == nil || !strings.Contains(err.Error(), want) {

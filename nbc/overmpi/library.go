@@ -3,6 +3,7 @@ package overmpi
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
@@ -21,7 +22,11 @@ type libraryCall struct {
 	pin runtime.Pinner
 	c   nbc.LibraryCall
 
-	parts mpi.Parts // of an allgather
+	parts mpi.Parts // of a collective of parts
+	// A reduce-scatter whose result replaces a part of what is sent, as MPI's do not have it, is
+	// received apart, and then copied to into.
+	apart []byte
+	into  mem.Buffer
 }
 
 var _ nbc.Library = (*Transport)(nil)
@@ -36,12 +41,14 @@ func (t *Transport) Begin(tok nbc.Token, c nbc.LibraryCall) error {
 		return ErrClosed
 	}
 	i := t.addLibrary(tok, c)
+	c = t.library.calls[i].c
 	if c.Blocking {
 		err := t.callLibrary(c, t.library.calls[i].parts)
-		t.dropLibrary(i)
 		if err == nil {
+			t.library.calls[i].replace()
 			t.ended = append(t.ended, nbc.Completion{Token: tok})
 		}
+		t.dropLibrary(i)
 		return wrapLibrary(err)
 	}
 	if err := t.beginLibrary(forLibrary|i, c, t.library.calls[i].parts); err != nil {
@@ -64,6 +71,8 @@ func (t *Transport) callLibrary(c nbc.LibraryCall, parts mpi.Parts) error {
 		return t.data.Allreduce(send, recv, c.Count, c.Datatype, c.Op)
 	case schedule.Allgather:
 		return t.data.Allgather(send, recv, parts, c.Datatype)
+	case schedule.ReduceScatter:
+		return t.data.ReduceScatter(send, recv, parts, c.Datatype, c.Op)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }
@@ -78,22 +87,25 @@ func wrapLibrary(err error) error {
 // Supports returns what the library cannot do with c. Device memory it never
 // gets: reductions of it crash or crawl, whatever the library says of itself.
 func (t *Transport) Supports(c nbc.LibraryCall) error {
-	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce", schedule.Allgather: "MPI_Iallgatherv"}
+	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce", schedule.Allgather: "MPI_Iallgatherv", schedule.ReduceScatter: "MPI_Ireduce_scatter"}
 	if c.Blocking {
-		names = [...]string{schedule.Reduce: "MPI_Reduce", schedule.Bcast: "MPI_Bcast", schedule.Allreduce: "MPI_Allreduce", schedule.Allgather: "MPI_Allgatherv"}
+		names = [...]string{schedule.Reduce: "MPI_Reduce", schedule.Bcast: "MPI_Bcast", schedule.Allreduce: "MPI_Allreduce", schedule.Allgather: "MPI_Allgatherv", schedule.ReduceScatter: "MPI_Reduce_scatter"}
 	}
-	if int(c.Collective) >= len(names) {
+	if int(c.Collective) >= len(names) || names[c.Collective] == "" {
 		return fmt.Errorf("overmpi: unknown collective %d of the library", c.Collective)
 	}
 	if err := t.data.Supports(names[c.Collective], c.Count, c.Datatype, c.Op, c.Root); err != nil {
 		return wrapLibrary(err)
 	}
-	gives := c.Count
-	switch {
-	case c.Collective == schedule.Allgather && c.Counts != nil:
-		gives = c.Counts[t.Rank()]
-	case c.Collective == schedule.Allgather:
-		gives /= t.Size()
+	gives, gets, part := c.Count, c.Count, c.Count/t.Size()
+	if c.Counts != nil {
+		part = c.Counts[t.Rank()]
+	}
+	switch c.Collective {
+	case schedule.Allgather:
+		gives = part
+	case schedule.ReduceScatter:
+		gets = part
 	}
 	for _, b := range []struct {
 		mem.Buffer
@@ -102,7 +114,7 @@ func (t *Transport) Supports(c nbc.LibraryCall) error {
 		count int
 	}{
 		{c.Send, "send", c.Collective != schedule.Bcast, gives},
-		{c.Recv, "receive", c.Collective != schedule.Reduce || c.Root == t.Rank(), c.Count},
+		{c.Recv, "receive", c.Collective != schedule.Reduce || c.Root == t.Rank(), gets},
 	} {
 		need := c.Datatype.Bytes(b.count)
 		switch {
@@ -126,6 +138,8 @@ func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall, parts mpi.Parts) 
 		return t.data.Iallreduce(t.reqs, id, send, recv, c.Count, c.Datatype, c.Op)
 	case schedule.Allgather:
 		return t.data.Iallgather(t.reqs, id, send, recv, parts, c.Datatype)
+	case schedule.ReduceScatter:
+		return t.data.IreduceScatter(t.reqs, id, send, recv, parts, c.Datatype, c.Op)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }
@@ -140,13 +154,19 @@ func (t *Transport) addLibrary(tok nbc.Token, c nbc.LibraryCall) uint64 {
 	i := l.unused[len(l.unused)-1]
 	l.unused = l.unused[:len(l.unused)-1]
 	p := l.calls[i]
-	p.tok, p.c = tok, c
+	p.tok = tok
+	if c.Collective == schedule.ReduceScatter && c.Send.Overlaps(c.Recv) {
+		p.into = c.Recv
+		p.apart = slices.Grow(p.apart[:0], p.into.Len())[:p.into.Len()]
+		c.Recv = mem.Of(p.apart)
+	}
+	p.c = c
 	for _, b := range []mem.Buffer{c.Send, c.Recv} {
 		if b.OnGoHeap() && b.Len() > 0 {
 			p.pin.Pin(b.Pointer())
 		}
 	}
-	if c.Collective == schedule.Allgather {
+	if c.Collective.Parts() {
 		p.parts = mpi.PartsOf(p.parts, c.Count, t.Size(), c.Counts)
 		if at := p.parts.Memory(); at != nil {
 			p.pin.Pin(at)
@@ -161,14 +181,20 @@ func (t *Transport) addLibrary(tok nbc.Token, c nbc.LibraryCall) uint64 {
 func (t *Transport) dropLibrary(i uint64) {
 	p := t.library.calls[i]
 	p.pin.Unpin()
-	p.c = nbc.LibraryCall{}
+	p.c, p.into = nbc.LibraryCall{}, mem.Buffer{}
 	t.library.unused = append(t.library.unused, i)
 	t.active--
 	t.small--
 }
 
+// replace copies what was received apart to where it belongs.
+func (p *libraryCall) replace() { copy(mem.Bytes(p.into), p.apart) }
+
 // settleLibrary takes a finished call.
 func (t *Transport) settleLibrary(i uint64, d mpi.Done) {
+	if d.Err == nil {
+		t.library.calls[i].replace()
+	}
 	t.ended = append(t.ended, nbc.Completion{Token: t.library.calls[i].tok, Err: wrapLibrary(d.Err)})
 	t.dropLibrary(i)
 }

@@ -114,6 +114,76 @@ func TestLibraryAllgather(t *testing.T) {
 	}
 }
 
+// TestLibraryReduceScatter: equal and unequal parts on the Go heap, in place and not, all
+// under way at once.
+func TestLibraryReduceScatter(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		mpitest.On(t, with(func(t *Transport) error { return runReduceScatters(t, blocking) }))
+	}
+}
+
+func runReduceScatters(t *Transport, blocking bool) error {
+	me, size := t.Rank(), t.Size()
+	counts, at, all := make([]int, size), 0, 0
+	for r := range counts {
+		counts[r] = 2 * r // rank 0 has none
+		if r < me {
+			at += counts[r]
+		}
+		all += counts[r]
+	}
+	var calls []nbc.LibraryCall
+	for how := range 4 {
+		c := nbc.LibraryCall{Collective: schedule.ReduceScatter, Count: 3 * size, Datatype: mem.Float32, Op: mem.Sum, Blocking: blocking}
+		own, off := 3, 3*me
+		if how < 2 {
+			c.Count, c.Counts, own, off = all, counts, counts[me], at
+		}
+		c.Send, c.Recv = mem.Of(make([]float32, c.Count)), mem.Of(make([]float32, own))
+		if how%2 == 0 {
+			c.Recv = c.Send.Slice(4*off, 4*own)
+		}
+		for i := range c.Count {
+			mem.Float32s(c.Send)[i] = float32((1 + me) * (1 + i))
+		}
+		calls = append(calls, c)
+		if err := errors.Join(t.Supports(c), t.Begin(nbc.Token(how), c)); err != nil {
+			return err
+		}
+	}
+	runtime.GC()
+	if err := ended(t, len(calls)); err != nil {
+		return err
+	}
+	for how, c := range calls {
+		off := 3 * me
+		if how < 2 {
+			off = at
+		}
+		for i, got := range mem.Float32s(c.Recv) {
+			if want := float32(size * (size + 1) / 2 * (1 + off + i)); got != want {
+				return fmt.Errorf("call %d: element %d is %v, want %v", how, i, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+// ended waits until n calls have ended.
+func ended(t *Transport, n int) error {
+	for left, until := n, time.Now().Add(within); left > 0; {
+		var done [2]nbc.Completion
+		k, err := t.Poll(done[:])
+		if err = errors.Join(err, done[0].Err, done[1].Err); err != nil {
+			return err
+		}
+		if left -= k; time.Now().After(until) {
+			return fmt.Errorf("%d of %d calls have not ended in %v", left, n, within)
+		}
+	}
+	return nil
+}
+
 func runAllgathers(t *Transport, blocking bool) error {
 	me, size := t.Rank(), t.Size()
 	counts, at, all := make([]int, size), 0, 0
@@ -144,16 +214,8 @@ func runAllgathers(t *Transport, blocking bool) error {
 		}
 	}
 	runtime.GC()
-	ended := 0
-	for until := time.Now().Add(within); ended < len(calls); {
-		var done [2]nbc.Completion
-		n, err := t.Poll(done[:])
-		if err = errors.Join(err, done[0].Err, done[1].Err); err != nil {
-			return err
-		}
-		if ended += n; time.Now().After(until) {
-			return fmt.Errorf("%d of %d calls ended in %v", ended, len(calls), within)
-		}
+	if err := ended(t, len(calls)); err != nil {
+		return err
 	}
 	for how, c := range calls {
 		at := 0

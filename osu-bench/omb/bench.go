@@ -267,7 +267,11 @@ func (r *runner) cases(t Type) []*testCase {
 			program: r.program, opts: &r.opts, typ: t, bytes: t.Bytes(count), count: count,
 			rank: r.comm.Rank(), size: r.comm.Size(),
 		}
-		c.send, c.recv = r.send.Slice(0, c.bytes), r.recv.Slice(0, c.all())
+		if r.program.scatters() {
+			c.counts = scattered(c.count, c.size)
+		}
+		_, result := c.result()
+		c.send, c.recv = r.send.Slice(0, c.bytes), r.recv.Slice(0, result)
 		cases = append(cases, c)
 	}
 	return cases

@@ -31,7 +31,8 @@ type Row struct {
 	// iterations.
 	Time Interval
 	// Algbw is Size over that time in GB/s, Busbw what that means for each
-	// rank's link: Algbw times 2(n-1)/n for an allreduce, times n-1 for an allgather,
+	// rank's link: Algbw times 2(n-1)/n for an allreduce, times (n-1)/n for a
+	// reduce-scatter, times n-1 for an allgather,
 	// times 1 for others.
 	// For the bandwidth test Size counts once for every message of a window.
 	Algbw, Busbw float64
@@ -85,6 +86,9 @@ func busFactor(p Program, n int) float64 {
 	}
 	if p.is(collective) && p.verb == schedule.Allreduce {
 		return 2 * float64(n-1) / float64(n)
+	}
+	if p.scatters() {
+		return float64(n-1) / float64(n)
 	}
 	return 1
 }

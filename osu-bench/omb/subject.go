@@ -39,7 +39,8 @@ type testCase struct {
 	bytes      int // of one message
 	count      int // elements
 	rank, size int
-	send, recv mem.Buffer // bytes each; recv, of an allgather, of every rank
+	send, recv mem.Buffer // bytes each; recv, of an allgather, of every rank; of a reduce-scatter, of this one's part
+	counts     []int      // of the parts of a reduce-scatter
 }
 
 // all returns the bytes of a collective's whole buffer: those of a message, but for an
@@ -49,6 +50,29 @@ func (c *testCase) all() int {
 		return c.bytes * c.size
 	}
 	return c.bytes
+}
+
+// result returns where in a collective's whole buffer this rank's result lies, in bytes.
+func (c *testCase) result() (off, n int) {
+	if !c.program.scatters() {
+		return 0, c.all()
+	}
+	for _, before := range c.counts[:c.rank] {
+		off += before
+	}
+	return c.typ.Bytes(off), c.typ.Bytes(c.counts[c.rank])
+}
+
+// scattered returns the parts of a reduce-scatter, as OMB has them: where the ranks do not
+// divide the elements, the first ranks have one more.
+func scattered(count, size int) []int {
+	counts := make([]int, size)
+	for r := range counts {
+		if counts[r] = count / size; r < count%size {
+			counts[r]++
+		}
+	}
+	return counts
 }
 
 // root returns the root of an iteration.
@@ -82,8 +106,14 @@ func (c *testCase) in() mem.Buffer {
 	return c.recv
 }
 
-// parts are those of an allgather by the MPI library.
+// parts are those of an allgather or a reduce-scatter by the MPI library.
 func (c *testCase) parts() mpi.Parts {
+	if c.program.scatters() && c.count%c.size == 0 {
+		return mpi.PartsOf(mpi.Parts{}, c.count, c.size, nil)
+	}
+	if c.program.scatters() {
+		return mpi.PartsOf(mpi.Parts{}, c.count, c.size, c.counts)
+	}
 	return mpi.PartsOf(mpi.Parts{}, c.count*c.size, c.size, nil)
 }
 
@@ -200,7 +230,7 @@ func (s *specSubject) create(c *testCase, root int) (*nbc.Request, error) {
 
 // arguments are those of the collective.
 func arguments(c *testCase, root int) collectives.Call {
-	k := collectives.Call{Collective: c.program.verb, Send: c.in(), Recv: c.recv, Datatype: c.typ.Datatype, Op: mem.Sum, Root: root}
+	k := collectives.Call{Collective: c.program.verb, Send: c.in(), Recv: c.recv, Counts: c.counts, Datatype: c.typ.Datatype, Op: mem.Sum, Root: root}
 	if k.Collective == schedule.Reduce {
 		k.Recv = out(c, root)
 	}
@@ -382,6 +412,8 @@ func (s *mpiSubject) times(c *testCase, root int, w *work, out []sample) (err er
 		err = t.Bcast(took, recv, c.count, c.typ.Datatype, root)
 	case c.program.verb == schedule.Allgather:
 		err = t.Allgather(took, send, recv, c.parts(), c.typ.Datatype)
+	case c.program.scatters():
+		err = t.ReduceScatter(took, send, recv, c.parts(), c.typ.Datatype, mem.Sum)
 	default:
 		err = t.Allreduce(took, send, recv, c.count, c.typ.Datatype, mem.Sum)
 	}
@@ -402,6 +434,8 @@ func (s *mpiSubject) under(c *testCase, root int, w *work, o *sample) (err error
 		err = s.m.comm.Ibcast(s.m.reqs, 1, recv, c.count, c.typ.Datatype, root)
 	case schedule.Allgather:
 		err = s.m.comm.Iallgather(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype)
+	case schedule.ReduceScatter:
+		err = s.m.comm.IreduceScatter(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype, mem.Sum)
 	default:
 		err = s.m.comm.Iallreduce(s.m.reqs, 1, send, recv, c.count, c.typ.Datatype, mem.Sum)
 	}

@@ -191,7 +191,9 @@ func (k *checker) after(c *testCase, iteration int) int {
 		}
 		return wrong
 	}
-	return k.wrong(c.recv, k.sum(iteration))
+	off, _ := c.result()
+	sum := k.sum(iteration)
+	return k.wrong(c.recv, func(i int) int { return sum(off/k.dt.Size() + i) })
 }
 
 // errInvalid says that results were wrong.

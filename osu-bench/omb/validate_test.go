@@ -108,9 +108,12 @@ func TestValidationFails(t *testing.T) {
 		if p.gathers() {
 			result *= 2
 		}
+		if p.scatters() {
+			result /= 2
+		}
 		o.corrupt = func(rank, iteration int, out mem.Buffer) {
 			if rank == 0 && iteration == 2 && out.Len() == result {
-				mem.Bytes(out)[77]++
+				mem.Bytes(out)[result/2+13]++
 			}
 		}
 		expectFail(t, p, o)

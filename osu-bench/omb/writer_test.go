@@ -92,6 +92,14 @@ func TestTables(t *testing.T) {
 1024                   12.35
 1048576                12.35
 `},
+		{"osu_reduce_scatter", Options{}, `
+# OSU MPI Reduce_scatter Latency Test v7.4
+# Datatype: MPI_CHAR.
+# Size       Avg Latency(us)
+1                      12.35
+1024                   12.35
+1048576                12.35
+`},
 		{"osu_ibcast", Options{Full: true}, `
 # OSU MPI Non-Blocking Broadcast Latency Test v7.4
 # Overall = Coll. Init + Compute + MPI_Test + MPI_Wait

@@ -10,8 +10,8 @@ import (
 // Prove proves that all, one schedule per rank in the order of ranks, are the
 // collective c: that they leave the sum of every rank's In in root's Out (Reduce) or
 // in every rank's Out (Allreduce), or in every rank's Out what root's Out held at the
-// start (Bcast) or everyone's part of In (Allgather; in root's alone: Gather). Where there
-// is no root, root says nothing. counts are those of the parts; none: equal ones.
+// start (Bcast) or everyone's part of In (Allgather; in root's alone: Gather), or in every rank's Out its
+// part of the sum and nothing else (ReduceScatter). Where there is no root, root says nothing. counts are those of the parts; none: equal ones.
 func Prove(c schedule.Collective, all []*schedule.Schedule, root int, counts ...int) error {
 	if !c.Valid() {
 		return fmt.Errorf("check: unknown %v", c)
@@ -50,14 +50,14 @@ func parts(count, size int, counts []int) ([]schedule.Range, error) {
 type goal struct {
 	schedule.Collective
 	root  int
-	parts []schedule.Range // of an Allgather or Gather, by rank
+	parts []schedule.Range // of a collective of parts, by rank
 }
 
 // start is what a rank has at the start.
 func (g goal) start(rank, count int) schedule.Ref {
 	whole := schedule.Range{Len: count}
 	switch {
-	case g.parts != nil:
+	case g.Gathers():
 		return schedule.In.At(g.parts[rank])
 	case g.Reduces():
 		return schedule.In.At(whole)
@@ -67,15 +67,15 @@ func (g goal) start(rank, count int) schedule.Ref {
 	return schedule.Out.At(schedule.Range{})
 }
 
-// end is what a result consists of, from front to back: ranges with whose
+// end is what a rank's result consists of, from front to back: ranges with whose
 // contributions they are to hold.
-func (g goal) end(size, count int) (want []cell[set]) {
+func (g goal) end(rank, size, count int) (want []cell[set]) {
 	one := func(rank int) set {
 		s := make(set, (size+63)/64)
 		s[rank/64] = 1 << (rank % 64)
 		return s
 	}
-	if g.parts != nil {
+	if g.Gathers() {
 		for rank, r := range g.parts {
 			if r.Len > 0 {
 				want = append(want, cell[set]{r.Off, r.End(), one(rank)})
@@ -89,7 +89,18 @@ func (g goal) end(size, count int) (want []cell[set]) {
 			all = all.or(one(rank))
 		}
 	}
-	return []cell[set]{{0, count, all}}
+	if own := g.out(rank, count); own.Len > 0 {
+		want = append(want, cell[set]{own.Off, own.End(), all})
+	}
+	return want
+}
+
+// out is the part of Out that a rank with a result has.
+func (g goal) out(rank, count int) schedule.Range {
+	if g.Collective == schedule.ReduceScatter {
+		return g.parts[rank]
+	}
+	return schedule.Range{Len: count}
 }
 
 // has reports whether rank has a result, hence an Out.

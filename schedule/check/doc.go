@@ -19,7 +19,8 @@
 //     again with In and Out the same memory, the schedules read nothing that
 //     was not written, and add every rank's contribution exactly once, each to
 //     its own element. In a broadcast, everyone ends with the root's data, in
-//     an allgather with everyone's part in its place. A reduction leaves the other ranks' Out alone: they may have none.
+//     an allgather with everyone's part in its place. A reduction leaves the other ranks' Out alone: they may have none; a
+//     reduce-scatter all of Out but the rank's part of the sum.
 //
 // Each step relies on those before it. Given 3 and 4, whatever order an
 // execution takes gives the same bits, so step 5 needs to run only one.

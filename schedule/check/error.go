@@ -44,7 +44,8 @@ const (
 	Misplaced
 	// MissingContribution: a result that lacks contributions.
 	MissingContribution
-	// ForeignOut: a reduction that touches Out at a rank other than the root.
+	// ForeignOut: a reduction that touches Out at a rank other than the root, or more of
+	// it than the rank's part.
 	ForeignOut
 )
 
@@ -65,7 +66,7 @@ var kinds = [...]string{
 	DoubleContribution:  "double contribution",
 	Misplaced:           "misplaced contribution",
 	MissingContribution: "missing contribution",
-	ForeignOut:          "out of a rank that has none",
+	ForeignOut:          "out that the rank does not have",
 }
 
 // Error returns the kind in words.

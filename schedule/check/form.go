@@ -11,13 +11,33 @@ func form(all []*schedule.Schedule, g goal) error {
 		return fail(Malformed, -1, "root %d is not one of %d ranks", g.root, len(all))
 	}
 	for _, s := range all {
-		if g.has(s.Rank) {
-			continue
+		if err := foreign(s, g); err != nil {
+			return err
 		}
-		for i := range s.Ops {
-			o := &s.Ops[i]
-			if o.Reads() && o.Src.Buf == schedule.Out || o.Kind == schedule.Add && o.With.Buf == schedule.Out || o.Writes() && o.Dst.Buf == schedule.Out {
+	}
+	return nil
+}
+
+// foreign checks that a rank uses no more of Out than it has.
+func foreign(s *schedule.Schedule, g goal) error {
+	own := g.out(s.Rank, s.Count)
+	if g.has(s.Rank) && own.Len == s.Count {
+		return nil
+	}
+	var refs []schedule.Ref
+	for i := range s.Ops {
+		o := &s.Ops[i]
+		refs = o.Sources(refs[:0])
+		if o.Writes() {
+			refs = append(refs, o.Dst)
+		}
+		for _, r := range refs {
+			switch {
+			case r.Buf != schedule.Out:
+			case !g.has(s.Rank):
 				return failOp(ForeignOut, s, i, "only the root, rank %d, has an out in a %s", g.root, g.Collective)
+			case r.Len > 0 && (r.Off < own.Off || r.End() > own.End()):
+				return failOp(ForeignOut, s, i, "%s is not within the rank's part, %s", r, schedule.Out.At(own))
 			}
 		}
 	}

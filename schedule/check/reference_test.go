@@ -154,7 +154,11 @@ func (m *machine) wrong(v schedule.Collective, root int) error {
 		if v == schedule.Reduce && r != root {
 			continue
 		}
-		for i := range s.Count {
+		from, to := 0, s.Count
+		if v == schedule.ReduceScatter {
+			from, to = s.Count*r/s.Size, s.Count*(r+1)/s.Size
+		}
+		for i := from; i < to; i++ {
 			want := uint64(0)
 			for k := range m.all {
 				if gives(v, k, len(m.all), root, s.Count, i) {

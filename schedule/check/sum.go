@@ -203,7 +203,7 @@ func (p *piece) skip(n int) {
 
 // result compares a rank's Out with what the goal says.
 func (r *summing) result(s *schedule.Schedule, g goal) error {
-	for _, want := range g.end(len(r.all), s.Count) {
+	for _, want := range g.end(s.Rank, len(r.all), s.Count) {
 		if err := r.holds(s, want); err != nil {
 			return err
 		}
