@@ -161,6 +161,10 @@ func (n *Network) class(q selection.Query) class {
 			c.passes = bits.Len(uint(n.Book.NodeCount() - 1))
 		case top == "linear" && q.Collective != schedule.Allgather:
 			c.passes = n.Book.NodeCount() - 1
+		case top == "chain" && n.Book.NodeCount() > 2: // each node between its ends takes in, and sends on, all there is
+			if c.passes = 1; q.Collective == schedule.Allreduce {
+				c.passes = 2
+			}
 		}
 		c.below, c.most = n.Selector.Below(q), n.predict(q, choice.Spec)
 		least := q
