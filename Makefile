@@ -95,6 +95,13 @@ bench: build floor ## compare the collectives with the MPI library's own here, a
 bench-dropin: lib ## compare a plain MPI program with scaffe's collectives and without, some minutes
 	$(WITH) scripts/bench-dropin
 
+.PHONY: test-dropin
+test-dropin: ## MPICH's, mpi4py's and OMB's own tests with scaffe's collectives, under both MPIs, some 20 minutes
+	$(MAKE) --no-print-directory lib MPI=openmpi
+	$(MAKE) --no-print-directory lib MPI=mpich
+	scripts/with-mpi openmpi scripts/test-dropin
+	scripts/with-mpi mpich scripts/test-dropin
+
 .PHONY: lint
 lint: install-deps ## format, imports, go.mod, generated files, vet, staticcheck, with and without MPI
 	@scripts/lint
