@@ -68,6 +68,33 @@ func TestGuestOfTwoThreads(t *testing.T) {
 	}
 }
 
+// A guest whose peer is late says so when its deadline has passed, and waits on.
+func TestGuestWaitsOn(t *testing.T) {
+	ctx := context.Background()
+	said := make(chan string, 8)
+	o := nbc.Options{Guest: true, Deadline: 50 * time.Millisecond, MaxDeadline: time.Hour, Warn: func(text string) { said <- text }}
+	err := errors.Join(collectivestest.World(2, inproc.NewWorld(2, inproc.Options{}).Open, o, func(c *collectives.Comm, _ *nbc.Engine) error {
+		if c.Rank() == 1 {
+			for range 2 { // it is said again
+				if text := <-said; !strings.Contains(text, "rank 0 has waited in allreduce") || !strings.Contains(text, "rank 1 has not answered") {
+					return fmt.Errorf("it says %q", text)
+				}
+			}
+		}
+		v := []float32{1}
+		if err := c.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Float32, mem.Sum); err != nil {
+			return err
+		}
+		if v[0] != 2 {
+			return fmt.Errorf("the sum is %g, not 2", v[0])
+		}
+		return nil
+	})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // All collectives, datatypes and ops.
 func TestGuestConformance(t *testing.T) {
 	ctx := context.Background()

@@ -28,9 +28,29 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// forever is a guest's deadline: MPI's own calls wait as long as their peers take. It is the one exception from the
-// rule that every wait has a deadline.
-const forever = 10 * 365 * 24 * time.Hour
+const (
+	// forever is for how long a call waits: MPI's own wait as long as their peers take. It is the one exception from the
+	// rule that every wait has a deadline.
+	forever = 10 * 365 * 24 * time.Hour
+	// DefaultStall is after how long a call says what it waits for, unless SCAFFE_STALL has another time.
+	DefaultStall = time.Minute
+)
+
+// Stall is after how long calls say what they wait for: SCAFFE_STALL, a time such as 90s, or off.
+func Stall() (time.Duration, error) {
+	text := os.Getenv("SCAFFE_STALL")
+	switch text {
+	case "":
+		return DefaultStall, nil
+	case "off":
+		return forever, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return DefaultStall, fmt.Errorf("invalid SCAFFE_STALL=%s: want a time such as 90s, or off; taking %v", text, DefaultStall)
+	}
+	return min(d, forever), nil
+}
 
 // Comm is a communicator of the program's, with an engine of its own.
 type Comm struct {
@@ -40,7 +60,8 @@ type Comm struct {
 }
 
 // Open sets up the ranks of a communicator, which all call it together, on a thread that MPI allows
-// that; comm is the address of the MPI_Comm. warn is told on rank 0 what a person should know.
+// that; comm is the address of the MPI_Comm. warn is told what a person should know, also later, on other goroutines: what a call
+// waits for on the rank that waits, the rest on rank 0.
 func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
 	w, err := mpi.Attach(comm)
 	if err != nil {
@@ -57,7 +78,11 @@ func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
 		}
 		return shm.Over(func() (nbc.Transport, error) { return t, nil }, shm.Options{})()
 	}
-	e, err := nbc.Start(open, device.CPU(k), nbc.Options{Guest: true, Deadline: forever, MaxDeadline: forever})
+	stall, err := Stall()
+	if err != nil && w.Rank() == 0 {
+		warn(err.Error())
+	}
+	e, err := nbc.Start(open, device.CPU(k), nbc.Options{Guest: true, Deadline: stall, MaxDeadline: forever, Warn: warn})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +93,7 @@ func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (%v)", err, c.Close())
 	}
-	if w.Rank() == 0 && warn != nil {
+	if w.Rank() == 0 {
 		for _, text := range warnings {
 			warn(text)
 		}

@@ -128,6 +128,14 @@ func TestMPIThreads(t *testing.T) {
 	}
 }
 
+// Whoever waits long says for whom, and waits on.
+func TestMPIStall(t *testing.T) {
+	said := ranks(t, built(t), 2, []string{"SCAFFE_MIN=1", "SCAFFE_STALL=1s"}, "threads", "single", "late")
+	if n := strings.Count(said, "rank 0 has waited in "); n != 1 || !strings.Contains(said, "rank 1 has not answered") {
+		t.Errorf("%d times it was said what is waited for:\n%s", n, said)
+	}
+}
+
 // Where scaffe cannot be had, or is not wanted, all is passed on.
 func TestMPIPassedOn(t *testing.T) {
 	folder := built(t)

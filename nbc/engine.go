@@ -28,10 +28,11 @@ type Options struct {
 	Deadline time.Duration
 	// MaxDeadline takes the place of Deadline while the ranks that a
 	// collective waits for answer that they have not come to it yet: they
-	// compute, or write a file. 0 means DefaultMaxDeadline; at least Deadline.
+	// compute, or write a file; of a guest's collectives always, since its ranks answer within calls
+	// alone. 0 means DefaultMaxDeadline; at least Deadline.
 	MaxDeadline time.Duration
 	// Warn, unless nil, is told on rank 0 when a collective is waited for
-	// beyond Deadline, on a separate goroutine.
+	// beyond Deadline, on a separate goroutine; of a guest on every rank that waits.
 	Warn func(text string)
 	// Exit, unless nil, takes the place of printing err on stderr and ending the
 	// process, with status 1, where a rank does not come out of a blocking collective
@@ -159,7 +160,7 @@ func (e *Engine) open(open func() (Transport, error)) error {
 		return err
 	}
 	e.transport, e.rank, e.size = t, t.Rank(), t.Size()
-	e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: e.opts.Warn, note: e.note}
+	e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: e.opts.Warn, note: e.note, patient: e.opts.Guest}
 	e.stalls.notifier, _ = t.(Notifier)
 	if _, ok := e.device.(Immediate); ok {
 		e.eager, _ = t.(Eager)

@@ -16,8 +16,8 @@ import (
 //
 // Requests are executed by Run and RunAs. Start is refused: between Start and Wait nothing would move.
 //
-// A program waits for its peers as long as it likes, so a guest's deadline is its owner's to choose, and
-// it looks after what else the transport carries while it waits: a peer may first need a message from this rank that
+// A program waits for its peers as long as it likes, so beyond a guest's deadline what it waits for is said (Options.Warn),
+// and only MaxDeadline, its owner's to choose, ends a call. It looks after what else the transport carries while it waits: a peer may first need a message from this rank that
 // MPI has still to send. It rests for guestRest at most.
 
 const (

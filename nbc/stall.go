@@ -37,6 +37,7 @@ type stallMonitor struct {
 	notifier   Notifier // nil where the transport is none
 	warn       func(string)
 	note       func(from int, text string)
+	patient    bool // beyond a deadline requests are waited for, whatever others answer
 
 	buf       [NoticeRoom]byte
 	history   history
@@ -165,6 +166,10 @@ func (m *stallMonitor) overdue(r *Request, now time.Time) error {
 		m.extend(r, now, late)
 		return nil
 	}
+	if m.patient && now.Before(w.max) {
+		m.tellStalled(r, now, peers)
+		return nil
+	}
 	limit := r.bind.Deadline
 	if !now.Before(w.max) {
 		limit = r.maxDeadline
@@ -202,6 +207,19 @@ func (m *stallMonitor) extend(r *Request, now time.Time, late []PeerState) {
 		age := now.Sub(w.started)
 		w.warnAt = now.Add(age) // after twice, four times, eight times the deadline
 		m.tellLate(r, now, age, late)
+	}
+}
+
+// tellStalled says what a patient engine waits for, and again after twice, four times, eight times the deadline.
+func (m *stallMonitor) tellStalled(r *Request, now time.Time, peers []PeerState) {
+	age := now.Sub(r.watch.started)
+	r.watch.due = earlier(now.Add(age), r.watch.max)
+	if r.watch.inquiry != nil {
+		r.watch.inquiry.last = false
+	}
+	if m.warn != nil {
+		text := fmt.Sprintf("rank %d has waited in %s for %v: %s", m.rank, r.name(), age.Round(time.Second), diagnosis(r.edges(m.rank), peers))
+		go m.warn(text) // which may write to a terminal
 	}
 }
 

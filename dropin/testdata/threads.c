@@ -1,5 +1,6 @@
 // threads makes collectives on two communicators from two threads at once, whose ranks come to them in
-// different orders, under the level of threads that it is told: with "single" one thread makes all.
+// different orders, under the level of threads that it is told: with "single" one thread makes all. With "late" the
+// last rank then lets the others wait for some seconds.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int rank, size, errors;
+static int rank, size, errors, late;
 static MPI_Comm comms[2];
 
 static void *rounds(void *which) {
@@ -18,6 +19,7 @@ static void *rounds(void *which) {
   for (int k = 0; k < 30; k++) {
     for (int i = 0; i < n; i++) v[i] = rank + k;
     usleep((unsigned)(rank * 137 + k * 71) % 500);
+    if (late && rank == size - 1 && k == 20) sleep(4), late = 0;
     MPI_Allreduce(v, w, n, MPI_DOUBLE, MPI_SUM, comm);
     double want = size * k + size * (size - 1) / 2.0;
     if (w[0] != want || w[n - 1] != want) {
@@ -32,6 +34,7 @@ static void *rounds(void *which) {
 
 int main(int argc, char **argv) {
   int single = argc > 1 && !strcmp(argv[1], "single"), provided, total = 0;
+  late = argc > 2 && !strcmp(argv[2], "late");
   MPI_Init_thread(&argc, &argv, single ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
