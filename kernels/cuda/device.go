@@ -17,6 +17,9 @@ import (
 //go:embed kernels.ptx
 var ptx string
 
+//go:embed layers.ptx
+var layersPTX string
+
 // minSM is the generation that the kernels are for; a driver translates them for
 // later ones.
 const minSM = 80
@@ -33,11 +36,12 @@ const (
 type Device struct {
 	GPU
 	c         driver.Context
-	module    driver.Module
+	modules   []driver.Module
 	reduce    [7][4]driver.Function // by mem.Datatype and mem.Op
 	divide    [7]driver.Function
 	copy      driver.Function
 	updates   [len(ruleNames)]driver.Function
+	layers    [len(layerKernels)]driver.Function
 	mostBlock int // blocks of a launch
 }
 
@@ -83,12 +87,17 @@ func (d *Device) load() error {
 		return fmt.Errorf("the number of its multiprocessors: %w", err)
 	}
 	d.mostBlock = perProcessor * processors
-	if d.module, err = d.c.Load(ptx); err != nil {
-		return fmt.Errorf("the driver does not take the kernels: %w", err)
+	for _, text := range []string{ptx, layersPTX} {
+		m, err := d.c.Load(text)
+		if err != nil {
+			return errors.Join(fmt.Errorf("the driver does not take the kernels: %w", err), d.unload())
+		}
+		d.modules = append(d.modules, m)
 	}
+	from := d.modules[0]
 	find := func(name string) (f driver.Function) {
 		if err == nil {
-			if f, err = d.c.Function(d.module, name); err != nil {
+			if f, err = d.c.Function(from, name); err != nil {
 				err = fmt.Errorf("kernel %s: %w", name, err)
 			}
 		}
@@ -104,10 +113,23 @@ func (d *Device) load() error {
 	for i, name := range ruleNames {
 		d.updates[i] = find("update_" + name)
 	}
+	from = d.modules[1]
+	for i, k := range layerKernels {
+		d.layers[i] = find(k.name)
+	}
 	if err != nil {
-		return errors.Join(err, d.c.Unload(d.module))
+		return errors.Join(err, d.unload())
 	}
 	return nil
+}
+
+func (d *Device) unload() error {
+	var err error
+	for _, m := range d.modules {
+		err = errors.Join(err, d.c.Unload(m))
+	}
+	d.modules = nil
+	return err
 }
 
 // wrap says what was attempted, and on which GPU.
@@ -120,7 +142,7 @@ func (d *Device) wrap(what string, err error) error {
 
 // Close gives up what Open took. Memory, streams and events have been given back before.
 func (d *Device) Close() error {
-	return d.wrap("close", errors.Join(d.c.Unload(d.module), driver.Release(d.Index)))
+	return d.wrap("close", errors.Join(d.unload(), driver.Release(d.Index)))
 }
 
 // Alloc returns n bytes of the GPU's memory, whose contents are undefined.

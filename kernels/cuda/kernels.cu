@@ -9,34 +9,7 @@
 // bits of a double. Buffers may begin at any address; where all of a kernel's buffers
 // lie alike within 16 bytes, memory is read and written in lines of 16 bytes.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef int i32;
-typedef long long i64;
-typedef float f32;
-typedef double f64;
-typedef u16 f16;  // their bits
-typedef u16 bf16;
-typedef u32 line __attribute__((vector_size(16)));
-
-#ifdef __CUDA__
-#define KERNEL extern "C" __attribute__((global)) void
-#define FUNCTION static inline __attribute__((device, always_inline))
-FUNCTION i64 thread(void) {
-  return (i64)__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x();
-}
-FUNCTION i64 threads(void) { return (i64)__nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_x(); }
-FUNCTION f32 root(f32 x) { return __nvvm_sqrt_rn_f(x); }
-#else
-#define KERNEL static void
-#define FUNCTION static inline __attribute__((always_inline, unused))
-static __thread i64 the_thread, of_threads;
-FUNCTION i64 thread(void) { return the_thread; }
-FUNCTION i64 threads(void) { return of_threads; }
-FUNCTION f32 root(f32 x) { return __builtin_sqrtf(x); }
-#endif
+#include "grid.h"
 
 // Lines are read and written by one instruction; the compiler by itself would read
 // a line of small elements in four.
@@ -58,13 +31,6 @@ FUNCTION void put(line *p, line v) {
   *p = v;
 #endif
 }
-
-// Bits and numbers.
-
-FUNCTION u32 bits32(f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); return b; }
-FUNCTION f32 float32(u32 b) { f32 x; __builtin_memcpy(&x, &b, 4); return x; }
-FUNCTION u64 bits64(f64 x) { u64 b; __builtin_memcpy(&b, &x, 8); return b; }
-FUNCTION f64 float64(u64 b) { f64 x; __builtin_memcpy(&x, &b, 8); return x; }
 
 // A NaN that is a result is always this one.
 FUNCTION f32 canonical32(f32 x) { return x != x ? float32(0x7fc00000) : x; }
@@ -152,7 +118,6 @@ FUNCTION i64 head(const void *p, i64 size, i64 n) {
   return before < n ? before : n;
 }
 
-#define EACH(i, n) for (i64 i = thread(), step_ = threads(); i < (n); i += step_)
 #define LOAD(t, p, i)                                                                                      \
   t p##_i;                                                                                                 \
   __builtin_memcpy(&p##_i, (const u8 *)(p) + (i) * (i64)sizeof(t), sizeof(t))

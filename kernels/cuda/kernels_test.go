@@ -347,6 +347,44 @@ func TestPTX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	seen := exactPTX(t, text)
+	for _, op := range []string{"add.rn.f32", "mul.rn.f64", "div.rn.f32", "sqrt.rn.f32", "cvt.rn.f16.f32"} {
+		if !seen[op] {
+			t.Errorf("no %s: has the text another form than this test reads?", op)
+		}
+	}
+	entries := bytes.Split(text, []byte(".visible .entry "))[1:]
+	if len(entries) != 7*5+1+6 {
+		t.Errorf("%d kernels", len(entries))
+	}
+	for _, e := range entries {
+		if name, _, _ := bytes.Cut(e, []byte("(")); !bytes.Contains(e, []byte("ld.global.v4.u32")) || !bytes.Contains(e, []byte("st.global.v4.u32")) {
+			t.Errorf("%s does not go in lines of 16 bytes", name)
+		}
+	}
+}
+
+// Those of layers likewise, but for matrix products, which are fused.
+func TestPTXOfLayers(t *testing.T) {
+	text, err := os.ReadFile("layers.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const entry = ".visible .entry "
+	product := bytes.Index(text, []byte(entry+"product("))
+	if product < 0 {
+		t.Fatal("no kernel product")
+	}
+	next := product + len(entry) + bytes.Index(text[product+len(entry):], []byte(entry))
+	if n := bytes.Count(text[product:next], []byte("fma.rn.f32")); n != 16 {
+		t.Errorf("a product fuses %d times in its loop, want once for each of 16 elements", n)
+	}
+	exactPTX(t, append(append([]byte{}, text[:product]...), text[next:]...))
+}
+
+// exactPTX checks the instructions of a text and returns them.
+func exactPTX(t *testing.T, text []byte) map[string]bool {
+	t.Helper()
 	instruction := regexp.MustCompile(`(?m)^\s+(?:@%\S+\s+)?([a-z]\w*(?:\.\w+)+)`)
 	seen := map[string]bool{}
 	for _, m := range instruction.FindAllSubmatch(text, -1) {
@@ -364,41 +402,30 @@ func TestPTX(t *testing.T) {
 			t.Errorf("%s: registers have gone to memory", op)
 		}
 	}
-	for _, op := range []string{"add.rn.f32", "mul.rn.f64", "div.rn.f32", "sqrt.rn.f32", "cvt.rn.f16.f32"} {
-		if !seen[op] {
-			t.Errorf("no %s: has the text another form than this test reads?", op)
-		}
-	}
-	entries := bytes.Split(text, []byte(".visible .entry "))[1:]
-	if len(entries) != 7*5+1+6 {
-		t.Errorf("%d kernels", len(entries))
-	}
-	for _, e := range entries {
-		if name, _, _ := bytes.Cut(e, []byte("(")); !bytes.Contains(e, []byte("ld.global.v4.u32")) || !bytes.Contains(e, []byte("st.global.v4.u32")) {
-			t.Errorf("%s does not go in lines of 16 bytes", name)
-		}
-	}
+	return seen
 }
 
-// kernels.ptx is what clang 16 makes of kernels.cu.
+// kernels.ptx and layers.ptx are what clang 16 makes of kernels.cu and layers.cu.
 func TestPTXIsUpToDate(t *testing.T) {
 	if _, err := exec.LookPath("clang-16"); err != nil {
 		t.Skip("no clang-16 here (make install-deps installs it)")
 	}
-	fresh := filepath.Join(t.TempDir(), "fresh.ptx")
+	fresh := t.TempDir()
 	if out, err := exec.Command("./generate.sh", fresh).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	got, err := os.ReadFile("kernels.ptx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile(fresh)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Error("kernels.ptx is not what kernels.cu gives: go generate ./kernels/cuda")
+	for _, name := range []string{"kernels", "layers"} {
+		got, err := os.ReadFile(name + ".ptx")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(fresh, name+".ptx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s.ptx is not what %s.cu gives: go generate ./kernels/cuda", name, name)
+		}
 	}
 }
 

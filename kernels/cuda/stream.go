@@ -100,6 +100,36 @@ func (s *Stream) launch(what string, f driver.Function, n int, arguments ...uint
 	return nil
 }
 
+// Launch puts a kernel of layers.cu on the stream, for so many items, of buffers in the GPU's memory and numbers. A buffer
+// may be empty where the kernel says so.
+func (s *Stream) Launch(k Kernel, items int, buffers []mem.Buffer, numbers ...int64) error {
+	of := &layerKernels[k]
+	if len(buffers) != of.buffers || len(numbers) != of.numbers {
+		return s.d.wrap(of.name, fmt.Errorf("%d buffers and %d numbers: want %d and %d", len(buffers), len(numbers), of.buffers, of.numbers))
+	}
+	if items <= 0 {
+		return nil
+	}
+	var all [driver.MostArguments]uint64
+	n := 0
+	for i, b := range buffers {
+		if b.Len() > 0 && (b.Space() != mem.CUDA || address(b)%4 != 0) {
+			return s.d.wrap(of.name, fmt.Errorf("buffer %d, at %#x in %v memory: want addresses of whole elements in cuda memory", i, address(b), b.Space()))
+		}
+		all[n], all[n+1] = address(b), uint64(b.Len())
+		n += 2
+	}
+	for _, x := range numbers {
+		all[n] = uint64(x)
+		n++
+	}
+	blocks := min((items+blockThreads-1)/blockThreads, s.d.mostBlock)
+	if err := s.d.c.Launch(s.d.layers[k], blocks, blockThreads, s.s, &all, n); err != nil {
+		return s.d.wrap(of.name, err)
+	}
+	return nil
+}
+
 // Reduce puts dst[i] = a[i] ⊕ b[i] on the stream, of buffers in the GPU's memory, with the bits of
 // kernels.CPU.
 func (s *Stream) Reduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {

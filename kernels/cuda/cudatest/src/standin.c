@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "../../kernels.cu"
+#include "../../layers.cu"
 
 #define API __attribute__((visibility("default")))
 
@@ -440,7 +441,7 @@ API int cuMemcpyDtoH_v2(void *dst, u64 src, size_t n) {
 typedef struct {
   const char *name;
   void *run;
-  int pointers, arguments, count; // which argument says how many elements there are
+  int pointers, arguments, count; // which argument says how many elements there are; 0: each pointer is followed by its bytes
   size_t size;                    // of an element
 } kernel;
 
@@ -450,33 +451,73 @@ typedef struct {
   {"reduce_" #t "_min", (void *)reduce_##t##_min, 3, 4, 3, sizeof(t)},   \
   {"reduce_" #t "_max", (void *)reduce_##t##_max, 3, 4, 3, sizeof(t)},   \
   {"divide_" #t, (void *)divide_##t, 2, 4, 3, sizeof(t)}
+#define LAYER(name, buffers, numbers) {#name, (void *)name, buffers, 2 * (buffers) + (numbers), 0, 1}
 #define UPDATE(rule, pointers) {"update_" #rule, (void *)update_##rule, pointers, 14, 4, 4}
 
 static const kernel kernels[] = {
     KERNELS_OF(f32), KERNELS_OF(f64), KERNELS_OF(f16), KERNELS_OF(bf16), KERNELS_OF(i32), KERNELS_OF(i64), KERNELS_OF(u8),
     {"copy", (void *)copy, 2, 3, 2, 1},
     UPDATE(sgd, 3), UPDATE(nesterov, 3), UPDATE(adagrad, 3), UPDATE(rmsprop, 3), UPDATE(adadelta, 4), UPDATE(adam, 4),
+    LAYER(fill, 1, 1),
+    LAYER(multiply, 3, 0),
+    LAYER(scaled, 2, 2),
+    LAYER(part, 2, 6),
+    LAYER(not_finite, 2, 1),
+    LAYER(add_rows, 2, 1),
+    LAYER(sum_planes, 2, 1),
+    LAYER(add_bias, 2, 1),
+    LAYER(pair_sums, 3, 2),
+    LAYER(add_pair_sums, 3, 1),
+    LAYER(product, 3, 13),
+    LAYER(im2col, 2, 13),
+    LAYER(col2im, 2, 13),
+    LAYER(relu_forward, 2, 1),
+    LAYER(relu_backward, 3, 1),
+    LAYER(max_forward, 3, 10),
+    LAYER(max_backward, 3, 10),
+    LAYER(ave_forward, 2, 10),
+    LAYER(ave_backward, 2, 10),
+    LAYER(softmax_forward, 2, 2),
+    LAYER(softmax_backward, 3, 2),
+    LAYER(loss_of_each, 3, 4),
+    LAYER(mean_of, 2, 2),
+    LAYER(loss_backward, 3, 5),
+    LAYER(hits, 3, 5),
+    LAYER(lrn_across, 3, 6),
+    LAYER(lrn_across_backward, 5, 5),
+    LAYER(lrn_within, 3, 2),
+    LAYER(lrn_ratio, 4, 0),
+    LAYER(lrn_within_backward, 5, 2),
+    LAYER(greater, 3, 2),
+    LAYER(where_number, 3, 1),
+    LAYER(product_gradient, 4, 0),
+    LAYER(affine, 4, 1),
+    LAYER(moments, 7, 3),
+    LAYER(global_moments, 5, 1),
+    LAYER(normalize, 5, 1),
+    LAYER(mean_gradients, 3, 1),
+    LAYER(normalize_backward, 6, 1),
 };
 enum { KERNEL_COUNT = sizeof kernels / sizeof *kernels };
 
+// What a kernel does not take it does not see.
 static void run_thread(const kernel *k, const u64 *a) {
-  switch (k->arguments) {
-  case 3: ((void (*)(u64, u64, u64))k->run)(a[0], a[1], a[2]); break;
-  case 4: ((void (*)(u64, u64, u64, u64))k->run)(a[0], a[1], a[2], a[3]); break;
-  case 14:
-    ((void (*)(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64))k->run)(
-        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]);
-    break;
-  default: abort();
-  }
+  if (k->arguments <= 4) ((void (*)(u64, u64, u64, u64))k->run)(a[0], a[1], a[2], a[3]);
+  else
+    ((void (*)(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64))k->run)(
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18],
+        a[19], a[20], a[21], a[22], a[23]);
 }
 
 static void run_grid(const kernel *k, u64 *a, i64 grid) {
-  allocation *kept[4] = {NULL};
+  allocation *kept[8] = {NULL};
   int all = 1;
   for (int i = 0; all && i < k->pointers; i++) {
-    a[i] = (u64)(uintptr_t)use(a[i], a[k->count] * k->size, &kept[i]);
-    all = a[i] != 0;
+    int at = k->count ? i : 2 * i;
+    size_t bytes = k->count ? a[k->count] * k->size : a[at + 1];
+    if (!k->count && !bytes) continue; // a buffer that is left out
+    a[at] = (u64)(uintptr_t)use(a[at], bytes, &kept[i]);
+    all = a[at] != 0;
   }
   of_threads = grid;
   for (the_thread = 0; all && the_thread < grid; the_thread++) run_thread(k, a);
@@ -517,7 +558,7 @@ typedef struct {
 
 typedef struct operation {
   enum { COPY, KERNEL_, RECORD, WAIT, END } kind;
-  u64 arguments[14], ticket;
+  u64 arguments[24], ticket;
   size_t bytes;
   i64 grid;
   const kernel *kernel;

@@ -34,7 +34,7 @@ const (
 )
 
 // MostArguments is how many arguments a kernel may have.
-const MostArguments = 16
+const MostArguments = 24
 
 func check(r C.int) error { return Check(int(r)) }
 
