@@ -45,20 +45,27 @@ func (*Stream) Copy(_, _ mem.Buffer) error        { return ErrNotBuilt }
 func (*Stream) Reduce(mem.Datatype, mem.Op, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
-func (*Stream) Launch(Kernel, int, []mem.Buffer, ...int64) error                  { return ErrNotBuilt }
+
+func (*Stream) Launch(Kernel, int, []mem.Buffer, ...int64) error { return ErrNotBuilt }
+
 func (*Stream) SGD(vec.Update, float32, mem.Buffer, mem.Buffer, mem.Buffer) error { return ErrNotBuilt }
+
 func (*Stream) Nesterov(vec.Update, float32, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
+
 func (*Stream) AdaGrad(vec.Update, float32, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
+
 func (*Stream) RMSProp(vec.Update, float32, float32, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
+
 func (*Stream) AdaDelta(vec.Update, float32, float32, mem.Buffer, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
+
 func (*Stream) Adam(vec.Update, float32, float32, float32, mem.Buffer, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
