@@ -122,25 +122,42 @@ func (c *Comm) Chooses(v schedule.Collective, dt mem.Datatype, bytes int) (bool,
 	return !choice.Spec.IsLibrary(), nil
 }
 
-// Call is a collective as a rank of the program makes it. A reduction in place has the same Send and Recv.
+// Size is how many ranks the communicator has.
+func (c *Comm) Size() int { return c.comm.Size() }
+
+// Call is a collective as a rank of the program makes it. A reduction in place has the same Send and Recv; what this rank
+// sends to an Allgather may be its part of Recv.
 type Call struct {
 	Collective schedule.Collective
 	Datatype   mem.Datatype
 	Op         mem.Op
 	Root       int
-	Count      int // elements
+	Count      int   // elements, of all parts together where there are parts
+	Counts     []int // of the parts, by rank; nil: they are equal
 	Send, Recv unsafe.Pointer
 }
 
 // Do executes a call, on the thread that makes it.
 func (c *Comm) Do(k Call) error {
-	n := k.Datatype.Bytes(k.Count)
-	all := collectives.Call{Collective: k.Collective, Datatype: k.Datatype, Op: k.Op, Root: k.Root}
-	if k.Collective != schedule.Bcast {
-		all.Send = mem.At(k.Send, n, mem.Host)
+	v := k.Collective
+	all := collectives.Call{Collective: v, Datatype: k.Datatype, Op: k.Op, Root: k.Root, Counts: k.Counts}
+	send, recv := k.Count, k.Count // elements
+	if v.Parts() {
+		own := k.Count / c.Size()
+		if k.Counts != nil {
+			own = k.Counts[c.comm.Rank()]
+		}
+		if v.Gathers() {
+			send = own
+		} else {
+			recv = own
+		}
 	}
-	if k.Collective != schedule.Reduce || c.comm.Rank() == k.Root {
-		all.Recv = mem.At(k.Recv, n, mem.Host)
+	if v != schedule.Bcast {
+		all.Send = mem.At(k.Send, k.Datatype.Bytes(send), mem.Host)
+	}
+	if v != schedule.Reduce || c.comm.Rank() == k.Root {
+		all.Recv = mem.At(k.Recv, k.Datatype.Bytes(recv), mem.Host)
 	}
 	return c.comm.Do(context.Background(), all)
 }

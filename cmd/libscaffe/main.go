@@ -29,7 +29,10 @@ const processors = 2
 func init() { runtime.GOMAXPROCS(processors) }
 
 // verbs are the collectives by their numbers in serve.h.
-var verbs = [C.SERVE_VERBS]schedule.Collective{C.SERVE_REDUCE: schedule.Reduce, C.SERVE_BCAST: schedule.Bcast, C.SERVE_ALLREDUCE: schedule.Allreduce}
+var verbs = [C.SERVE_VERBS]schedule.Collective{
+	C.SERVE_REDUCE: schedule.Reduce, C.SERVE_BCAST: schedule.Bcast, C.SERVE_ALLREDUCE: schedule.Allreduce,
+	C.SERVE_ALLGATHER: schedule.Allgather, C.SERVE_REDUCE_SCATTER: schedule.ReduceScatter,
+}
 
 // types and ops are likewise those of reductions.
 var (
@@ -78,10 +81,18 @@ func serve_chooses(handle C.uintptr_t, verb, typ C.int, bytes C.int64_t) C.int {
 
 //export serve_do
 func serve_do(handle C.uintptr_t, k *C.serve_call) C.int {
-	err := of(handle).Do(dropin.Call{
+	c := of(handle)
+	call := dropin.Call{
 		Collective: verbs[k.verb], Datatype: types[k._type], Op: ops[k.op], Root: int(k.root),
 		Count: int(k.count), Send: k.send, Recv: k.recv,
-	})
+	}
+	if k.counts != nil {
+		call.Counts = make([]int, c.Size())
+		for r, n := range unsafe.Slice(k.counts, c.Size()) {
+			call.Counts[r] = int(n)
+		}
+	}
+	err := c.Do(call)
 	if err != nil {
 		say("%v", err)
 		return 1

@@ -129,6 +129,105 @@ static void bcasts(MPI_Comm comm, const char *what) {
   free(at);
 }
 
+// What every rank's part of an allgather holds, and of an allgatherv, whose parts differ: one has nothing.
+static int mine(int r, int i) { return 1000 * r + i % 997; }
+static int part(int r, int n, int all) { return r == 1 ? 0 : all / n + 3 * r; }
+
+// Parts may lie in another order on each rank, with space between, and be of types of one signature.
+static void allgathers(MPI_Comm comm, const char *what) {
+  int me, n;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &n);
+  MPI_Datatype vector, pair; // every other element
+  MPI_Type_vector(2, 1, 2, MPI_INT, &vector);
+  MPI_Type_create_resized(vector, 0, 4 * sizeof(int), &pair);
+  MPI_Type_free(&vector);
+  MPI_Type_commit(&pair);
+  for (int s = 0; s < NSIZES; s++)
+    for (int way = 0; way < 4; way++) { // as it is, in place, derived to send, derived to receive
+      int count = sizes[s] / n / 2 * 2, wide = way == 3 ? 2 : 1;
+      int *in = malloc((2 * count + 1) * sizeof(int)), *out = malloc((2 * n * count + 1) * sizeof(int));
+      for (int i = 0; i < 2 * n * count + 1; i++) out[i] = -1;
+      for (int i = 0; i < count; i++) {
+        in[way == 2 ? 2 * i : i] = mine(me, i);
+        if (way == 1) out[me * count + i] = mine(me, i);
+      }
+      if (way == 2 && me % 2 == 0) MPI_Allgather(in, count / 2, pair, out, count, MPI_INT, comm);
+      else {
+        for (int i = 0; way == 2 && i < count; i++) in[i] = mine(me, i);
+        if (way == 3) MPI_Allgather(in, count, MPI_INT, out, count / 2, pair, comm);
+        else MPI_Allgather(way == 1 ? MPI_IN_PLACE : in, count, MPI_INT, out, count, MPI_INT, comm);
+      }
+      for (int r = 0, ok = 1; ok && r < n; r++)
+        for (int i = 0; ok && i < count; i++)
+          if (out[wide * (r * count + i)] != mine(r, i) || (wide == 2 && out[2 * (r * count + i) + 1] != -1)) {
+            FAIL("%s: allgather of %d, way %d: element %d of rank %d", what, count, way, i, r);
+            ok = 0;
+          }
+      free(in), free(out);
+    }
+  MPI_Type_free(&pair);
+  for (int s = 0; s < NSIZES; s++)
+    for (int way = 0; way < 4; way++) { // side by side, in place; in reverse, in place
+      int *counts = malloc(n * sizeof(int)), *at = malloc(n * sizeof(int)), sum = 0;
+      for (int r = 0; r < n; r++) counts[r] = part(r, n, sizes[s]), at[r] = sum, sum += counts[r];
+      if (way > 1)
+        for (int r = n - 1, next = me; r >= 0; r--) at[r] = next, next += counts[r] + 1;
+      int room = sum + 2 * n + 1;
+      int *in = malloc((counts[me] + 1) * sizeof(int)), *out = malloc(room * sizeof(int));
+      for (int i = 0; i < room; i++) out[i] = -1;
+      for (int i = 0; i < counts[me]; i++) {
+        in[i] = mine(me, i);
+        if (way % 2) out[at[me] + i] = in[i];
+      }
+      MPI_Allgatherv(way % 2 ? MPI_IN_PLACE : in, counts[me], MPI_INT, out, counts, at, MPI_INT, comm);
+      int filled = 0, ok = 1;
+      for (int r = 0; r < n; r++)
+        for (int i = 0; ok && i < counts[r]; i++)
+          if (out[at[r] + i] != mine(r, i)) {
+            FAIL("%s: allgatherv of %d, way %d: element %d of rank %d", what, sizes[s], way, i, r);
+            ok = 0;
+          }
+      for (int i = 0; i < room; i++) filled += out[i] != -1;
+      if (ok && filled != sum) FAIL("%s: allgatherv of %d, way %d: it wrote %d elements, not %d", what, sizes[s], way, filled, sum);
+      free(in), free(out), free(counts), free(at);
+    }
+}
+
+#define SCATTERS(T, type)                                                                                                      \
+  static void scatters_##T(MPI_Comm comm, const char *what) {                                                                  \
+    int me, n;                                                                                                                 \
+    MPI_Comm_rank(comm, &me);                                                                                                  \
+    MPI_Comm_size(comm, &n);                                                                                                   \
+    MPI_Op ops[] = {MPI_SUM, MPI_MAX};                                                                                         \
+    for (int s = 0; s < NSIZES; s++)                                                                                           \
+      for (int way = 0; way < 4; way++) { /* parts equal or not, in place or not */                                            \
+        int *counts = malloc(n * sizeof(int)), sum = 0, off = 0, op = s % 2;                                                   \
+        for (int r = 0; r < n; r++) {                                                                                          \
+          counts[r] = way & 1 ? part(r, n, sizes[s]) : sizes[s] / n;                                                           \
+          if (r == me) off = sum;                                                                                              \
+          sum += counts[r];                                                                                                    \
+        }                                                                                                                      \
+        T *in = malloc((sum + 1) * sizeof(T)), *out = way & 2 ? in : malloc((counts[me] + 1) * sizeof(T));                     \
+        for (int i = 0; i < sum; i++) in[i] = (T)value(me, i);                                                                 \
+        in[sum] = (T)77;                                                                                                       \
+        if (!(way & 2)) out[counts[me]] = (T)77;                                                                               \
+        if (way & 1) MPI_Reduce_scatter(way & 2 ? MPI_IN_PLACE : in, out, counts, type, ops[op], comm);                        \
+        else MPI_Reduce_scatter_block(way & 2 ? MPI_IN_PLACE : in, out, counts[0], type, ops[op], comm);                       \
+        for (int i = 0; i < counts[me]; i++)                                                                                   \
+          if (out[i] != (T)expect(ops[op], n, off + i)) {                                                                      \
+            FAIL("%s: reduce_scatter of %d %s, way %d: element %d", what, sum, #T, way, i);                                    \
+            break;                                                                                                             \
+          }                                                                                                                    \
+        if (in[sum] != (T)77 || (!(way & 2) && out[counts[me]] != (T)77)) FAIL("%s: reduce_scatter wrote beyond", what);       \
+        if (!(way & 2)) free(out);                                                                                             \
+        free(in), free(counts);                                                                                                \
+      }                                                                                                                        \
+  }
+
+SCATTERS(float, MPI_FLOAT)
+SCATTERS(long, MPI_LONG)
+
 static void add_user(void *in, void *out, int *n, MPI_Datatype *t) {
   (void)t;
   for (int i = 0; i < *n; i++) ((float *)out)[i] += ((float *)in)[i];
@@ -142,6 +241,9 @@ static void all(MPI_Comm comm, const char *what) {
   reductions_uint8_t(comm, what);
   reductions_short(comm, what);
   bcasts(comm, what);
+  allgathers(comm, what);
+  scatters_float(comm, what);
+  scatters_long(comm, what);
 }
 
 // What is passed on: other operations, pairs, communicators of one rank and between two groups.

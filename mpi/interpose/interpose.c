@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "serve.h"
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -426,52 +427,188 @@ static int serve(state *st, MPI_Comm comm, serve_call *c) {
   return MPI_SUCCESS;
 }
 
+// operation returns which of ops one is, or NONE.
+static int operation(MPI_Op op) {
+  for (int o = 0; o < 4; o++)
+    if (ops[o] == op) return o;
+  return NONE;
+}
+
+// is_exact reports whether the result of a reduction is the same whoever adds, in whatever order.
+static int is_exact(int code, int op) {
+  return op == SERVE_MIN || op == SERVE_MAX || code == SERVE_I32 || code == SERVE_I64 || code == SERVE_U8;
+}
+
 // reduction serves a Reduce or an Allreduce, and reports whether it has.
 static int reduction(int verb, const void *send, void *recv, int64_t count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, int *rc) {
   const struct named *t = named(type);
   if (!t) return passed(verb, PASSED_TYPE);
   if (count * t->size < here.set.min) return passed(verb, PASSED_SMALL);
-  int o = 0;
-  while (o < 4 && ops[o] != op) o++;
-  if (t->code == NONE || o == 4 || !send || (verb == SERVE_ALLREDUCE && !recv)) return passed(verb, PASSED_TYPE);
-  int exact = o == SERVE_MIN || o == SERVE_MAX || t->code == SERVE_I32 || t->code == SERVE_I64 || t->code == SERVE_U8;
+  int o = operation(op), exact = is_exact(t->code, o);
+  if (t->code == NONE || o == NONE || !send || (verb == SERVE_ALLREDUCE && !recv)) return passed(verb, PASSED_TYPE);
   state *st = serves(verb, t->code, count * t->size, exact, root, comm);
   if (!st || (st->rank == root && !recv)) return 0;
-  serve_call c = {verb, t->code, o, root, (void *)send, recv, count};
+  serve_call c = {verb, t->code, o, root, (void *)send, recv, count, NULL};
   if (send == MPI_IN_PLACE) c.send = recv;
   *rc = serve(st, comm, &c);
   return 1;
 }
 
+// signature returns the bytes of an element of a type, 0 of one that is none, and whether elements lie side by side. It is equal
+// on all ranks, the second is not.
+static int64_t signature(MPI_Datatype type, int *side_by_side) {
+  const struct named *t = named(type);
+  int size = 0;
+  *side_by_side = t != NULL;
+  if (t) return t->size;
+  return type != type_null && REAL(PMPI_Type_size)(type, &size) == MPI_SUCCESS && size > 0 ? size : 0;
+}
+
+// pack and unpack copy elements of a type that do not lie side by side, to and from bytes that do.
+#if MPI_VERSION >= 4
+static int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
+  MPI_Count at = 0;
+  return REAL(PMPI_Pack_c)(buf, count, type, into, bytes, &at, comm);
+}
+
+static int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
+  MPI_Count at = 0;
+  return REAL(PMPI_Unpack_c)(from, bytes, &at, buf, count, type, comm);
+}
+#else
+static int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
+  int at = 0;
+  return bytes > INT_MAX ? MPI_ERR_COUNT : REAL(PMPI_Pack)(buf, (int)count, type, into, (int)bytes, &at, comm);
+}
+
+static int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
+  int at = 0;
+  return bytes > INT_MAX ? MPI_ERR_COUNT : REAL(PMPI_Unpack)(from, (int)bytes, &at, buf, (int)count, type, comm);
+}
+#endif
+
+// room returns memory for a call, NULL where there is none: then the call has failed.
+static void *room(state *st, MPI_Comm comm, int64_t bytes, int *rc) {
+  void *m = malloc((size_t)bytes + 1);
+  if (m) return m;
+  fprintf(stderr, "scaffe: no memory for a copy of %lld bytes that a call needs\n", (long long)bytes);
+  *rc = failed(st, comm);
+  return NULL;
+}
+
 // broadcast serves a Bcast. Ranks may use different types of one signature: whose elements do not lie
 // side by side packs them.
 static int broadcast(void *buf, int64_t count, MPI_Datatype type, int root, MPI_Comm comm, int *rc) {
-  const struct named *t = named(type);
-  int size = t ? t->size : 0;
-  if (t ? !buf : (type == type_null || REAL(PMPI_Type_size)(type, &size) != MPI_SUCCESS)) return passed(SERVE_BCAST, PASSED_TYPE);
-  int64_t bytes = count * size;
+  int side_by_side;
+  int64_t bytes = count * signature(type, &side_by_side);
   if (bytes < here.set.min) return passed(SERVE_BCAST, PASSED_SMALL);
+  if (side_by_side && !buf) return passed(SERVE_BCAST, PASSED_TYPE);
   state *st = serves(SERVE_BCAST, SERVE_U8, bytes, 1, root, comm);
   if (!st) return 0;
-  serve_call c = {SERVE_BCAST, SERVE_U8, SERVE_SUM, root, buf, buf, bytes};
-  if (t) {
+  serve_call c = {SERVE_BCAST, SERVE_U8, SERVE_SUM, root, buf, buf, bytes, NULL};
+  if (side_by_side) {
     *rc = serve(st, comm, &c);
     return 1;
   }
-  int room = 0, at = 0;
-  void *packed = NULL;
-  *rc = REAL(PMPI_Pack_size)((int)count, type, comm, &room);
-  if (*rc == MPI_SUCCESS && room >= bytes && (packed = malloc((size_t)room))) {
-    if (st->rank == root) *rc = REAL(PMPI_Pack)(buf, (int)count, type, packed, room, &at, comm);
-    c.send = c.recv = packed;
-    if (*rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
-    at = 0;
-    if (*rc == MPI_SUCCESS && st->rank != root) *rc = REAL(PMPI_Unpack)(packed, (int)bytes, &at, buf, (int)count, type, comm);
-  } else if (*rc == MPI_SUCCESS) {
-    fprintf(stderr, "scaffe: no memory for a message of %lld bytes that is to be packed\n", (long long)bytes);
-    *rc = failed(st, comm);
-  }
+  void *packed = room(st, comm, bytes, rc);
+  if (!packed) return 1;
+  if (st->rank == root) *rc = pack(buf, count, type, packed, bytes, comm);
+  c.send = c.recv = packed;
+  if (*rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
+  if (*rc == MPI_SUCCESS && st->rank != root) *rc = unpack(packed, bytes, buf, count, type, comm);
   free(packed);
+  return 1;
+}
+
+// list is a number for each rank, as programs have them: int or a larger kind, or the same for all.
+typedef struct {
+  const int *ints;
+  const MPI_Count *counts;
+  const MPI_Aint *places;
+  int64_t each;
+} list;
+
+static int64_t of(const list *l, int rank) {
+  return l->ints ? l->ints[rank] : l->counts ? (int64_t)l->counts[rank] : l->places ? (int64_t)l->places[rank] : l->each;
+}
+
+static int equal(const list *l) { return !l->ints && !l->counts && !l->places; }
+
+// total adds the counts of a communicator's ranks, -1 where the library is to say what is wrong with it or them.
+static int64_t total(const list *counts, MPI_Comm comm) {
+  int size = 0;
+  if (equal(counts)) return comm != comm_null && REAL(PMPI_Comm_size)(comm, &size) == MPI_SUCCESS ? counts->each * size : -1;
+  state *st = comm == comm_null ? NULL : state_of(comm);
+  if (!st || st->none) return -1; // between two groups the counts are the other's
+  int64_t sum = 0;
+  for (int r = 0; r < st->size; r++) {
+    if (of(counts, r) < 0) return -1;
+    sum += of(counts, r);
+  }
+  return sum;
+}
+
+// allgather serves an Allgather, whose parts lie one after the other, or an Allgatherv, whose parts lie at places of their own on each
+// rank. Ranks may use different types of one signature. What does not lie side by side goes through memory where it does.
+static int allgather(const void *send, int64_t count, MPI_Datatype sent, void *recv, list counts, const list *places, MPI_Datatype type,
+                     MPI_Comm comm, int *rc) {
+  int lies, sent_lies = 1;
+  int64_t size = signature(type, &lies), all = total(&counts, comm), bytes = all * size;
+  if (all < 0) return passed(SERVE_ALLGATHER, PASSED_COMM);
+  if (bytes < here.set.min) return passed(SERVE_ALLGATHER, PASSED_SMALL);
+  if (!send || (lies && !recv) || (send != MPI_IN_PLACE && !signature(sent, &sent_lies))) return passed(SERVE_ALLGATHER, PASSED_TYPE);
+  state *st = serves(SERVE_ALLGATHER, SERVE_U8, bytes, 1, 0, comm);
+  if (!st) return 0;
+  MPI_Aint low, extent = size;
+  if (!lies && (*rc = REAL(PMPI_Type_get_extent)(type, &low, &extent)) != MPI_SUCCESS) return 1;
+  int64_t *parts = room(st, comm, 2 * (int64_t)sizeof *parts * st->size, rc), *begins = parts + st->size, before = 0;
+  if (!parts) return 1;
+  for (int r = 0; r < st->size; r++) {
+    parts[r] = of(&counts, r) * size, begins[r] = before;
+    before += parts[r];
+    if (places && of(places, r) * size != begins[r]) lies = 0; // not one after the other
+  }
+#define PLACE(r) ((char *)recv + (places ? of(places, r) : (r) * counts.each) * extent)
+  int me = st->rank;
+  char *whole = lies ? recv : room(st, comm, bytes, rc), *own = whole + begins[me];
+  serve_call c = {SERVE_ALLGATHER, SERVE_U8, SERVE_SUM, 0, own, whole, bytes, equal(&counts) ? NULL : parts};
+  if (whole && send != MPI_IN_PLACE && sent_lies) c.send = (void *)send;
+  else if (whole && send != MPI_IN_PLACE) *rc = pack(send, count, sent, own, parts[me], comm);
+  else if (whole && !lies) *rc = pack(PLACE(me), of(&counts, me), type, own, parts[me], comm);
+  if (whole && *rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
+  for (int r = 0; whole && !lies && *rc == MPI_SUCCESS && r < st->size; r++)
+    *rc = unpack(whole + begins[r], parts[r], PLACE(r), of(&counts, r), type, comm);
+#undef PLACE
+  if (whole != recv) free(whole);
+  free(parts);
+  return 1;
+}
+
+// reduce_scatter serves a Reduce_scatter or a Reduce_scatter_block. In place the whole buffer is read, and the result goes to its front.
+static int reduce_scatter(const void *send, void *recv, list counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm, int *rc) {
+  const struct named *t = named(type);
+  if (!t) return passed(SERVE_REDUCE_SCATTER, PASSED_TYPE);
+  int64_t all = total(&counts, comm);
+  if (all < 0) return passed(SERVE_REDUCE_SCATTER, PASSED_COMM);
+  if (all * t->size < here.set.min) return passed(SERVE_REDUCE_SCATTER, PASSED_SMALL);
+  int o = operation(op), exact = is_exact(t->code, o);
+  if (t->code == NONE || o == NONE || !send || (!recv && send == MPI_IN_PLACE)) return passed(SERVE_REDUCE_SCATTER, PASSED_TYPE);
+  state *st = serves(SERVE_REDUCE_SCATTER, t->code, all * t->size, exact, 0, comm);
+  if (!st) return 0;
+  int64_t *parts = NULL, own = of(&counts, st->rank) * t->size;
+  if (!equal(&counts)) {
+    if (!(parts = room(st, comm, (int64_t)sizeof *parts * st->size, rc))) return 1;
+    for (int r = 0; r < st->size; r++) parts[r] = of(&counts, r);
+  }
+  void *front = send == MPI_IN_PLACE ? room(st, comm, own, rc) : recv;
+  serve_call c = {SERVE_REDUCE_SCATTER, t->code, o, 0, send == MPI_IN_PLACE ? recv : (void *)send, front, all, parts};
+  if (send != MPI_IN_PLACE) *rc = serve(st, comm, &c);
+  else if (front) {
+    *rc = serve(st, comm, &c);
+    if (*rc == MPI_SUCCESS) memcpy(recv, front, (size_t)own);
+    free(front);
+  }
+  free(parts);
   return 1;
 }
 
@@ -500,11 +637,11 @@ static int finish(MPI_Comm comm, int key, void *value, void *extra) {
     long long mine[SERVE_VERBS * (1 + PASSED_KINDS)], all[SERVE_VERBS * (1 + PASSED_KINDS)];
     memcpy(mine, counts, sizeof mine);
     if (REAL(PMPI_Reduce)(mine, all, SERVE_VERBS * (1 + PASSED_KINDS), types[4].type, ops[SERVE_SUM], 0, comm_world) == MPI_SUCCESS && here.rank == 0) {
-      static const char *const names[SERVE_VERBS] = {"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce"};
+      static const char *const names[SERVE_VERBS] = {"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Allgather", "MPI_Reduce_scatter"};
       fprintf(stderr, "scaffe: calls of all ranks\n");
       for (int v = 0; v < SERVE_VERBS; v++) {
         long long *n = all + v * (1 + PASSED_KINDS);
-        fprintf(stderr, "scaffe: %-14s served %lld", names[v], n[0]);
+        fprintf(stderr, "scaffe: %-18s served %lld", names[v], n[0]);
         for (int k = 0; k < PASSED_KINDS; k++)
           if (n[1 + k]) fprintf(stderr, ", passed on %lld %s", n[1 + k], reasons[k]);
         fprintf(stderr, "\n");
@@ -594,6 +731,24 @@ static void begin(void) {
     ENTER(broadcast(buf, count, type, root, comm, &rc))                                                                        \
     PASS(REAL(MPI##_Bcast)(buf, count, type, root, comm));                                                                     \
   }                                                                                                                            \
+  int MPI##_Allgather(const void *send, int count, MPI_Datatype sent, void *recv, int each, MPI_Datatype type, MPI_Comm comm) {\
+    ENTER(allgather(send, count, sent, recv, (list){.each = each}, NULL, type, comm, &rc))                                     \
+    PASS(REAL(MPI##_Allgather)(send, count, sent, recv, each, type, comm));                                                    \
+  }                                                                                                                            \
+  int MPI##_Allgatherv(const void *send, int count, MPI_Datatype sent, void *recv, const int counts[], const int places[], MPI_Datatype type,\
+                       MPI_Comm comm) {                                                                                        \
+    list at = {.ints = places};                                                                                                \
+    ENTER(counts && places && allgather(send, count, sent, recv, (list){.ints = counts}, &at, type, comm, &rc))                \
+    PASS(REAL(MPI##_Allgatherv)(send, count, sent, recv, counts, places, type, comm));                                         \
+  }                                                                                                                            \
+  int MPI##_Reduce_scatter(const void *send, void *recv, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {    \
+    ENTER(counts && reduce_scatter(send, recv, (list){.ints = counts}, type, op, comm, &rc))                                   \
+    PASS(REAL(MPI##_Reduce_scatter)(send, recv, counts, type, op, comm));                                                      \
+  }                                                                                                                            \
+  int MPI##_Reduce_scatter_block(const void *send, void *recv, int each, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {        \
+    ENTER(reduce_scatter(send, recv, (list){.each = each}, type, op, comm, &rc))                                               \
+    PASS(REAL(MPI##_Reduce_scatter_block)(send, recv, each, type, op, comm));                                                  \
+  }                                                                                                                            \
   int MPI##_Init(int *argc, char ***argv) {                                                                                    \
     int first = !inside;                                                                                                       \
     inside++;                                                                                                                  \
@@ -611,7 +766,46 @@ static void begin(void) {
     return rc;                                                                                                                 \
   }
 
+#if MPI_VERSION >= 4
+// MPI 4's forms with large counts.
+#define WRAP_LARGE(MPI)                                                                                                        \
+  int MPI##_Allreduce_c(const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {          \
+    ENTER(reduction(SERVE_ALLREDUCE, send, recv, count, type, op, 0, comm, &rc))                                               \
+    PASS(REAL(MPI##_Allreduce_c)(send, recv, count, type, op, comm));                                                          \
+  }                                                                                                                            \
+  int MPI##_Reduce_c(const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {   \
+    ENTER(reduction(SERVE_REDUCE, send, recv, count, type, op, root, comm, &rc))                                               \
+    PASS(REAL(MPI##_Reduce_c)(send, recv, count, type, op, root, comm));                                                       \
+  }                                                                                                                            \
+  int MPI##_Bcast_c(void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {                                  \
+    ENTER(broadcast(buf, count, type, root, comm, &rc))                                                                        \
+    PASS(REAL(MPI##_Bcast_c)(buf, count, type, root, comm));                                                                   \
+  }                                                                                                                            \
+  int MPI##_Allgather_c(const void *send, MPI_Count count, MPI_Datatype sent, void *recv, MPI_Count each, MPI_Datatype type, MPI_Comm comm) {\
+    ENTER(allgather(send, count, sent, recv, (list){.each = each}, NULL, type, comm, &rc))                                     \
+    PASS(REAL(MPI##_Allgather_c)(send, count, sent, recv, each, type, comm));                                                  \
+  }                                                                                                                            \
+  int MPI##_Allgatherv_c(const void *send, MPI_Count count, MPI_Datatype sent, void *recv, const MPI_Count counts[], const MPI_Aint places[],\
+                         MPI_Datatype type, MPI_Comm comm) {                                                                   \
+    list at = {.places = places};                                                                                              \
+    ENTER(counts && places && allgather(send, count, sent, recv, (list){.counts = counts}, &at, type, comm, &rc))              \
+    PASS(REAL(MPI##_Allgatherv_c)(send, count, sent, recv, counts, places, type, comm));                                       \
+  }                                                                                                                            \
+  int MPI##_Reduce_scatter_c(const void *send, void *recv, const MPI_Count counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {\
+    ENTER(counts && reduce_scatter(send, recv, (list){.counts = counts}, type, op, comm, &rc))                                 \
+    PASS(REAL(MPI##_Reduce_scatter_c)(send, recv, counts, type, op, comm));                                                    \
+  }                                                                                                                            \
+  int MPI##_Reduce_scatter_block_c(const void *send, void *recv, MPI_Count each, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {\
+    ENTER(reduce_scatter(send, recv, (list){.each = each}, type, op, comm, &rc))                                               \
+    PASS(REAL(MPI##_Reduce_scatter_block_c)(send, recv, each, type, op, comm));                                                \
+  }
+#else
+#define WRAP_LARGE(MPI)
+#endif
+
 #pragma GCC visibility push(default)
 WRAP(MPI)
 WRAP(PMPI)
+WRAP_LARGE(MPI)
+WRAP_LARGE(PMPI)
 #pragma GCC visibility pop

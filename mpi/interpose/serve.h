@@ -6,15 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_VERBS };
+enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_ALLGATHER, SERVE_REDUCE_SCATTER, SERVE_VERBS };
 enum { SERVE_F32, SERVE_F64, SERVE_F16, SERVE_BF16, SERVE_I32, SERVE_I64, SERVE_U8 };
 enum { SERVE_SUM, SERVE_PROD, SERVE_MIN, SERVE_MAX };
 
-// A call as its rank makes it. Reductions in place have send == recv.
+// A call as its rank makes it. Reductions in place have send == recv; a rank's part of an allgather may lie where it is received.
 typedef struct {
   int verb, type, op, root;
   void *send, *recv;
-  int64_t count; // elements
+  int64_t count;         // elements, of all parts where there are parts
+  const int64_t *counts; // of each rank's part; NULL: equal, or there are no parts
 } serve_call;
 
 // serve_open sets up the ranks of *(MPI_Comm *)comm, which all call it together. It returns a handle,

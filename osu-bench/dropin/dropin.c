@@ -1,6 +1,6 @@
 // dropin times the collectives of a plain MPI program with libscaffe-mpi.so and without, in turn, in one run.
 // It is started with the library preloaded (scripts/bench-dropin): MPI_X are then the library's, and what the MPI
-// library itself does is found behind it, by its handle. Buffers are malloc's. Times are the slowest rank's.
+// library itself does is found behind it, by its handle. Buffers are malloc's, their bytes those of all parts together. Times are the slowest rank's.
 //
 //	dropin [-m MIN:MAX] [-f FACTOR] [-t TURNS]
 #define _GNU_SOURCE
@@ -15,6 +15,8 @@
 static int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
 static int (*reduce)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
 static int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
+static int (*allgather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
+static int (*reduce_scatter)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
 
 static int find(struct dl_phdr_info *i, size_t n, void *out) {
   (void)n;
@@ -37,9 +39,11 @@ static int by_size(const void *a, const void *b) {
 }
 
 static float *send, *recv;
+static int rank, size;
 
 // once executes a collective, with or without scaffe, and returns what it took on this rank, in microseconds.
 static double once(int verb, int count, int with) {
+  int part = count / size;
   MPI_Barrier(MPI_COMM_WORLD);
   double t = now();
   switch (verb * 2 + with) {
@@ -49,13 +53,17 @@ static double once(int verb, int count, int with) {
   case 3: MPI_Bcast(send, count, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
   case 4: allreduce(send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
   case 5: MPI_Allreduce(send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+  case 6: allgather(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, MPI_COMM_WORLD); break;
+  case 7: MPI_Allgather(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, MPI_COMM_WORLD); break;
+  case 8: reduce_scatter(send, recv, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+  case 9: MPI_Reduce_scatter_block(send, recv, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
   }
   return now() - t;
 }
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
-  int rank, size, turns = 31, factor = 4;
+  int turns = 31, factor = 4;
   long min = 4, max = 64 << 20;
   for (int i = 1; i + 1 < argc; i += 2) {
     char *colon = strchr(argv[i + 1], ':');
@@ -69,7 +77,8 @@ int main(int argc, char **argv) {
   }
   void *mpi = NULL;
   dl_iterate_phdr(find, &mpi);
-  if (!mpi || !(allreduce = dlsym(mpi, "PMPI_Allreduce")) || !(reduce = dlsym(mpi, "PMPI_Reduce")) || !(bcast = dlsym(mpi, "PMPI_Bcast"))) {
+  if (!mpi || !(allreduce = dlsym(mpi, "PMPI_Allreduce")) || !(reduce = dlsym(mpi, "PMPI_Reduce")) || !(bcast = dlsym(mpi, "PMPI_Bcast")) ||
+      !(allgather = dlsym(mpi, "PMPI_Allgather")) || !(reduce_scatter = dlsym(mpi, "PMPI_Reduce_scatter_block"))) {
     fprintf(stderr, "dropin: the MPI library below is not found\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -78,9 +87,9 @@ int main(int argc, char **argv) {
   send = malloc(max), recv = malloc(max);
   memset(send, 0, max), memset(recv, 0, max);
   if (rank == 0) printf("collective,ranks,bytes,without_us,with_us,ratio,low,high\n");
-  static const char *const names[] = {"reduce", "bcast", "allreduce"};
+  static const char *const names[] = {"reduce", "bcast", "allreduce", "allgather", "reduce_scatter"};
   double *mine = malloc(2 * turns * sizeof *mine), *all = malloc(2 * turns * sizeof *all), *ratio = malloc(turns * sizeof *ratio);
-  for (int verb = 0; verb < 3; verb++)
+  for (int verb = 0; verb < 5; verb++)
     for (long bytes = min; bytes <= max; bytes *= factor) {
       int count = (int)(bytes / sizeof(float)), inner = bytes <= 4096 ? 100 : bytes <= 65536 ? 20 : 1;
       for (int i = -2; i < turns; i++) // the pairs begin with one and the other in turn
