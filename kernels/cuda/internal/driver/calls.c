@@ -124,8 +124,8 @@ int scaffe_cuda_event_query(CUcontext context, CUevent e) {
 
 int scaffe_cuda_launch(CUcontext context, CUfunction f, unsigned blocks, unsigned threads, CUstream s, uint64_t *arguments, int n) {
   IN(context);
-  void *parameters[16];
-  for (int i = 0; i < n && i < 16; i++) parameters[i] = &arguments[i];
+  void *parameters[MOST_ARGUMENTS];
+  for (int i = 0; i < n && i < MOST_ARGUMENTS; i++) parameters[i] = &arguments[i];
   return cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, s, parameters, NULL);
 }
 

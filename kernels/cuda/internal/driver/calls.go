@@ -34,7 +34,7 @@ const (
 )
 
 // MostArguments is how many arguments a kernel may have.
-const MostArguments = 24
+const MostArguments = C.MOST_ARGUMENTS
 
 func check(r C.int) error { return Check(int(r)) }
 

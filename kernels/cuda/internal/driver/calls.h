@@ -4,6 +4,8 @@
 #include <cuda.h>
 #include <stdint.h>
 
+enum { MOST_ARGUMENTS = 24 }; // of a kernel
+
 int scaffe_cuda_retain(int device, CUcontext *context);
 int scaffe_cuda_release(int device);
 int scaffe_cuda_alloc(CUcontext context, size_t n, void **p);
