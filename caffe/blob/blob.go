@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -23,6 +24,9 @@ type Blob struct {
 	shape      []int
 	count      int
 	data, diff mem.Buffer // capacity, at least count elements once used
+
+	device         *gpu.Device // nil: the blob lies in the host's memory
+	onData, onDiff *gpu.Memory // of a device, instead of data and diff
 }
 
 // MaxCount is how many elements a blob has at most, as in Caffe.
@@ -121,10 +125,20 @@ func (b *Blob) Data() []float32 { return mem.Float32s(b.DataBuffer()) }
 func (b *Blob) Diff() []float32 { return mem.Float32s(b.DiffBuffer()) }
 
 // DataBuffer returns the values' memory, exactly Count elements long.
-func (b *Blob) DataBuffer() mem.Buffer { return grow(&b.data, b.count) }
+func (b *Blob) DataBuffer() mem.Buffer {
+	if b.device != nil {
+		return b.side(&b.onData).Host().Slice(0, mem.Float32.Bytes(b.count))
+	}
+	return grow(&b.data, b.count)
+}
 
 // DiffBuffer returns the gradients' memory, exactly Count elements long.
-func (b *Blob) DiffBuffer() mem.Buffer { return grow(&b.diff, b.count) }
+func (b *Blob) DiffBuffer() mem.Buffer {
+	if b.device != nil {
+		return b.side(&b.onDiff).Host().Slice(0, mem.Float32.Bytes(b.count))
+	}
+	return grow(&b.diff, b.count)
+}
 
 // grow makes sure that buf holds n float32 and returns that prefix.
 func grow(buf *mem.Buffer, n int) mem.Buffer {
@@ -150,10 +164,22 @@ func (b *Blob) Bind(data, diff mem.Buffer) {
 }
 
 // ShareData makes b's values those of o, which must have as many elements.
-func (b *Blob) ShareData(o *Blob) { b.data = o.DataBuffer().Slice(0, mem.Float32.Bytes(b.count)) }
+func (b *Blob) ShareData(o *Blob) {
+	if o.device != nil {
+		b.device, b.onData = o.device, o.side(&o.onData)
+		return
+	}
+	b.data = o.DataBuffer().Slice(0, mem.Float32.Bytes(b.count))
+}
 
 // ShareDiff makes b's gradients those of o, which must have as many elements.
-func (b *Blob) ShareDiff(o *Blob) { b.diff = o.DiffBuffer().Slice(0, mem.Float32.Bytes(b.count)) }
+func (b *Blob) ShareDiff(o *Blob) {
+	if o.device != nil {
+		b.device, b.onDiff = o.device, o.side(&o.onDiff)
+		return
+	}
+	b.diff = o.DiffBuffer().Slice(0, mem.Float32.Bytes(b.count))
+}
 
 // ShapeString returns the shape and count as Caffe logs them: "100 3 32 32 (307200)".
 func (b *Blob) ShapeString() string {

@@ -28,6 +28,8 @@ type batchNorm struct {
 	norm              blob.Blob // y, which the next layer may change in place
 	mean, inv         []float32 // of each channel; inv is 1/sqrt(var+eps)
 
+	means, inverses, meansDy, meansDyY blob.Blob // on a GPU: mean, inv, and the means of gradients
+
 	// Of each channel of a block, which stays in the caches.
 	block           int
 	sums, products  []vec.Lanes

@@ -18,6 +18,7 @@ type eltwise struct {
 	coeff  []float32
 	stable bool
 	winner []float32 // MAX: the number of the bottom that each element came from
+	from   blob.Blob // the same on a GPU
 }
 
 func newEltwise(p *proto.LayerParameter, env Env) (Layer, error) {

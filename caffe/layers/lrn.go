@@ -34,6 +34,7 @@ type lrn struct {
 	power       func(dst, scale []float32) // dst = scale^−beta
 
 	scale      []float32
+	scales     blob.Blob // the same on a GPU
 	acc        []float32 // a plane
 	work       []float32 // a plane, or with ACROSS_CHANNELS one per neighbor
 	sums       []float32 // WITHIN_CHANNEL: a row

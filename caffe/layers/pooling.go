@@ -31,6 +31,7 @@ type pooling struct {
 	maxima *nn.MaxPool // MAX
 	sums   []float32   // AVE: one row
 	mask   []int32     // MAX: position in its plane of each output's maximum
+	kept   blob.Blob   // the same on a GPU
 }
 
 // Bottoms says one.

@@ -1,0 +1,172 @@
+package gpu
+
+import (
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Memory is a vector that knows where it is current. New ones are zeros.
+type Memory struct {
+	d                *Device
+	bytes            int
+	host, device     mem.Buffer // each made when it is first asked for
+	onHost, onDevice bool       // where it is current; neither: zeros
+	copied           *cuda.Event
+	copying          bool // the GPU may still be at the host's side: copied tells
+}
+
+// NewMemory returns a vector of so many bytes.
+func (d *Device) NewMemory(bytes int) *Memory { return &Memory{d: d, bytes: bytes} }
+
+// Over returns a vector over memory that others have taken, current on the host. host is pinned (AllocHost).
+func (d *Device) Over(host, device mem.Buffer) *Memory {
+	return &Memory{d: d, bytes: host.Len(), host: host, device: device, onHost: true}
+}
+
+// Len returns the length in bytes.
+func (m *Memory) Len() int { return m.bytes }
+
+// OnHost reports whether the host's side is current, and HostRead does not wait.
+func (m *Memory) OnHost() bool {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	return m.onHost
+}
+
+// Read returns the GPU's side, current.
+func (m *Memory) Read() mem.Buffer {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	return m.read()
+}
+
+// Write returns the GPU's side, which the next kernel overwrites.
+func (m *Memory) Write() mem.Buffer {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.make()
+	m.onDevice, m.onHost = true, false
+	return m.device
+}
+
+// Change returns the GPU's side, current, of which the next kernel changes some.
+func (m *Memory) Change() mem.Buffer {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	b := m.read()
+	m.onHost = false
+	return b
+}
+
+// Host returns the host's side, current, to read and to change: the GPU's is not any more.
+func (m *Memory) Host() mem.Buffer {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	b := m.fetch()
+	m.onHost, m.onDevice = true, false
+	return b
+}
+
+// HostRead returns the host's side, current, to read.
+func (m *Memory) HostRead() mem.Buffer {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	return m.fetch()
+}
+
+// Clear sets the vector to zeros, on the GPU.
+func (m *Memory) Clear() {
+	b := m.Write()
+	m.d.Launch(cuda.Fill, b.Len()/4, []mem.Buffer{b}, cuda.Number(0))
+}
+
+// Unchanged says that what Host has returned was only read: where the GPU's side was current, as before tells, it still is.
+func (m *Memory) Unchanged(before bool) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.onDevice = m.onDevice || before && m.onHost
+}
+
+// OnDevice reports whether the GPU's side is current.
+func (m *Memory) OnDevice() bool {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	return m.onDevice
+}
+
+func (m *Memory) make() {
+	if m.device.Len() < m.bytes {
+		m.device = m.d.alloc(m.bytes)
+	}
+}
+
+func (m *Memory) read() mem.Buffer {
+	m.make()
+	d := m.d
+	switch {
+	case m.onDevice || d.err != nil || m.bytes == 0:
+	case m.onHost:
+		d.fail(d.stream.Copy(m.device, m.host))
+		m.begun()
+		d.counts.Up += int64(m.bytes)
+	default:
+		d.fail(d.stream.Launch(cuda.Fill, m.bytes/4, []mem.Buffer{m.device}, cuda.Number(0)))
+	}
+	m.onDevice = true
+	return m.device
+}
+
+// begun remembers that the GPU copies to or from the host's side.
+func (m *Memory) begun() {
+	d := m.d
+	if m.copied == nil && d.err == nil {
+		e, err := d.gpu.NewEvent()
+		if err != nil {
+			d.fail(err)
+			return
+		}
+		m.copied = e
+		d.events = append(d.events, e)
+	}
+	if d.err == nil {
+		d.fail(d.stream.Record(m.copied))
+		m.copying = true
+	}
+}
+
+// beginDown begins to copy to the host's side, where that is not current, and reports whether somebody has to wait.
+func (m *Memory) beginDown() bool {
+	if m.onHost || !m.onDevice {
+		return false
+	}
+	m.makeHost()
+	d := m.d
+	if d.err == nil && m.bytes > 0 {
+		d.fail(d.stream.Copy(m.host, m.device))
+		m.begun()
+		d.counts.Down += int64(m.bytes)
+	}
+	m.onHost = true
+	return true
+}
+
+func (m *Memory) makeHost() {
+	if m.host.Len() < m.bytes {
+		m.host = m.d.allocHost(m.bytes)
+	}
+}
+
+// fetch returns the host's side, current, when the GPU is done with it.
+func (m *Memory) fetch() mem.Buffer {
+	m.makeHost()
+	if !m.onHost && !m.onDevice {
+		clear(mem.Bytes(m.host)) // zeros
+		m.onHost = true
+	}
+	m.beginDown()
+	if m.copying {
+		m.d.wait(m.copied, &m.d.counts.Waits)
+		m.copying = false
+	}
+	return m.host
+}
