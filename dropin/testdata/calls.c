@@ -8,6 +8,11 @@
 #include <string.h>
 
 static int rank, size, errors;
+#ifdef OMPI_MAJOR_VERSION
+enum { bottom = 1 };
+#else
+enum { bottom = 0 }; // MPICH's MPI_Pack, which scaffe calls, takes no MPI_BOTTOM
+#endif
 
 #define FAIL(...)                                                                                                              \
   do {                                                                                                                         \
@@ -144,7 +149,7 @@ static void allgathers(MPI_Comm comm, const char *what) {
   MPI_Type_free(&vector);
   MPI_Type_commit(&pair);
   for (int s = 0; s < NSIZES; s++)
-    for (int way = 0; way < 4; way++) { // as it is, in place, derived to send, derived to receive
+    for (int way = 0; way < 5; way++) { // as it is, in place, derived to send, derived to receive, by address to send
       int count = sizes[s] / n / 2 * 2, wide = way == 3 ? 2 : 1;
       int *in = malloc((2 * count + 1) * sizeof(int)), *out = malloc((2 * n * count + 1) * sizeof(int));
       for (int i = 0; i < 2 * n * count + 1; i++) out[i] = -1;
@@ -156,7 +161,15 @@ static void allgathers(MPI_Comm comm, const char *what) {
       else {
         for (int i = 0; way == 2 && i < count; i++) in[i] = mine(me, i);
         if (way == 3) MPI_Allgather(in, count, MPI_INT, out, count / 2, pair, comm);
-        else MPI_Allgather(way == 1 ? MPI_IN_PLACE : in, count, MPI_INT, out, count, MPI_INT, comm);
+        else if (way == 4 && me == 0 && count > 0 && bottom) {
+          MPI_Aint where;
+          MPI_Datatype there;
+          MPI_Get_address(in, &where);
+          MPI_Type_create_hindexed(1, &count, &where, MPI_INT, &there);
+          MPI_Type_commit(&there);
+          MPI_Allgather(MPI_BOTTOM, 1, there, out, count, MPI_INT, comm);
+          MPI_Type_free(&there);
+        } else MPI_Allgather(way == 1 ? MPI_IN_PLACE : in, count, MPI_INT, out, count, MPI_INT, comm);
       }
       for (int r = 0, ok = 1; ok && r < n; r++)
         for (int i = 0; ok && i < count; i++)
@@ -180,7 +193,7 @@ static void allgathers(MPI_Comm comm, const char *what) {
         in[i] = mine(me, i);
         if (way % 2) out[at[me] + i] = in[i];
       }
-      MPI_Allgatherv(way % 2 ? MPI_IN_PLACE : in, counts[me], MPI_INT, out, counts, at, MPI_INT, comm);
+      MPI_Allgatherv(way % 2 ? MPI_IN_PLACE : counts[me] ? in : NULL, counts[me], MPI_INT, out, counts, at, MPI_INT, comm);
       int filled = 0, ok = 1;
       for (int r = 0; r < n; r++)
         for (int i = 0; ok && i < counts[r]; i++)
@@ -212,7 +225,7 @@ static void allgathers(MPI_Comm comm, const char *what) {
         for (int i = 0; i < sum; i++) in[i] = (T)value(me, i);                                                                 \
         in[sum] = (T)77;                                                                                                       \
         if (!(way & 2)) out[counts[me]] = (T)77;                                                                               \
-        if (way & 1) MPI_Reduce_scatter(way & 2 ? MPI_IN_PLACE : in, out, counts, type, ops[op], comm);                        \
+        if (way & 1) MPI_Reduce_scatter(way & 2 ? MPI_IN_PLACE : in, counts[me] || way & 2 ? out : NULL, counts, type, ops[op], comm); \
         else MPI_Reduce_scatter_block(way & 2 ? MPI_IN_PLACE : in, out, counts[0], type, ops[op], comm);                       \
         for (int i = 0; i < counts[me]; i++)                                                                                   \
           if (out[i] != (T)expect(ops[op], n, off + i)) {                                                                      \

@@ -487,6 +487,9 @@ static int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI
 }
 #endif
 
+// packable reports whether what some ranks may have to pack can be: MPI before 4 counts packed bytes in an int.
+static int packable(int64_t bytes) { return MPI_VERSION >= 4 || bytes <= INT_MAX; }
+
 // room returns memory for a call, NULL where there is none: then the call has failed.
 static void *room(state *st, MPI_Comm comm, int64_t bytes, int *rc) {
   void *m = malloc((size_t)bytes + 1);
@@ -502,7 +505,7 @@ static int broadcast(void *buf, int64_t count, MPI_Datatype type, int root, MPI_
   int side_by_side;
   int64_t bytes = count * signature(type, &side_by_side);
   if (bytes < here.set.min) return passed(SERVE_BCAST, PASSED_SMALL);
-  if (side_by_side && !buf) return passed(SERVE_BCAST, PASSED_TYPE);
+  if ((side_by_side && !buf) || !packable(bytes)) return passed(SERVE_BCAST, PASSED_TYPE);
   state *st = serves(SERVE_BCAST, SERVE_U8, bytes, 1, root, comm);
   if (!st) return 0;
   serve_call c = {SERVE_BCAST, SERVE_U8, SERVE_SUM, root, buf, buf, bytes, NULL};
@@ -548,6 +551,13 @@ static int64_t total(const list *counts, MPI_Comm comm) {
   return sum;
 }
 
+// sends reports whether a rank may send these elements: where not, the library says what is wrong. Neither having nothing to send, and
+// so perhaps no buffer, nor MPI_BOTTOM and a type with addresses in it is wrong: other ranks know of neither.
+static int sends(const void *buf, int64_t count, MPI_Datatype type, int *side_by_side) {
+  if (count < 0 || type == type_null) return 0;
+  return count * signature(type, side_by_side) == 0 || buf || !*side_by_side;
+}
+
 // allgather serves an Allgather, whose parts lie one after the other, or an Allgatherv, whose parts lie at places of their own on each
 // rank. Ranks may use different types of one signature. What does not lie side by side goes through memory where it does.
 static int allgather(const void *send, int64_t count, MPI_Datatype sent, void *recv, list counts, const list *places, MPI_Datatype type,
@@ -556,7 +566,7 @@ static int allgather(const void *send, int64_t count, MPI_Datatype sent, void *r
   int64_t size = signature(type, &lies), all = total(&counts, comm), bytes = all * size;
   if (all < 0) return passed(SERVE_ALLGATHER, PASSED_COMM);
   if (bytes < here.set.min) return passed(SERVE_ALLGATHER, PASSED_SMALL);
-  if (!send || (lies && !recv) || (send != MPI_IN_PLACE && !signature(sent, &sent_lies))) return passed(SERVE_ALLGATHER, PASSED_TYPE);
+  if (!packable(bytes) || (lies && !recv) || (send != MPI_IN_PLACE && !sends(send, count, sent, &sent_lies))) return passed(SERVE_ALLGATHER, PASSED_TYPE);
   state *st = serves(SERVE_ALLGATHER, SERVE_U8, bytes, 1, 0, comm);
   if (!st) return 0;
   MPI_Aint low, extent = size;
@@ -572,9 +582,11 @@ static int allgather(const void *send, int64_t count, MPI_Datatype sent, void *r
   int me = st->rank;
   char *whole = lies ? recv : room(st, comm, bytes, rc), *own = whole + begins[me];
   serve_call c = {SERVE_ALLGATHER, SERVE_U8, SERVE_SUM, 0, own, whole, bytes, equal(&counts) ? NULL : parts};
-  if (whole && send != MPI_IN_PLACE && sent_lies) c.send = (void *)send;
-  else if (whole && send != MPI_IN_PLACE) *rc = pack(send, count, sent, own, parts[me], comm);
-  else if (whole && !lies) *rc = pack(PLACE(me), of(&counts, me), type, own, parts[me], comm);
+  if (whole && parts[me] > 0) {
+    if (send != MPI_IN_PLACE && sent_lies) c.send = (void *)send;
+    else if (send != MPI_IN_PLACE) *rc = pack(send, count, sent, own, parts[me], comm);
+    else if (!lies) *rc = pack(PLACE(me), of(&counts, me), type, own, parts[me], comm);
+  }
   if (whole && *rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
   for (int r = 0; whole && !lies && *rc == MPI_SUCCESS && r < st->size; r++)
     *rc = unpack(whole + begins[r], parts[r], PLACE(r), of(&counts, r), type, comm);
