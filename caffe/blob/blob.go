@@ -166,7 +166,7 @@ func (b *Blob) Bind(data, diff mem.Buffer) {
 // ShareData makes b's values those of o, which must have as many elements.
 func (b *Blob) ShareData(o *Blob) {
 	if o.device != nil {
-		b.device, b.onData = o.device, o.side(&o.onData)
+		b.device, b.onData, b.data = o.device, o.side(&o.onData), mem.Buffer{}
 		return
 	}
 	b.data = o.DataBuffer().Slice(0, mem.Float32.Bytes(b.count))
@@ -175,7 +175,7 @@ func (b *Blob) ShareData(o *Blob) {
 // ShareDiff makes b's gradients those of o, which must have as many elements.
 func (b *Blob) ShareDiff(o *Blob) {
 	if o.device != nil {
-		b.device, b.onDiff = o.device, o.side(&o.onDiff)
+		b.device, b.onDiff, b.diff = o.device, o.side(&o.onDiff), mem.Buffer{}
 		return
 	}
 	b.diff = o.DiffBuffer().Slice(0, mem.Float32.Bytes(b.count))

@@ -233,7 +233,8 @@ func (d *Device) wait(e *cuda.Event, count *int64) {
 	}
 }
 
-// Fetch brings the host's sides up to date, with one wait for all of them. The GPU's stay current.
+// Fetch brings the host's sides up to date, with one wait for all of them. The GPU's stay current. Of vectors that have been
+// prefetched the first should be the one that was last.
 func (d *Device) Fetch(ms ...*Memory) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -244,5 +245,11 @@ func (d *Device) Fetch(ms ...*Memory) {
 	if begun && d.err == nil {
 		d.fail(d.stream.Record(d.end))
 		d.wait(d.end, &d.counts.Fetches)
+	}
+	for _, m := range ms {
+		if m.copying {
+			d.wait(m.copied, &d.counts.Fetches)
+			m.copying = false
+		}
 	}
 }

@@ -80,6 +80,47 @@ func (m *Memory) Clear() {
 	m.d.Launch(cuda.Fill, b.Len()/4, []mem.Buffer{b}, cuda.Number(0))
 }
 
+// Prefetch begins to bring the host's side up to date. Nobody waits; Fetch and HostRead do later.
+func (m *Memory) Prefetch() {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.beginDown()
+}
+
+// Fetched reports whether nothing is on its way to the host's side or from it any more, so that HostRead does not wait.
+func (m *Memory) Fetched() bool {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	if m.copying && m.d.err == nil {
+		passed, err := m.copied.Passed()
+		if err != nil {
+			m.d.fail(err)
+		}
+		m.copying = !passed
+	}
+	return !m.copying || m.d.err != nil
+}
+
+// HostChanged says that others have written the host's side, which is the current one now.
+func (m *Memory) HostChanged() {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.onHost, m.onDevice = true, false
+}
+
+// Upload begins to copy n bytes of the host's side to the GPU's, from an offset on, which is the current one then. Others
+// have written them, and leave them alone until the GPU has come to what is begun next.
+func (m *Memory) Upload(at, n int) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.make()
+	if d := m.d; d.err == nil && n > 0 {
+		d.fail(d.stream.Copy(m.device.Slice(at, n), m.host.Slice(at, n)))
+		d.counts.Up += int64(n)
+	}
+	m.onDevice, m.onHost = true, false
+}
+
 // Unchanged says that what Host has returned was only read: where the GPU's side was current, as before tells, it still is.
 func (m *Memory) Unchanged(before bool) {
 	m.d.mu.Lock()

@@ -1,7 +1,7 @@
 package net
 
 import (
-	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 )
 
@@ -74,7 +74,7 @@ func (n *Net) Backward() error {
 		nd := n.nodes[i]
 		if nd.backward {
 			nd.seed(n.BatchShare)
-			if err := nd.layer.Backward(nd.top, nd.propagate, nd.bottom); err != nil {
+			if err := nd.runBackward(n.gpu); err != nil {
 				return nd.wrap(err)
 			}
 			n.clearFrozen(nd)
@@ -85,7 +85,15 @@ func (n *Net) Backward() error {
 			}
 		}
 	}
-	return nil
+	return n.Err()
+}
+
+// runBackward runs the layer's Backward, where it is computed.
+func (nd *node) runBackward(d *gpu.Device) error {
+	if d != nil {
+		return nd.backwardOn(d)
+	}
+	return nd.layer.Backward(nd.top, nd.propagate, nd.bottom)
 }
 
 // clearFrozen drops the gradients of parameters that do not learn (lr_mult 0),
@@ -96,9 +104,7 @@ func (n *Net) clearFrozen(nd *node) {
 	}
 	for _, i := range nd.params {
 		if n.learnable[n.params[i].learn].LRMult == 0 {
-			zero(n.params[i].blob)
+			n.params[i].blob.ClearDiff()
 		}
 	}
 }
-
-func zero(b *blob.Blob) { clear(b.Diff()) }

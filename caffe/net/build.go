@@ -10,6 +10,7 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/caffe/proto"
 )
@@ -27,6 +28,8 @@ type Options struct {
 	Seed uint64
 	// Memory is how much the net may take; nil means AvailableMemory.
 	Memory *Memory
+	// GPU, if set, is where the net computes. What a layer has no kernels for the host does, which Warnings tells.
+	GPU *gpu.Device
 	// Rewrite, if set, may change a copy of each selected layer's message
 	// before the layer is made. Synthetic makes one that replaces data sources.
 	Rewrite func(*proto.LayerParameter) error
@@ -114,7 +117,8 @@ func (b *builder) build(p *proto.NetParameter) error {
 	}
 	b.finishParams()
 	b.outputs()
-	b.warnings = append(slices.Clone(b.file.Warnings()), b.repeatedNames()...)
+	b.place()
+	b.warnings = slices.Concat(b.file.Warnings(), b.repeatedNames(), b.hostTypes())
 	return b.batches()
 }
 

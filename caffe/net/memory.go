@@ -92,6 +92,9 @@ func (r room) Fits(bytes int64) error { return r.b.memory.fits("it needs", bytes
 
 // takeBlobs asks for the values and the gradients of all blobs between layers.
 func (b *builder) takeBlobs() error {
+	if b.opts.GPU != nil { // which says itself when it has no more
+		return nil
+	}
 	data, diff := map[*blob.Blob]bool{}, map[*blob.Blob]bool{}
 	for _, nd := range b.nodes {
 		shares, views := false, false

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/kernels/vec"
 	"github.com/scaffe/scaffe/mem"
@@ -45,11 +46,17 @@ type Net struct {
 	memory                  *Memory
 	globalBatch, localBatch int
 
+	gpu      *gpu.Device // nil: the net lies in the host's memory
+	placed   bool        // parameters that are not packed lie on it
+	lossTops []lossTop
+	lossDue  bool // of the last forward pass
+
 	warnings []string
 
 	worker int
 	pass   uint64 // forward passes since SeekBatch(0)
 	loss   Loss   // of the last one
+	total  float32
 }
 
 // Name returns the net's name in its prototxt.
@@ -104,23 +111,43 @@ func (n *Net) LayerName(i int) string { return n.nodes[i].name }
 // Forward runs all layers and returns the loss, the weighted sum of all loss
 // tops. Data layers read their next batch.
 func (n *Net) Forward() (float32, error) {
+	if err := n.BeginForward(); err != nil {
+		return 0, err
+	}
+	n.awaitLoss()
+	return n.total, n.Err()
+}
+
+// BeginForward is Forward, but that it does not wait for a GPU to come to the end: Loss does.
+func (n *Net) BeginForward() error {
+	n.placeParams()
 	var mean, sum float64
 	for i, nd := range n.nodes {
 		if n.Hooks.BeforeForward != nil {
 			if err := n.Hooks.BeforeForward(i); err != nil {
-				return 0, err
+				return err
 			}
 		}
 		nd.rand.start(n.worker, n.pass)
-		m, s, err := nd.forward()
+		m, s, err := nd.forward(n.gpu)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		mean, sum = mean+m, sum+s
 	}
 	n.pass++
-	n.loss = Loss{Mean: float32(mean), Sum: float32(sum)}
-	return float32(mean + sum), nil
+	if n.lossDue = n.gpu != nil; !n.lossDue {
+		n.setLoss(mean, sum)
+		return nil
+	}
+	for _, l := range n.lossTops {
+		l.node.top[l.top].OnData().Prefetch()
+	}
+	return n.Err()
+}
+
+func (n *Net) setLoss(mean, sum float64) {
+	n.loss, n.total = Loss{Mean: float32(mean), Sum: float32(sum)}, float32(mean+sum)
 }
 
 // Loss is the loss of a batch, weighted, in two parts.
@@ -133,8 +160,11 @@ type Loss struct {
 // loss of the whole batch.
 func (l Loss) Of(share float32) float64 { return float64(l.Mean)*float64(share) + float64(l.Sum) }
 
-// Loss returns the loss of the last Forward.
-func (n *Net) Loss() Loss { return n.loss }
+// Loss returns the loss of the last Forward. On a GPU it waits until the pass has come to its end.
+func (n *Net) Loss() Loss {
+	n.awaitLoss()
+	return n.loss
+}
 
 // Statistics returns the values that layers gather in Forward: the running means
 // of BatchNorm.
@@ -230,7 +260,7 @@ func (n *Net) Close() error {
 func (n *Net) NotFinite() (layer, top string, ok bool) {
 	for _, nd := range n.nodes {
 		for j, t := range nd.top {
-			if vec.FirstNotFinite(t.Data()) >= 0 {
+			if vec.FirstNotFinite(t.HostData()) >= 0 {
 				return nd.name, nd.topName[j], true
 			}
 		}

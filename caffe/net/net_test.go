@@ -354,7 +354,7 @@ func TestForwardReshapesWhenAnInputChanges(t *testing.T) {
 	n.Blob("data").Data()[14] = 1
 	if err := func() error { // the Input layer itself keeps its shape: run the rest
 		nd := n.nodes[1]
-		_, _, err := nd.forward()
+		_, _, err := nd.forward(nil)
 		return err
 	}(); err != nil {
 		t.Fatal(err)

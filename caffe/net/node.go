@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/caffe/blob"
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/caffe/proto"
 )
@@ -28,6 +29,11 @@ type node struct {
 	backward  bool   // Backward is called
 	params    []int  // every parameter, as an index into Net.params
 	frozen    bool   // some parameter has lr_mult 0
+
+	// Of a net on a GPU:
+	onGPU layers.OnGPU // nil: the host computes it
+	blobs []*blob.Blob // its parameters
+	reads []read
 }
 
 // where says where the layer stands, "" where not known.
@@ -92,12 +98,18 @@ func (nd *node) stale() bool {
 }
 
 // forward runs the layer and returns its weighted loss: of tops that are means
-// over the batch, and of others.
-func (nd *node) forward() (mean, sum float64, err error) {
+// over the batch, and of others. On a GPU, d, it only begins, and the loss is awaited later.
+func (nd *node) forward(d *gpu.Device) (mean, sum float64, err error) {
 	if nd.stale() {
 		if err := nd.reshape(); err != nil {
 			return 0, 0, err
 		}
+		if d != nil {
+			nd.chooseSide()
+		}
+	}
+	if d != nil {
+		return 0, 0, nd.wrap(nd.forwardOn(d))
 	}
 	if err := nd.layer.Forward(nd.bottom, nd.top); err != nil {
 		return 0, 0, nd.wrap(err)
@@ -106,17 +118,22 @@ func (nd *node) forward() (mean, sum float64, err error) {
 		if w == 0 {
 			continue
 		}
-		var top float64
-		for _, x := range nd.top[i].Data() {
-			top += float64(x)
-		}
-		if nd.mean[i] {
-			mean += float64(w) * top
-		} else {
-			sum += float64(w) * top
-		}
+		m, s := nd.lossOf(i)
+		mean, sum = mean+m, sum+s
 	}
 	return mean, sum, nil
+}
+
+// lossOf is the weighted loss of one top.
+func (nd *node) lossOf(i int) (mean, sum float64) {
+	var top float64
+	for _, x := range nd.top[i].HostData() {
+		top += float64(x)
+	}
+	if nd.mean[i] {
+		return float64(nd.weights[i]) * top, 0
+	}
+	return 0, float64(nd.weights[i]) * top
 }
 
 // seed starts the backward pass: the gradient of a loss top is its weight, times

@@ -163,7 +163,16 @@ func (n *Net) PackedCount() int { return n.packed }
 // and zeros between. The present values are kept. alloc gives zeroed host
 // memory, data first; nil allocates on the Go heap. Nets that share this one's
 // parameters (ShareWith) follow.
+//
+// A net on a GPU takes pinned memory instead, and as much of the GPU's.
 func (n *Net) Pack(alloc func(bytes int) (mem.Buffer, error)) (data, diff mem.Buffer, err error) {
+	if n.gpu != nil {
+		if err := n.packOn(n.gpu); err != nil {
+			return data, diff, err
+		}
+		n.reshare()
+		return n.packedData, n.packedDiff, nil
+	}
 	if alloc == nil {
 		alloc = func(bytes int) (mem.Buffer, error) { return mem.Of(make([]float32, bytes/4)), nil }
 	}
@@ -184,7 +193,8 @@ func (n *Net) Pack(alloc func(bytes int) (mem.Buffer, error)) (data, diff mem.Bu
 	return data, diff, nil
 }
 
-// Packed returns the buffers that Pack bound, empty before it.
+// Packed returns the buffers that Pack bound, empty before it. Of a net on a GPU they are the host's side, which is current
+// after ToHost.
 func (n *Net) Packed() (data, diff mem.Buffer) { return n.packedData, n.packedDiff }
 
 // reshare lets all who share a parameter's memory follow its owner.
@@ -202,11 +212,11 @@ func (n *Net) reshare() {
 
 // ClearDiffs sets the gradients of all parameters to 0.
 func (n *Net) ClearDiffs() {
-	if n.packedDiff.Len() > 0 {
+	if n.packedDiff.Len() > 0 && n.gpu == nil {
 		clear(mem.Float32s(n.packedDiff))
 		return
 	}
 	for i := range n.learnable {
-		zero(n.learnable[i].Blob)
+		n.learnable[i].Blob.ClearDiff()
 	}
 }

@@ -104,7 +104,7 @@ func (n *Net) ToProto() *proto.NetParameter {
 	for _, nd := range n.nodes {
 		lp := pb.Clone(nd.param).(*proto.LayerParameter)
 		for _, b := range nd.layer.Params() {
-			lp.Blobs = append(lp.Blobs, proto.NewBlob(b.Shape(), b.Data(), nil))
+			lp.Blobs = append(lp.Blobs, proto.NewBlob(b.Shape(), b.HostData(), nil))
 		}
 		m.Layer = append(m.Layer, lp)
 	}

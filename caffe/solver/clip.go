@@ -54,6 +54,7 @@ func blocks(n int) int { return (n + NormBlock - 1) / NormBlock }
 // place in sums, which has NormBlocks elements. Of a block that is cut it
 // writes the sum of what lies within.
 func (s *Solver) Squares(lo, hi int, sums []float64) {
+	s.fetchGradients()
 	_, buf := s.net.Packed()
 	diff := mem.Float32s(buf)
 	params := s.net.Learnable()

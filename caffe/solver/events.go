@@ -109,7 +109,7 @@ func addOutputs(sums []float64, n *net.Net, share float64) {
 		if o.Sum {
 			scale = 1
 		}
-		for _, x := range o.Blob.Data() {
+		for _, x := range o.Blob.HostData() {
 			if k < len(sums) {
 				sums[k] += scale * float64(x)
 			}
@@ -190,7 +190,7 @@ func (s *Solver) lossAfter() (statistics [][]float32, err error) {
 			return nil, fmt.Errorf("after iteration %d: %w", s.iter, err)
 		}
 	}
-	for i, v := range kept {
+	for i, v := range s.computes.Statistics() {
 		for k := range v {
 			v[k], statistics[i][k] = statistics[i][k], v[k]
 		}
@@ -210,6 +210,7 @@ func (s *Solver) lossAfter() (statistics [][]float32, err error) {
 
 // computeHere puts the net that computes apart to where the solver is.
 func (s *Solver) computeHere() error {
+	s.net.ToHost()
 	from, _ := s.net.Packed()
 	to, _ := s.computes.Packed()
 	copy(mem.Float32s(to), mem.Float32s(from))

@@ -5,7 +5,9 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/vec"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // Rule is how a solver type turns a gradient into a change of the parameters:
@@ -17,6 +19,7 @@ type Rule struct {
 	name      string
 	histories int
 	update    func(r *Rule, o vec.Update, iter int, w, g, h1, h2 []float32)
+	onGPU     func(r *Rule, s *cuda.Stream, o vec.Update, iter int, w, g, h1, h2 mem.Buffer) error
 
 	momentum, momentum2, rmsDecay, delta float32
 	l1                                   bool
@@ -40,13 +43,14 @@ var rules = []struct {
 	histories  int
 	noMomentum bool
 	update     func(r *Rule, o vec.Update, iter int, w, g, h1, h2 []float32)
+	onGPU      func(r *Rule, s *cuda.Stream, o vec.Update, iter int, w, g, h1, h2 mem.Buffer) error
 }{
-	{"SGD", proto.SolverParameter_SGD, 1, false, (*Rule).sgd},
-	{"Nesterov", proto.SolverParameter_NESTEROV, 1, false, (*Rule).nesterov},
-	{"AdaGrad", proto.SolverParameter_ADAGRAD, 1, true, (*Rule).adaGrad},
-	{"RMSProp", proto.SolverParameter_RMSPROP, 1, true, (*Rule).rmsProp},
-	{"AdaDelta", proto.SolverParameter_ADADELTA, 2, false, (*Rule).adaDelta},
-	{"Adam", proto.SolverParameter_ADAM, 2, false, (*Rule).adam},
+	{"SGD", proto.SolverParameter_SGD, 1, false, (*Rule).sgd, (*Rule).sgdOn},
+	{"Nesterov", proto.SolverParameter_NESTEROV, 1, false, (*Rule).nesterov, (*Rule).nesterovOn},
+	{"AdaGrad", proto.SolverParameter_ADAGRAD, 1, true, (*Rule).adaGrad, (*Rule).adaGradOn},
+	{"RMSProp", proto.SolverParameter_RMSPROP, 1, true, (*Rule).rmsProp, (*Rule).rmsPropOn},
+	{"AdaDelta", proto.SolverParameter_ADADELTA, 2, false, (*Rule).adaDelta, (*Rule).adaDeltaOn},
+	{"Adam", proto.SolverParameter_ADAM, 2, false, (*Rule).adam, (*Rule).adamOn},
 }
 
 // NewRule returns the rule of p's type (or of the older solver_type), with
@@ -76,7 +80,7 @@ func NewRule(p *proto.SolverParameter) (*Rule, error) {
 		if k.noMomentum && p.GetMomentum() != 0 {
 			return nil, fieldError("momentum", "momentum is %v: solver type %s takes none", p.GetMomentum(), k.name)
 		}
-		r.name, r.histories, r.update = k.name, k.histories, k.update
+		r.name, r.histories, r.update, r.onGPU = k.name, k.histories, k.update, k.onGPU
 		return r, r.check()
 	}
 	return nil, fieldError("type", "unknown solver type %q: use one of %s", p.GetType(), strings.Join(names, ", "))
@@ -118,8 +122,11 @@ func (r *Rule) Update(s Step, data, diff []float32, hist [][]float32) {
 	if r.histories > 1 {
 		h2 = hist[1][:n]
 	}
-	o := vec.Update{Scale: s.Scale, Decay: s.Decay, Rate: s.Rate, L1: r.l1, Clear: s.Clear}
-	r.update(r, o, s.Iter, data, diff[:n], hist[0][:n], h2)
+	r.update(r, r.step(s), s.Iter, data, diff[:n], hist[0][:n], h2)
+}
+
+func (r *Rule) step(s Step) vec.Update {
+	return vec.Update{Scale: s.Scale, Decay: s.Decay, Rate: s.Rate, L1: r.l1, Clear: s.Clear}
 }
 
 // updateCorrected is Update of SGD with gradients that have their momentum already: h = momentum·h + Rate·decay, and
@@ -155,9 +162,40 @@ func (r *Rule) adaDelta(o vec.Update, _ int, w, g, h, u []float32) {
 	o.AdaDelta(r.momentum, r.delta, w, g, h, u)
 }
 
-// adam joins the corrections of the bias to the rate: √(1−β₂ᵗ)/(1−β₁ᵗ).
-func (r *Rule) adam(o vec.Update, iter int, w, g, h, u []float32) {
+// corrected joins Adam's corrections of the bias to the rate: √(1−β₂ᵗ)/(1−β₁ᵗ).
+func (r *Rule) corrected(o vec.Update, iter int) vec.Update {
 	t := float64(iter + 1)
 	o.Rate *= float32(math.Sqrt(1-math.Pow(float64(r.momentum2), t)) / (1 - math.Pow(float64(r.momentum), t)))
+	return o
+}
+
+func (r *Rule) adam(o vec.Update, iter int, w, g, h, u []float32) {
+	o = r.corrected(o, iter)
 	o.Adam(r.momentum, r.momentum2, r.delta, w, g, h, u)
+}
+
+// The same on a GPU, with the same bits.
+
+func (r *Rule) sgdOn(s *cuda.Stream, o vec.Update, _ int, w, g, h, _ mem.Buffer) error {
+	return s.SGD(o, r.momentum, w, g, h)
+}
+
+func (r *Rule) nesterovOn(s *cuda.Stream, o vec.Update, _ int, w, g, h, _ mem.Buffer) error {
+	return s.Nesterov(o, r.momentum, w, g, h)
+}
+
+func (r *Rule) adaGradOn(s *cuda.Stream, o vec.Update, _ int, w, g, h, _ mem.Buffer) error {
+	return s.AdaGrad(o, r.delta, w, g, h)
+}
+
+func (r *Rule) rmsPropOn(s *cuda.Stream, o vec.Update, _ int, w, g, h, _ mem.Buffer) error {
+	return s.RMSProp(o, r.rmsDecay, r.delta, w, g, h)
+}
+
+func (r *Rule) adaDeltaOn(s *cuda.Stream, o vec.Update, _ int, w, g, h, u mem.Buffer) error {
+	return s.AdaDelta(o, r.momentum, r.delta, w, g, h, u)
+}
+
+func (r *Rule) adamOn(s *cuda.Stream, o vec.Update, iter int, w, g, h, u mem.Buffer) error {
+	return s.Adam(r.corrected(o, iter), r.momentum, r.momentum2, r.delta, w, g, h, u)
 }

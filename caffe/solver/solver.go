@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
@@ -18,7 +19,7 @@ type Callbacks struct {
 	// OnStart runs before the forward pass of iteration iter.
 	OnStart func(iter int) error
 	// OnLoss runs when this worker's part of the iteration's loss is known: after
-	// the last forward pass, before its backward pass. The workers' parts add up
+	// the last forward pass, before its backward pass; on a GPU when all of that has been begun. The workers' parts add up
 	// to the loss over the global batch.
 	OnLoss func(iter int, part float64) error
 	// OnGradientsReady runs after the backward pass, with the same part of the
@@ -129,6 +130,9 @@ type Options struct {
 	// (Solver.Computes), while this solver's iterations go on. Hooks and callbacks are called as
 	// with Idle; batches of tests are run. Whenever OnParams returns, no pass may be under way.
 	Apart bool
+	// GPU, unless nil, is where the nets compute and updates are made; see package caffe/net. It cannot be had with Apart, and means
+	// nothing with Idle.
+	GPU *gpu.Device
 }
 
 // Solver trains one worker's net. It is not safe for concurrent use.
@@ -148,6 +152,7 @@ type Solver struct {
 	computes *net.Net // that runs the training passes; net, unless they are run apart
 	tests    []*testNet
 	history  [][]float32 // Rule.Histories packed buffers, made at first use
+	gpu      onGPU       // instead, where updates are made there
 
 	historyOnce sync.Once
 	holds       bool   // the history is of parts
@@ -166,7 +171,13 @@ type Solver struct {
 // early where training would fail late: on a field that means nothing, or a
 // snapshot directory that cannot be written.
 func New(f *proto.SolverFile, o Options) (*Solver, error) {
+	if o.Idle {
+		o.GPU = nil
+	}
 	s := &Solver{file: f, param: f.Solver, opts: o, written: -1}
+	if o.Apart && o.GPU != nil {
+		return nil, errors.New("passes that run apart from the solver's iterations run on the host: they cannot have a GPU")
+	}
 	if err := s.build(); err != nil {
 		return nil, errors.Join(s.at(err), s.Close())
 	}
@@ -225,7 +236,8 @@ func (s *Solver) build() (err error) {
 // buildTraining builds the training net, or both where passes are run apart: then the one that
 // has the solver's parameters reads no data.
 func (s *Solver) buildTraining(file *proto.NetFile, memory *net.Memory) (err error) {
-	o := net.Options{Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory}
+	s.gpu.Device = s.opts.GPU
+	o := net.Options{Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory, GPU: s.opts.GPU}
 	if s.computes, err = net.New(file, o); err != nil {
 		return err
 	}
@@ -505,17 +517,28 @@ func (s *Solver) forwardBackward() (float64, error) {
 				return 0, err
 			}
 		}
+		lossKnown := func() error {
+			loss := s.net.Loss()
+			sum.Mean, sum.Sum = sum.Mean+loss.Mean, sum.Sum+loss.Sum
+			if err := s.net.Err(); err != nil || !s.LastPass() || s.Callbacks.OnLoss == nil {
+				return err
+			}
+			return s.Callbacks.OnLoss(s.iter, part())
+		}
+		onGPU := s.net.GPU() != nil
 		err := s.forward()
-		loss := s.net.Loss()
-		sum.Mean, sum.Sum = sum.Mean+loss.Mean, sum.Sum+loss.Sum
 		if err == nil && s.Hooks.BeforeBackward != nil {
 			err = s.Hooks.BeforeBackward()
 		}
-		if err == nil && s.LastPass() && s.Callbacks.OnLoss != nil {
-			err = s.Callbacks.OnLoss(s.iter, part())
+		if err == nil && !onGPU {
+			err = lossKnown()
 		}
 		if err == nil {
 			err = s.backward()
+		}
+		if err == nil && onGPU { // which has all of the pass to do before anybody waits
+			s.awaitPass()
+			err = lossKnown()
 		}
 		if err != nil {
 			return 0, InIteration(s.iter, err)
@@ -546,8 +569,7 @@ func (e *iterationError) Unwrap() error { return e.err }
 // forward is the forward pass of an iteration.
 func (s *Solver) forward() error {
 	if !s.opts.Idle && !s.opts.Apart {
-		_, err := s.net.Forward()
-		return err
+		return s.net.BeginForward()
 	}
 	for layer := range s.net.LayerCount() {
 		if err := call(s.Hooks.BeforeForward, layer); err != nil {
@@ -560,7 +582,11 @@ func (s *Solver) forward() error {
 // backward is its backward pass.
 func (s *Solver) backward() error {
 	if !s.opts.Idle && !s.opts.Apart {
-		return s.net.Backward()
+		if err := s.net.Backward(); err != nil || !s.LastPass() {
+			return err
+		}
+		s.lookForNotFinite()
+		return s.net.Err()
 	}
 	for layer := s.net.LayerCount() - 1; layer >= 0; layer-- {
 		if err := call(s.Hooks.AfterBackward, layer); err != nil {

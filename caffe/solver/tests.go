@@ -33,7 +33,7 @@ func (s *Solver) buildTests(memory *net.Memory) error {
 		if t.weak = t.iters%t.part.Of == 0; t.weak {
 			d.Part = data.Part{Index: t.part.Index, Of: t.part.Of, Weak: true}
 		}
-		t.net, err = net.New(f, net.Options{Phase: proto.Phase_TEST, Data: d, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory})
+		t.net, err = net.New(f, net.Options{Phase: proto.Phase_TEST, Data: d, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory, GPU: s.opts.GPU})
 		if err != nil {
 			return fmt.Errorf("test net %d: %w", i, err)
 		}

@@ -74,6 +74,9 @@ func (u Update) Check(lo, hi int) error {
 
 // FirstNotFinite returns the first element of the part whose gradient is NaN or infinite.
 func (u Update) FirstNotFinite(lo, hi int) (element int, value float32, found bool) {
+	if g := &u.s.gpu; g.Device != nil && !g.sums {
+		return u.s.notFiniteOn(lo, hi)
+	}
 	_, buf := u.s.net.Packed()
 	diff := mem.Float32s(buf)
 	_ = u.s.each(lo, hi, func(_ *net.Param, lo, hi int) error {
@@ -145,6 +148,9 @@ const block = 32 << 10
 // comes after has not.
 func (u Update) Apply(lo, hi int) error {
 	s := u.s
+	if s.gpu.Device != nil {
+		return u.applyOn(lo, hi)
+	}
 	s.makeHistory()
 	dataBuf, diffBuf := s.net.Packed()
 	data, diff := mem.Float32s(dataBuf), mem.Float32s(diffBuf)
@@ -177,6 +183,13 @@ func (u Update) Apply(lo, hi int) error {
 // ClearGradients sets the gradients of a part to 0: those that are of no more
 // use without having been applied.
 func (s *Solver) ClearGradients(lo, hi int) {
+	if s.gpu.Device != nil {
+		_ = s.each(lo, hi, func(p *net.Param, lo, hi int) error {
+			s.clearOn(p, lo, hi)
+			return nil
+		})
+		return
+	}
 	_, buf := s.net.Packed()
 	clear(mem.Float32s(buf)[lo:hi])
 }
@@ -204,6 +217,7 @@ type held struct{ lo, hi, at int }
 // update no others: a server's shard. Their memory is 0 again.
 func (s *Solver) Hold(parts [][2]int) {
 	s.holds, s.held, s.history, s.historyOnce = true, nil, nil, sync.Once{}
+	s.gpu.history = nil
 	at := 0
 	for _, p := range parts {
 		s.held = append(s.held, held{p[0], p[1], at})
@@ -230,7 +244,10 @@ func (s *Solver) makeHistory() {
 				n += h.hi - h.lo
 			}
 		}
-		for len(s.history) < s.rule.Histories() {
+		for s.gpu.Device != nil && len(s.gpu.history) < s.rule.Histories() {
+			s.gpu.history = append(s.gpu.history, s.gpu.NewMemory(mem.Float32.Bytes(n)))
+		}
+		for s.gpu.Device == nil && len(s.history) < s.rule.Histories() {
 			s.history = append(s.history, make([]float32, n))
 		}
 	})
@@ -240,13 +257,15 @@ func (s *Solver) makeHistory() {
 // parameters are; after Hold, of its parts one after the other.
 func (s *Solver) History() [][]float32 {
 	s.makeHistory()
+	if s.gpu.Device != nil {
+		return s.historyOn()
+	}
 	return s.history
 }
 
 // Remembered returns history k of elements [lo, hi), which lie in one of Hold's parts.
 func (s *Solver) Remembered(k, lo, hi int) []float32 {
-	s.makeHistory()
-	return s.history[k][s.place(lo):][:hi-lo]
+	return s.History()[k][s.place(lo):][:hi-lo]
 }
 
 // NotFiniteError is why an iteration ends without an update, and training with
@@ -289,7 +308,11 @@ func (e *NotFiniteError) Error() string {
 // remembers of it, is NaN or infinite on this worker.
 func (s *Solver) checkParams() error {
 	if !s.holds {
-		return s.checkNumbers(s.history)
+		history := s.history
+		if len(s.gpu.history) > 0 {
+			history = s.historyOn()
+		}
+		return s.checkNumbers(history)
 	}
 	if err := s.checkNumbers(nil); err != nil {
 		return err
@@ -299,6 +322,7 @@ func (s *Solver) checkParams() error {
 
 // checkNumbers is checkParams with a history of all parameters.
 func (s *Solver) checkNumbers(history [][]float32) error {
+	s.net.ToHost()
 	buf, _ := s.net.Packed()
 	data := mem.Float32s(buf)
 	for i := range s.net.Learnable() {
@@ -322,7 +346,7 @@ func (s *Solver) checkNumbers(history [][]float32) error {
 
 // checkHeld is checkParams of what is remembered of parts.
 func (s *Solver) checkHeld() error {
-	for _, h := range s.history {
+	for _, h := range s.History() {
 		for _, p := range s.held {
 			if k := vec.FirstNotFinite(h[p.at:][:p.hi-p.lo]); k >= 0 {
 				return s.NotFiniteAt(max(s.iter-1, 0), p.lo+k, h[p.at+k], true)
