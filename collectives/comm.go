@@ -75,6 +75,12 @@ func World(e *nbc.Engine, opts Options) *Comm {
 	return newComm(e, opts, selector, worldID, e.Rank(), ranks)
 }
 
+// On returns the same ranks' communicator of another engine, which selects as this one does now: World without a Configure of its
+// own. There is one in the life of an engine.
+func (c *Comm) On(e *nbc.Engine) *Comm {
+	return newComm(e, c.opts, c.Selector(), worldID, c.rank, c.ranks)
+}
+
 func newComm(e *nbc.Engine, opts Options, selector *selection.Selector, id uint64, rank int, ranks []int) *Comm {
 	c := &Comm{
 		engine: e, opts: opts, selector: selector, id: id, rank: rank, ranks: ranks, barrier: mem.Of(make([]uint8, 1)),

@@ -68,15 +68,20 @@ func TestGuestOfTwoThreads(t *testing.T) {
 	}
 }
 
-// A guest whose peer is late says so when its deadline has passed, and waits on.
+// A guest, or another patient engine, whose peer is late says so when its deadline has passed, and waits on.
 func TestGuestWaitsOn(t *testing.T) {
+	t.Run("guest", func(t *testing.T) { waitsOn(t, nbc.Options{Guest: true}, "rank 1 has not answered") })
+	t.Run("patient", func(t *testing.T) { waitsOn(t, nbc.Options{Patient: true}, "rank 1 has not entered allreduce") })
+}
+
+func waitsOn(t *testing.T, o nbc.Options, why string) {
 	ctx := context.Background()
 	said := make(chan string, 8)
-	o := nbc.Options{Guest: true, Deadline: 50 * time.Millisecond, MaxDeadline: time.Hour, Warn: func(text string) { said <- text }}
+	o.Deadline, o.MaxDeadline, o.Warn = 50*time.Millisecond, time.Hour, func(text string) { said <- text }
 	err := errors.Join(collectivestest.World(2, inproc.NewWorld(2, inproc.Options{}).Open, o, func(c *collectives.Comm, _ *nbc.Engine) error {
 		if c.Rank() == 1 {
 			for range 2 { // it is said again
-				if text := <-said; !strings.Contains(text, "rank 0 has waited in allreduce") || !strings.Contains(text, "rank 1 has not answered") {
+				if text := <-said; !strings.Contains(text, "rank 0 has waited in allreduce") || !strings.Contains(text, why) {
 					return fmt.Errorf("it says %q", text)
 				}
 			}

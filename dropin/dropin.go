@@ -8,6 +8,7 @@ package dropin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -57,6 +58,7 @@ type Comm struct {
 	world  *mpi.World
 	engine *nbc.Engine
 	comm   *collectives.Comm
+	starts starts
 }
 
 // Open sets up the ranks of a communicator, which all call it together, on a thread that MPI allows
@@ -71,12 +73,20 @@ func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	c := &Comm{world: w}
 	open := func() (nbc.Transport, error) {
 		t, err := overmpi.New(w, overmpi.Options{})
 		if err != nil || os.Getenv("SCAFFE_SHM") == "off" {
 			return t, err
 		}
-		return shm.Over(func() (nbc.Transport, error) { return t, nil }, shm.Options{})()
+		top, err := shm.Over(func() (nbc.Transport, error) { return t, nil }, shm.Options{})()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.starts.open(t); err != nil {
+			return nil, errors.Join(err, top.Close())
+		}
+		return top, nil
 	}
 	stall, err := Stall()
 	if err != nil && w.Rank() == 0 {
@@ -86,9 +96,10 @@ func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Comm{world: w, engine: e, comm: collectives.World(e, collectives.Options{
+	c.starts.opts = nbc.Options{Patient: true, Deadline: stall, MaxDeadline: forever, Warn: warn}
+	c.engine, c.comm = e, collectives.World(e, collectives.Options{
 		Buffers: selection.Unregistered, Measure: true, Machine: launch.Machine(0), Node: launch.Node(0),
-	})}
+	})
 	warnings, err := c.comm.Configure(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("%w (%v)", err, c.Close())
@@ -103,7 +114,10 @@ func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
 
 // Close ends what Open began. All ranks call it together.
 func (c *Comm) Close() error {
-	err := c.engine.Close()
+	err := c.engine.Close() // when all ranks have come to it
+	if e := c.starts.close(); err == nil {
+		err = e
+	}
 	if e := c.world.Detach(); err == nil {
 		err = e
 	}
@@ -138,7 +152,10 @@ type Call struct {
 }
 
 // Do executes a call, on the thread that makes it.
-func (c *Comm) Do(k Call) error {
+func (c *Comm) Do(k Call) error { return c.comm.Do(context.Background(), c.bind(k)) }
+
+// bind returns a call with its buffers.
+func (c *Comm) bind(k Call) collectives.Call {
 	v := k.Collective
 	all := collectives.Call{Collective: v, Datatype: k.Datatype, Op: k.Op, Root: k.Root, Counts: k.Counts}
 	send, recv := k.Count, k.Count // elements
@@ -159,7 +176,7 @@ func (c *Comm) Do(k Call) error {
 	if v != schedule.Reduce || c.comm.Rank() == k.Root {
 		all.Recv = mem.At(k.Recv, k.Datatype.Bytes(recv), mem.Host)
 	}
-	return c.comm.Do(context.Background(), all)
+	return all
 }
 
 // Describe says for a report how the ranks are joined, in a line.

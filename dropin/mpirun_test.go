@@ -33,7 +33,7 @@ var place = sync.OnceValues(func() (string, error) {
 		}
 	}
 	run("../scripts/build-lib", folder)
-	for _, program := range []string{"calls", "threads"} {
+	for _, program := range []string{"calls", "requests", "threads"} {
 		run(os.Getenv("SCAFFE_MPICC"), "-O1", "-Wall", "-Werror", "-o", filepath.Join(folder, program), filepath.Join("testdata", program+".c"), "-lpthread")
 	}
 	return folder, err
@@ -92,7 +92,7 @@ func TestMPICalls(t *testing.T) {
 		}
 		for _, c := range counts {
 			if k, _ := strconv.Atoi(c[2]); k < 20*n {
-				t.Errorf("%d ranks: of %s only %d calls were served:\n%s", n, c[1], k, said)
+				t.Errorf("%d ranks: of %s %d calls were served, or others passed on:\n%s", n, c[1], k, said)
 			}
 		}
 	}
@@ -109,6 +109,41 @@ func TestMPITrial(t *testing.T) {
 	said = ranks(t, folder, 3, []string{"SCAFFE_REPORT=1"}, "threads", "single")
 	if !strings.Contains(said, "MPI_Allreduce      served 0") {
 		t.Errorf("3 ranks: sums of 320 kB were served, and their bits depend on who serves them:\n%s", said)
+	}
+}
+
+// Calls that do not block, completed in every way among messages of the program's, where set-up is done: after blocking calls, or in
+// MPI_Init.
+func TestMPIRequests(t *testing.T) {
+	folder := built(t)
+	for _, run := range []struct {
+		ranks    int
+		eager    bool
+		settings []string
+	}{{2, true, []string{"SCAFFE_EAGER=1"}}, {3, false, nil}} {
+		line := []string{"requests"}
+		if run.eager {
+			line = append(line, "eager")
+		}
+		said := ranks(t, folder, run.ranks, append(run.settings, "SCAFFE_MIN=1", "SCAFFE_REPORT=1"), line...)
+		for _, name := range []string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce"} {
+			c := regexp.MustCompile(name + ` +served (\d+)(.*)`).FindStringSubmatch(said)
+			if c == nil {
+				t.Fatalf("%d ranks: nothing about %s:\n%s", run.ranks, name, said)
+			}
+			if k, _ := strconv.Atoi(c[1]); k < 20*run.ranks || run.eager && c[2] != "" {
+				t.Errorf("%d ranks: of %s %d calls were served, or others passed on:\n%s", run.ranks, name, k, said)
+			}
+		}
+	}
+	// Without memory that is shared, and below their size, they are the library's.
+	said := ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_SHM=off", "SCAFFE_REPORT=1"}, "requests", "passed-on")
+	if !regexp.MustCompile(`MPI_Iallreduce +served 0, .* on communicators that are not served`).MatchString(said) {
+		t.Errorf("calls that do not block were served without shared memory:\n%s", said)
+	}
+	said = ranks(t, folder, 2, []string{"SCAFFE_REPORT=1"}, "requests", "passed-on")
+	if !regexp.MustCompile(`MPI_Iallreduce +served 0, passed on \d+ small\n`).MatchString(said) {
+		t.Errorf("small calls that do not block were served:\n%s", said)
 	}
 }
 
@@ -177,7 +212,7 @@ func TestMPIFortran(t *testing.T) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Skipf("no Fortran (apt-get install gfortran): %s: %v\n%s", compiler, err, out)
 	}
-	everythingServed(t, ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "f08"), 14)
+	everythingServed(t, ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "f08"), 14, 4)
 }
 
 // From Python, which opens MPI where other libraries do not see it, and asks for all threads.
@@ -197,13 +232,14 @@ func TestMPIPython(t *testing.T) {
 	if lib := mpi.ParseLibrary(version); lib.Family() != mpi.ParseLibrary(mpi.Built()).Family() {
 		t.Skipf("the system's mpi4py is built for %v", lib)
 	}
-	everythingServed(t, ranks(t, folder, 3, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, python, "testdata/script.py"), 21)
+	everythingServed(t, ranks(t, folder, 3, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, python, "testdata/script.py"), 21, 12)
 }
 
-// everythingServed holds a report to so many allreduces that were served.
-func everythingServed(t *testing.T, said string, allreduces int) {
+// everythingServed holds a report to so many allreduces that were served, and so many that do not block.
+func everythingServed(t *testing.T, said string, allreduces, iallreduces int) {
 	t.Helper()
-	if !strings.Contains(said, "MPI_Allreduce      served "+strconv.Itoa(allreduces)) {
+	if !strings.Contains(said, "MPI_Allreduce      served "+strconv.Itoa(allreduces)) ||
+		!strings.Contains(said, "MPI_Iallreduce     served "+strconv.Itoa(iallreduces)+"\n") {
 		t.Errorf("not %d calls were served:\n%s", allreduces, said)
 	}
 }

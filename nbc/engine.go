@@ -32,12 +32,15 @@ type Options struct {
 	// alone. 0 means DefaultMaxDeadline; at least Deadline.
 	MaxDeadline time.Duration
 	// Warn, unless nil, is told on rank 0 when a collective is waited for
-	// beyond Deadline, on a separate goroutine; of a guest on every rank that waits.
+	// beyond Deadline, on a separate goroutine; of a patient engine on every rank that waits.
 	Warn func(text string)
 	// Exit, unless nil, takes the place of printing err on stderr and ending the
 	// process, with status 1, where a rank does not come out of a blocking collective
 	// of the MPI library (LibraryCall.Blocking).
 	Exit func(err error)
+	// Patient says that a program waits for its peers as long as it likes: what a collective waits for beyond Deadline is
+	// said (Warn), on every rank that waits, and only MaxDeadline ends it. A guest is patient.
+	Patient bool
 	// Guest says that the engine has no thread: all is done within calls, on the threads that make them. See
 	// the file guest.go.
 	Guest bool
@@ -160,7 +163,7 @@ func (e *Engine) open(open func() (Transport, error)) error {
 		return err
 	}
 	e.transport, e.rank, e.size = t, t.Rank(), t.Size()
-	e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: e.opts.Warn, note: e.note, patient: e.opts.Guest}
+	e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: e.opts.Warn, note: e.note, patient: e.opts.Patient || e.opts.Guest}
 	e.stalls.notifier, _ = t.(Notifier)
 	if _, ok := e.device.(Immediate); ok {
 		e.eager, _ = t.(Eager)

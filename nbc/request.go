@@ -89,6 +89,7 @@ type Request struct {
 	wakes   atomic.Pointer[chan struct{}] // see waking; nil: nobody has waited yet
 	member  *member                       // of the set that it is in; nil: none
 	failure atomic.Pointer[error]         // why the last execution that ended failed; nil where it did not
+	tells   atomic.Pointer[func(error)]   // see Tell; nil: nobody asked
 
 	// What follows is guarded by the engine's loopLock.
 	slot        uint32
@@ -368,6 +369,22 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 }
 
+// Tell has f called once, when the execution that was begun last ends or has ended, with how: on the thread that ends it, so f must be brief
+// and call no method of the request's.
+func (r *Request) Tell(f func(error)) {
+	r.tells.Store(&f)
+	if ended, _ := r.ended(); ended {
+		r.tell()
+	}
+}
+
+// tell does what Tell asked for.
+func (r *Request) tell() {
+	if f := r.tells.Swap(nil); f != nil {
+		(*f)(r.err())
+	}
+}
+
 // waking returns what the end of an execution wakes one who waits by.
 func (r *Request) waking() chan struct{} {
 	if r.wakes.Load() == nil {
@@ -422,6 +439,9 @@ func (r *Request) end(err error) {
 	}
 	if r.member != nil {
 		r.member.end()
+	}
+	if r.tells.Load() != nil {
+		r.tell()
 	}
 	if c := r.wakes.Load(); c != nil {
 		wakeOne(*c)

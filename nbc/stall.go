@@ -161,13 +161,13 @@ func (m *stallMonitor) overdue(r *Request, now time.Time) error {
 		return nil
 	}
 	peers := w.inquiry.peers(now, r.bind.Deadline)
+	if m.patient && now.Before(w.max) {
+		m.tellStalled(r, now, peers)
+		return nil
+	}
 	late, answer := lateRanks(peers)
 	if now.Before(w.max) && answer && (len(late) > 0 || w.late) {
 		m.extend(r, now, late)
-		return nil
-	}
-	if m.patient && now.Before(w.max) {
-		m.tellStalled(r, now, peers)
 		return nil
 	}
 	limit := r.bind.Deadline

@@ -9,14 +9,19 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"runtime/cgo"
 	"sync"
+	"sync/atomic"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/dropin"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -79,9 +84,8 @@ func serve_chooses(handle C.uintptr_t, verb, typ C.int, bytes C.int64_t) C.int {
 	return 0
 }
 
-//export serve_do
-func serve_do(handle C.uintptr_t, k *C.serve_call) C.int {
-	c := of(handle)
+// callOf returns the call that C describes.
+func callOf(c *dropin.Comm, k *C.serve_call) dropin.Call {
 	call := dropin.Call{
 		Collective: verbs[k.verb], Datatype: types[k._type], Op: ops[k.op], Root: int(k.root),
 		Count: int(k.count), Send: k.send, Recv: k.recv,
@@ -92,12 +96,69 @@ func serve_do(handle C.uintptr_t, k *C.serve_call) C.int {
 			call.Counts[r] = int(n)
 		}
 	}
-	err := c.Do(call)
-	if err != nil {
+	return call
+}
+
+//export serve_do
+func serve_do(handle C.uintptr_t, k *C.serve_call) C.int {
+	c := of(handle)
+	if err := c.Do(callOf(c, k)); err != nil {
 		say("%v", err)
 		return 1
 	}
 	return 0
+}
+
+//export serve_starts
+func serve_starts(handle C.uintptr_t) C.int {
+	if of(handle).Starts() {
+		return 1
+	}
+	return 0
+}
+
+//export serve_prepare
+func serve_prepare(handle C.uintptr_t, k *C.serve_call) C.uintptr_t {
+	c := of(handle)
+	r, err := c.Prepare(callOf(c, k))
+	if err != nil {
+		say("%v", err)
+		return 0
+	}
+	return C.uintptr_t(cgo.NewHandle(r))
+}
+
+//export serve_start
+func serve_start(prepared C.uintptr_t, ended *C.int32_t, bell *C.serve_bell) C.int {
+	r := cgo.Handle(prepared).Value().(*nbc.Request)
+	if err := r.Start(); err != nil {
+		say("%v", err)
+		return 1
+	}
+	r.Tell(func(err error) {
+		end := int32(1)
+		if err != nil {
+			say("%v", err)
+			end = -1
+		}
+		atomic.StoreInt32((*int32)(ended), end) // C may free it now
+		ends := (*uint32)(&bell.ends)
+		atomic.AddUint32(ends, 1)
+		if atomic.LoadUint32((*uint32)(&bell.waiting)) != 0 {
+			_, _, _ = unix.RawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(ends)), futexWake, math.MaxInt32)
+		}
+	})
+	return 0
+}
+
+// futexWake is FUTEX_WAKE_PRIVATE.
+const futexWake = 1 | 128
+
+//export serve_drop
+func serve_drop(prepared C.uintptr_t) {
+	h := cgo.Handle(prepared)
+	h.Value().(*nbc.Request).Close()
+	h.Delete()
 }
 
 //export serve_close

@@ -36,6 +36,7 @@ func withCommand() *cli.Command {
 				}
 				return nil
 			}),
+			&cli.BoolFlag{Name: "eager", Usage: "set MPI_COMM_WORLD up in MPI_Init, so that its first calls are served, and those that do not block"},
 			&cli.StringFlag{Name: "lib", Usage: "take " + preloaded + " from `DIR` (default: where make lib and make install put it)"},
 		},
 		Action: runWith,
@@ -63,6 +64,9 @@ func runWith(c *cli.Context) error {
 	set("LD_PRELOAD", strings.Join(slices.DeleteFunc([]string{library, os.Getenv("LD_PRELOAD")}, func(s string) bool { return s == "" }), ":"))
 	if c.Bool("report") {
 		set("SCAFFE_REPORT", "1")
+	}
+	if c.Bool("eager") {
+		set("SCAFFE_EAGER", "1")
 	}
 	if c.IsSet("min") {
 		set("SCAFFE_MIN", c.String("min"))

@@ -16,5 +16,15 @@ for _ in range(4):
     world.Reduce(b, a, root=0)
     assert world.rank > 0 or (a == world.size * b).all()
     assert len(world.bcast({"k": list(range(1000))}, root=0)["k"]) == 1000
+for _ in range(2):
+    a, b = np.full(n, world.rank + 1.0), np.empty(n)
+    c = np.arange(n) if world.rank == 1 else np.zeros(n, dtype=int)
+    r = [world.Iallreduce(a, b, op=MPI.SUM), world.Ibcast(c, root=1)]
+    MPI.Request.Waitall(r)
+    assert (b == world.size * (world.size + 1) / 2).all() and c[-1] == n - 1
+    r = world.Iallreduce(MPI.IN_PLACE, a, op=MPI.MAX)
+    while not r.Test():
+        pass
+    assert (a == world.size).all()
 if world.rank == 0:
     print("0 errors")

@@ -7,12 +7,9 @@
 // Whether a call is served all ranks decide alike, from what the MPI standard makes equal on all of them
 // (communicator, verb, root, op, the signature's size, how many such calls came before) and from rank 0's environment,
 // which MPI_Init sends to all. A rank that decided otherwise than its peers would wait for ever.
-#define _GNU_SOURCE
-#include "serve.h"
-#include <dlfcn.h>
+#include "interpose.h"
 #include <limits.h>
 #include <link.h>
-#include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,62 +26,15 @@ static const char *const libraries[] = {"MPICH", "MVAPICH", "Intel"};
 
 // A call that takes less is passed on without asking: starting scaffe would not pay.
 #define MIN_DEFAULT (64 << 10)
-// Which of the two is faster is found by trying where the result cannot depend on it. Sums of floating-point numbers
-// on more than two ranks have the bits of the order in which they are added, and MPI wants the same in every
-// run: these are served by their size alone.
-#define MIN_FLOATS (8 << 20)
+// Which of the two is faster is found by trying where the result cannot depend on it; elsewhere by size alone (MIN_FLOATS).
 #define TRIALS 6 // calls of a size, the library's and scaffe's in turn
-#define CHOICES 64 // remembered of a communicator
-#define CLASSES 32 // of sizes, by powers of two
+struct here here;
+struct calls counts[2 * SERVE_VERBS];
+__thread int inside;
 
-// What a program's rank 0 says for all.
-typedef struct {
-  int on;
-  int report;
-  int tries;   // SCAFFE_MIN is not set: what is faster decides, not the model alone
-  int64_t min; // bytes
-} settings;
-
-static struct {
-  settings set;
-  int ready; // between MPI_Init and MPI_Finalize, in the process that called MPI_Init
-  int keyval, self_keyval;
-  int rank;
-  MPI_Group world;
-  struct state *open; // newest first
-} here;
-
-// Why a call was passed on.
-enum { PASSED_SMALL, PASSED_TYPE, PASSED_COMM, PASSED_FIRST, PASSED_CHOICE, PASSED_KINDS };
 static const char *const reasons[PASSED_KINDS] = {
     "small", "of other types or operations", "on communicators that are not served", "before set-up", "where the library is as fast, or to find out"};
-static struct {
-  long long served, passed[PASSED_KINDS];
-} counts[SERVE_VERBS];
-
-// trial is how calls of one kind and about one size are tried.
-typedef struct {
-  int calls;
-  int yes;                // 1: scaffe serves them; -1: the library
-  double library, scaffe; // the shortest of each, in seconds
-} trial;
-
-// state is a communicator's.
-typedef struct state {
-  int rank, size;
-  trial trials[SERVE_VERBS][CLASSES];
-  int calls;           // large ones so far
-  int none;            // it is not served
-  uintptr_t handle;    // 0: not set up
-  struct state *older; // of those that are set up
-  struct {
-    int64_t bytes;
-    signed char verb, type, yes;
-  } choice[CHOICES];
-} state;
-
 static __thread trial *timed; // the call that is passed on next is a trial's
-static __thread int inside; // within a call of scaffe's or the library's, on this thread
 
 // ---- the real functions ----
 
@@ -98,9 +48,8 @@ static int find_mpi(struct dl_phdr_info *info, size_t size, void *out) {
   return *(void **)out != NULL;
 }
 
-// look returns what a name means from a place on: RTLD_NEXT, behind this library, or RTLD_DEFAULT; or to an MPI that
-// was opened where the program's names do not reach (RTLD_LOCAL).
-static void *look(void *from, const char *name) {
+// look finds a name, if not from that place on, in an MPI that was opened where the program's names do not reach (RTLD_LOCAL).
+void *look(void *from, const char *name) {
   void *f = dlsym(from, name);
   if (!f) {
     void *mpi = NULL;
@@ -110,7 +59,7 @@ static void *look(void *from, const char *name) {
   return f;
 }
 
-static void *must(const char *name) {
+void *must(const char *name) {
   void *f = look(RTLD_NEXT, name);
   if (!f) {
     fprintf(stderr, "scaffe: %s is called, but no MPI library is loaded that has it\n", name);
@@ -119,26 +68,14 @@ static void *must(const char *name) {
   return f;
 }
 
-// REAL is a function of the library's, or of a tool's between this library and that. Nothing of MPI's is
-// linked: shells have none, and Python opens it where this library's names do not reach.
-#define REAL(name) (__extension__({ static __typeof__(name) *f_; if (!f_) f_ = (__typeof__(name) *)must(#name); f_; }))
-
 // ---- the library's handles ----
 
-// Open MPI's are addresses of variables, which the program may have moved to its own data (a copy relocation); MPICH's
-// are numbers.
-#if defined(OMPI_MAJOR_VERSION)
-#define HANDLE(mpi, ompi) (__typeof__(mpi))look(RTLD_DEFAULT, "ompi_mpi_" ompi)
-#else
-#define HANDLE(mpi, ompi) mpi
-#endif
-
-static MPI_Comm comm_world, comm_self, comm_null;
+MPI_Comm comm_world, comm_self, comm_null;
+MPI_Datatype type_byte;
 static MPI_Datatype type_null;
 static MPI_Op ops[4]; // by SERVE_SUM, ...
 
 // The named types whose elements lie side by side, and what the kernels call those that they add.
-#define NONE (-1)
 #define TYPES(X)                                                                                                               \
   X(MPI_DOUBLE, "double", SERVE_F64, 8)                                                                                        \
   X(MPI_FLOAT, "float", SERVE_F32, 4)                                                                                          \
@@ -175,20 +112,18 @@ static MPI_Op ops[4]; // by SERVE_SUM, ...
 
 #define COUNT_ONE(mpi, ompi, code, size) +1
 enum { NTYPES = 0 TYPES(COUNT_ONE) };
-static struct named {
-  MPI_Datatype type;
-  int code, size;
-} types[NTYPES];
+static struct named types[NTYPES];
 
 static void find_handles(void) {
   int i = 0, size = 0;
-  comm_world = HANDLE(MPI_COMM_WORLD, "comm_world");
-  comm_self = HANDLE(MPI_COMM_SELF, "comm_self");
-  comm_null = HANDLE(MPI_COMM_NULL, "comm_null");
-  type_null = HANDLE(MPI_DATATYPE_NULL, "datatype_null");
-  ops[SERVE_SUM] = HANDLE(MPI_SUM, "op_sum"), ops[SERVE_PROD] = HANDLE(MPI_PROD, "op_prod");
-  ops[SERVE_MIN] = HANDLE(MPI_MIN, "op_min"), ops[SERVE_MAX] = HANDLE(MPI_MAX, "op_max");
-#define FIND(mpi, ompi, k, n) types[i].type = HANDLE(mpi, ompi), types[i].code = k, types[i++].size = n;
+  comm_world = HANDLE(MPI_COMM_WORLD, "mpi_comm_world");
+  comm_self = HANDLE(MPI_COMM_SELF, "mpi_comm_self");
+  comm_null = HANDLE(MPI_COMM_NULL, "mpi_comm_null");
+  type_byte = HANDLE(MPI_BYTE, "mpi_byte");
+  type_null = HANDLE(MPI_DATATYPE_NULL, "mpi_datatype_null");
+  ops[SERVE_SUM] = HANDLE(MPI_SUM, "mpi_op_sum"), ops[SERVE_PROD] = HANDLE(MPI_PROD, "mpi_op_prod");
+  ops[SERVE_MIN] = HANDLE(MPI_MIN, "mpi_op_min"), ops[SERVE_MAX] = HANDLE(MPI_MAX, "mpi_op_max");
+#define FIND(mpi, ompi, k, n) types[i].type = HANDLE(mpi, "mpi_" ompi), types[i].code = k, types[i++].size = n;
   TYPES(FIND)
   // Fortran's may have other sizes, by the compiler's flags, or not be there.
   for (i = 0; i < NTYPES; i++)
@@ -196,8 +131,7 @@ static void find_handles(void) {
       types[i].size = 0;
 }
 
-// named returns what is known of a type, NULL of one that is not among those.
-static const struct named *named(MPI_Datatype type) {
+const struct named *named(MPI_Datatype type) {
   static __thread int last;
   if (types[last].type != type) {
     for (int i = 0;; i++) {
@@ -215,14 +149,7 @@ static const int sizes[] = {[SERVE_F32] = 4, [SERVE_F64] = 8, [SERVE_F16] = 2, [
 
 // ---- libscaffe.so ----
 
-static struct {
-  int tried;
-  char why[512];
-  serve_open_fn *open;
-  serve_chooses_fn *chooses;
-  serve_do_fn *call;
-  serve_close_fn *close;
-} lib;
+struct lib lib;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 // load opens libscaffe.so, which lies beside this library. Go's threads must leave the
@@ -245,6 +172,10 @@ static int load(void) {
       lib.open = (serve_open_fn *)dlsym(h, "serve_open");
       lib.chooses = (serve_chooses_fn *)dlsym(h, "serve_chooses");
       lib.call = (serve_do_fn *)dlsym(h, "serve_do");
+      lib.starts = (serve_starts_fn *)dlsym(h, "serve_starts");
+      lib.prepare = (serve_prepare_fn *)dlsym(h, "serve_prepare");
+      lib.start = (serve_start_fn *)dlsym(h, "serve_start");
+      lib.drop = (serve_drop_fn *)dlsym(h, "serve_drop");
       lib.close = (serve_close_fn *)dlsym(h, "serve_close");
     } else {
       const char *e = dlerror();
@@ -252,7 +183,7 @@ static int load(void) {
     }
   }
   pthread_mutex_unlock(&loading);
-  return lib.open && lib.chooses && lib.call && lib.close;
+  return lib.open && lib.chooses && lib.call && lib.starts && lib.prepare && lib.start && lib.drop && lib.close;
 }
 
 // ---- communicators ----
@@ -277,6 +208,7 @@ static int forget(MPI_Comm comm, int key, void *value, void *extra) {
   pthread_mutex_unlock(&listing);
   if (st->handle) {
     inside++;
+    requests_drain(st);
     lib.close(st->handle);
     inside--;
   }
@@ -303,7 +235,7 @@ static int within(MPI_Comm comm) {
   return yes;
 }
 
-static state *state_of(MPI_Comm comm) {
+state *state_of(MPI_Comm comm) {
   state *st = NULL;
   int found = 0;
   if (REAL(PMPI_Comm_get_attr)(comm, here.keyval, &st, &found) != MPI_SUCCESS) return NULL;
@@ -340,6 +272,7 @@ static void set_up(MPI_Comm comm, state *st) {
     if (!h && (here.set.report || rank == 0)) fprintf(stderr, "scaffe: rank %d: calls are passed on to the MPI library: %s\n", rank, why);
     return; // what others have opened stays as it is: those who failed would not close it with them
   }
+  st->starts = agreed(comm, lib.starts(h));
   st->handle = h, st->none = 0;
   pthread_mutex_lock(&listing);
   st->older = here.open, here.open = st;
@@ -358,13 +291,13 @@ static int chosen(state *st, int verb, int type, int64_t bytes) {
 
 // ---- serving ----
 
-static int failed(state *st, MPI_Comm comm) {
+int failed(state *st, MPI_Comm comm) {
   st->none = 1;
   REAL(PMPI_Comm_call_errhandler)(comm, MPI_ERR_OTHER);
   return MPI_ERR_OTHER;
 }
 
-static int passed(int verb, int why) {
+int passed(int verb, int why) {
   counts[verb].passed[why]++;
   return 0;
 }
@@ -427,15 +360,13 @@ static int serve(state *st, MPI_Comm comm, serve_call *c) {
   return MPI_SUCCESS;
 }
 
-// operation returns which of ops one is, or NONE.
-static int operation(MPI_Op op) {
+int operation(MPI_Op op) {
   for (int o = 0; o < 4; o++)
     if (ops[o] == op) return o;
   return NONE;
 }
 
-// is_exact reports whether the result of a reduction is the same whoever adds, in whatever order.
-static int is_exact(int code, int op) {
+int is_exact(int code, int op) {
   return op == SERVE_MIN || op == SERVE_MAX || code == SERVE_I32 || code == SERVE_I64 || code == SERVE_U8;
 }
 
@@ -454,9 +385,8 @@ static int reduction(int verb, const void *send, void *recv, int64_t count, MPI_
   return 1;
 }
 
-// signature returns the bytes of an element of a type, 0 of one that is none, and whether elements lie side by side. It is equal
-// on all ranks, the second is not.
-static int64_t signature(MPI_Datatype type, int *side_by_side) {
+// signature is equal on all ranks; whether elements lie side by side is not.
+int64_t signature(MPI_Datatype type, int *side_by_side) {
   const struct named *t = named(type);
   int size = 0;
   *side_by_side = t != NULL;
@@ -464,24 +394,23 @@ static int64_t signature(MPI_Datatype type, int *side_by_side) {
   return type != type_null && REAL(PMPI_Type_size)(type, &size) == MPI_SUCCESS && size > 0 ? size : 0;
 }
 
-// pack and unpack copy elements of a type that do not lie side by side, to and from bytes that do.
 #if MPI_VERSION >= 4
-static int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
+int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
   MPI_Count at = 0;
   return REAL(PMPI_Pack_c)(buf, count, type, into, bytes, &at, comm);
 }
 
-static int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
+int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
   MPI_Count at = 0;
   return REAL(PMPI_Unpack_c)(from, bytes, &at, buf, count, type, comm);
 }
 #else
-static int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
+int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
   int at = 0;
   return bytes > INT_MAX ? MPI_ERR_COUNT : REAL(PMPI_Pack)(buf, (int)count, type, into, (int)bytes, &at, comm);
 }
 
-static int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
+int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
   int at = 0;
   return bytes > INT_MAX ? MPI_ERR_COUNT : REAL(PMPI_Unpack)(from, (int)bytes, &at, buf, (int)count, type, comm);
 }
@@ -626,6 +555,28 @@ static int reduce_scatter(const void *send, void *recv, list counts, MPI_Datatyp
 
 // ---- beginning and end ----
 
+// say_report says on rank 0 who served what. Forms that do not block have lines where they were called.
+static void say_report(void) {
+  enum { NUMBERS = 2 * SERVE_VERBS * (1 + PASSED_KINDS) };
+  long long mine[NUMBERS], all[NUMBERS];
+  memcpy(mine, counts, sizeof mine);
+  if (REAL(PMPI_Reduce)(mine, all, NUMBERS, types[4].type, ops[SERVE_SUM], 0, comm_world) != MPI_SUCCESS || here.rank != 0) return;
+  static const char *const names[SERVE_VERBS] = {"Reduce", "Bcast", "Allreduce", "Allgather", "Reduce_scatter"};
+  fprintf(stderr, "scaffe: calls of all ranks\n");
+  for (int v = 0; v < 2 * SERVE_VERBS; v++) {
+    long long *n = all + v * (1 + PASSED_KINDS), any = v < SERVE_VERBS;
+    for (int k = 0; k <= PASSED_KINDS; k++) any |= n[k];
+    if (!any) continue;
+    const char *name = names[v % SERVE_VERBS];
+    char text[32];
+    snprintf(text, sizeof text, v < SERVE_VERBS ? "MPI_%c%s" : "MPI_I%c%s", v < SERVE_VERBS ? name[0] : name[0] - 'A' + 'a', name + 1);
+    fprintf(stderr, "scaffe: %-18s served %lld", text, n[0]);
+    for (int k = 0; k < PASSED_KINDS; k++)
+      if (n[1 + k]) fprintf(stderr, ", passed on %lld %s", n[1 + k], reasons[k]);
+    fprintf(stderr, "\n");
+  }
+}
+
 // finish is called first of all in MPI_Finalize, while MPI still runs: the attribute of
 // MPI_COMM_SELF is deleted. Communicators are closed in the order in which they were set up, which is
 // the same on all ranks that have them in common.
@@ -642,24 +593,12 @@ static int finish(MPI_Comm comm, int key, void *value, void *extra) {
     oldest = st;
   }
   for (; oldest; oldest = oldest->older) {
+    requests_drain(oldest);
     lib.close(oldest->handle);
     oldest->handle = 0;
   }
-  if (here.set.report) {
-    long long mine[SERVE_VERBS * (1 + PASSED_KINDS)], all[SERVE_VERBS * (1 + PASSED_KINDS)];
-    memcpy(mine, counts, sizeof mine);
-    if (REAL(PMPI_Reduce)(mine, all, SERVE_VERBS * (1 + PASSED_KINDS), types[4].type, ops[SERVE_SUM], 0, comm_world) == MPI_SUCCESS && here.rank == 0) {
-      static const char *const names[SERVE_VERBS] = {"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Allgather", "MPI_Reduce_scatter"};
-      fprintf(stderr, "scaffe: calls of all ranks\n");
-      for (int v = 0; v < SERVE_VERBS; v++) {
-        long long *n = all + v * (1 + PASSED_KINDS);
-        fprintf(stderr, "scaffe: %-18s served %lld", names[v], n[0]);
-        for (int k = 0; k < PASSED_KINDS; k++)
-          if (n[1 + k]) fprintf(stderr, ", passed on %lld %s", n[1 + k], reasons[k]);
-        fprintf(stderr, "\n");
-      }
-    }
-  }
+  requests_end();
+  if (here.set.report) say_report();
   REAL(PMPI_Group_free)(&here.world);
   inside--;
   return MPI_SUCCESS;
@@ -680,6 +619,11 @@ static int64_t bytes_of(const char *text) {
   return -1;
 }
 
+static int is_set(const char *name) {
+  const char *text = getenv(name);
+  return text && *text && strcmp(text, "0") != 0;
+}
+
 // begin is called right after MPI_Init, by all ranks: those of the library below have the same
 // interface as the one this was compiled with, or nothing is served.
 static void begin(void) {
@@ -687,14 +631,15 @@ static void begin(void) {
   int n = 0, same = 0;
   if (REAL(PMPI_Get_library_version)(text, &n) != MPI_SUCCESS) return;
   for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) same |= strncmp(text, libraries[i], strlen(libraries[i])) == 0;
-  const char *off = getenv("SCAFFE_DROPIN"), *min = getenv("SCAFFE_MIN"), *report = getenv("SCAFFE_REPORT");
+  const char *off = getenv("SCAFFE_DROPIN"), *min = getenv("SCAFFE_MIN");
   if (!same) {
     fprintf(stderr, "scaffe: all calls are passed on: this is libscaffe-mpi.so for %s, and the program runs with %.60s\n", libraries[0], text);
     return;
   }
   find_handles();
+  requests_find();
   REAL(PMPI_Comm_rank)(comm_world, &here.rank);
-  settings s = {1, report && *report && strcmp(report, "0") != 0, !(min && *min), MIN_DEFAULT};
+  settings s = {1, is_set("SCAFFE_REPORT"), !(min && *min), is_set("SCAFFE_EAGER"), MIN_DEFAULT};
   if (off && strcmp(off, "off") == 0) s.on = 0;
   if (min && *min && (s.min = bytes_of(min)) < 1) {
     if (here.rank == 0) fprintf(stderr, "scaffe: invalid SCAFFE_MIN=%s: want the least size of calls to serve, such as 64K; taking 64K\n", min);
@@ -708,6 +653,8 @@ static void begin(void) {
   if (REAL(PMPI_Comm_set_attr)(comm_self, here.self_keyval, NULL) != MPI_SUCCESS) return;
   pthread_atfork(NULL, NULL, forked);
   here.ready = 1;
+  state *st = s.eager ? state_of(comm_world) : NULL;
+  if (st && !st->none) set_up(comm_world, st);
 }
 
 // ---- the program's calls ----

@@ -25,6 +25,20 @@ typedef uintptr_t serve_open_fn(void *comm, char *why, size_t room);
 typedef int serve_chooses_fn(uintptr_t handle, int verb, int type, int64_t bytes);
 // serve_do executes a call; other than 0 it has failed, and said why on stderr.
 typedef int serve_do_fn(uintptr_t handle, serve_call *call);
+// serve_starts reports whether scaffe can serve calls that do not block on this rank. All ranks must be able to.
+typedef int serve_starts_fn(uintptr_t handle);
+// A bell rings at the end of each such call: ends is counted up, and the futex there woken where waiting is not 0.
+typedef struct {
+  uint32_t ends, waiting;
+} serve_bell;
+// serve_prepare readies a call that is started any number of times, one after the other; all ranks prepare and start theirs in the
+// same order. It returns a handle, 0 where it has failed and said why.
+typedef uintptr_t serve_prepare_fn(uintptr_t handle, serve_call *call);
+// serve_start begins what serve_prepare readied; scaffe goes on with it on a thread of its own, which calls no MPI. At the end *ended
+// is 1, or -1 where it has failed and said why; then the bell rings. With another result than 0 nothing has begun.
+typedef int serve_start_fn(uintptr_t prepared, int32_t *ended, serve_bell *bell);
+// serve_drop forgets what serve_prepare readied, at once or when it has ended.
+typedef void serve_drop_fn(uintptr_t prepared);
 // serve_close ends what serve_open began; all ranks call it together.
 typedef void serve_close_fn(uintptr_t handle);
 

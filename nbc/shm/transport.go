@@ -317,3 +317,6 @@ func (t *Transport) complete() nbc.Transport {
 	}
 	return t
 }
+
+// Reaches reports whether this rank reaches all others through shared memory, and inner is not needed.
+func (t *Transport) Reaches() bool { return len(t.peers) == t.Size()-1 }

@@ -1,0 +1,127 @@
+// What the files of libscaffe-mpi.so share.
+#ifndef SCAFFE_INTERPOSE_H
+#define SCAFFE_INTERPOSE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "serve.h"
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdint.h>
+
+// Sums of floating-point numbers on more than two ranks have the bits of the order in which they are added, and MPI wants
+// the same in every run: where nothing says from what size on calls are served, these are from this one on.
+#define MIN_FLOATS (8 << 20)
+#define CHOICES 64 // remembered of a communicator
+#define CLASSES 32 // of sizes, by powers of two
+
+// What a program's rank 0 says for all.
+typedef struct {
+  int on;
+  int report;
+  int tries;   // SCAFFE_MIN is not set: what is faster decides, not the model alone
+  int eager;   // MPI_COMM_WORLD is set up in MPI_Init
+  int64_t min; // bytes
+} settings;
+
+extern struct here {
+  settings set;
+  int ready; // between MPI_Init and MPI_Finalize, in the process that called MPI_Init
+  int keyval, self_keyval;
+  int rank;
+  MPI_Group world;
+  struct state *open; // newest first
+} here;
+
+// Why a call was passed on.
+enum { PASSED_SMALL, PASSED_TYPE, PASSED_COMM, PASSED_FIRST, PASSED_CHOICE, PASSED_KINDS };
+
+// The calls of each verb, then of its forms that do not block.
+extern struct calls {
+  long long served, passed[PASSED_KINDS];
+} counts[2 * SERVE_VERBS];
+
+int passed(int verb, int why); // counts it, and returns 0
+
+// trial is how calls of one kind and about one size are tried.
+typedef struct {
+  int calls;
+  int yes;                // 1: scaffe serves them; -1: the library
+  double library, scaffe; // the shortest of each, in seconds
+} trial;
+
+// state is a communicator's.
+typedef struct state {
+  int rank, size;
+  trial trials[SERVE_VERBS][CLASSES];
+  int calls;           // large ones so far
+  int none;            // it is not served
+  uintptr_t handle;    // 0: not set up
+  int starts;          // it is, for calls that do not block as well
+  struct state *older; // of those that are set up
+  struct {
+    int64_t bytes;
+    signed char verb, type, yes;
+  } choice[CHOICES];
+} state;
+
+state *state_of(MPI_Comm comm);
+int failed(state *st, MPI_Comm comm); // tells the communicator's error handler
+
+extern __thread int inside; // within a call of scaffe's or the library's, on this thread
+
+// REAL is a function of the library's, or of a tool's between this library and that. Nothing of MPI's is
+// linked: shells have none, and Python opens it where this library's names do not reach.
+void *must(const char *name);
+#define REAL(name) (__extension__({ static __typeof__(name) *f_; if (!f_) f_ = (__typeof__(name) *)must(#name); f_; }))
+
+// look returns what a name means from a place on: RTLD_NEXT, behind this library, or RTLD_DEFAULT.
+void *look(void *from, const char *name);
+
+// The library's handles. Open MPI's are addresses of variables, which the program may have moved to its own data (a copy
+// relocation); MPICH's are numbers.
+#if defined(OMPI_MAJOR_VERSION)
+#define HANDLE(mpi, ompi) (__typeof__(mpi))look(RTLD_DEFAULT, "ompi_" ompi)
+#else
+#define HANDLE(mpi, ompi) mpi
+#endif
+extern MPI_Comm comm_world, comm_self, comm_null;
+extern MPI_Datatype type_byte;
+
+// What is known of a named type whose elements lie side by side.
+#define NONE (-1)
+struct named {
+  MPI_Datatype type;
+  int code, size; // code is what the kernels call one that they add, NONE of others
+};
+
+const struct named *named(MPI_Datatype type);             // NULL of others
+int operation(MPI_Op op);                                 // its number in serve.h, NONE of others
+int is_exact(int code, int op);                           // whether the result is the same whoever adds, in whatever order
+int64_t signature(MPI_Datatype type, int *side_by_side);  // the bytes of an element, 0 of none
+
+// pack and unpack copy elements of a type that do not lie side by side, to and from bytes that do.
+int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm);
+int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
+
+// libscaffe.so's functions.
+extern struct lib {
+  int tried;
+  char why[512];
+  serve_open_fn *open;
+  serve_chooses_fn *chooses;
+  serve_do_fn *call;
+  serve_starts_fn *starts;
+  serve_prepare_fn *prepare;
+  serve_start_fn *start;
+  serve_drop_fn *drop;
+  serve_close_fn *close;
+} lib;
+
+// requests.c serves calls that do not block.
+void requests_find(void);         // the library's handles
+void requests_drain(state *st);   // returns when none of a communicator's is under way
+void requests_end(void);          // in MPI_Finalize
+
+#endif
