@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -144,6 +145,14 @@ func TestMPIRequests(t *testing.T) {
 	said = ranks(t, folder, 2, []string{"SCAFFE_REPORT=1"}, "requests", "passed-on")
 	if !regexp.MustCompile(`MPI_Iallreduce +served 0, passed on \d+ small\n`).MatchString(said) {
 		t.Errorf("small calls that do not block were served:\n%s", said)
+	}
+	// Unless all are asked for, broadcasts wait until each rank's thread has a core for itself.
+	said = ranks(t, folder, 2, []string{"SCAFFE_EAGER=1", "SCAFFE_REPORT=1"}, "requests", "large")
+	if !regexp.MustCompile(`MPI_Iallreduce +served [1-9]`).MatchString(said) {
+		t.Errorf("large calls that do not block were not served:\n%s", said)
+	}
+	if runtime.NumCPU() < 4 && !regexp.MustCompile(`MPI_Ibcast +served 0, .* where the library is as fast`).MatchString(said) {
+		t.Errorf("broadcasts were served without a core for the thread:\n%s", said)
 	}
 }
 

@@ -111,10 +111,13 @@ func serve_do(handle C.uintptr_t, k *C.serve_call) C.int {
 
 //export serve_starts
 func serve_starts(handle C.uintptr_t) C.int {
-	if of(handle).Starts() {
-		return 1
+	switch c := of(handle); {
+	case !c.Starts():
+		return 0
+	case c.SpareCores():
+		return 2
 	}
-	return 0
+	return 1
 }
 
 //export serve_prepare

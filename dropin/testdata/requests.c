@@ -25,7 +25,8 @@ static int passed_on;
     if (!(what)) FAIL("line %d: not %s", __LINE__, #what);                                                                     \
   } while (0)
 
-enum { N = 40000, MANY = 24 };
+enum { MANY = 24 };
+static int N = 40000;
 
 // A collective under way: what it is, and its buffers.
 typedef struct {
@@ -294,8 +295,9 @@ static void set_up(MPI_Comm comm) {
 }
 
 int main(int argc, char **argv) {
-  int eager = argc > 1 && strcmp(argv[1], "eager") == 0, total = 0;
-  passed_on = argc > 1 && strcmp(argv[1], "passed-on") == 0;
+  int eager = argc > 1 && (strcmp(argv[1], "eager") == 0 || strcmp(argv[1], "large") == 0), total = 0;
+  if (argc > 1 && strcmp(argv[1], "large") == 0) N = 300000, passed_on = 1;
+  else passed_on = argc > 1 && strcmp(argv[1], "passed-on") == 0;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -272,7 +272,9 @@ static void set_up(MPI_Comm comm, state *st) {
     if (!h && (here.set.report || rank == 0)) fprintf(stderr, "scaffe: rank %d: calls are passed on to the MPI library: %s\n", rank, why);
     return; // what others have opened stays as it is: those who failed would not close it with them
   }
-  st->starts = agreed(comm, lib.starts(h));
+  int starts = lib.starts(h);
+  st->starts = agreed(comm, starts > 0);
+  st->spare = agreed(comm, starts > 1);
   st->handle = h, st->none = 0;
   pthread_mutex_lock(&listing);
   st->older = here.open, here.open = st;

@@ -282,6 +282,8 @@ static state *serves(int verb, int64_t bytes, int exact, int root, MPI_Comm comm
   if (here.set.tries && !exact && st->size > 2 && bytes < MIN_FLOATS) return passed(v, PASSED_SMALL), NULL;
   if (!st->handle) return passed(v, PASSED_FIRST), NULL;
   if (!st->starts) return passed(v, PASSED_COMM), NULL;
+  // A broadcast is copied once by either, so a thread that has no core for itself only loses.
+  if (here.set.tries && verb == SERVE_BCAST && !st->spare) return passed(v, PASSED_CHOICE), NULL;
   return st;
 }
 
