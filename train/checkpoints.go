@@ -98,6 +98,7 @@ func (w *Worker) take(iter int) error {
 	}
 	w.time.pauses()
 	defer w.time.resumes(trace.Snapshot, "checkpoint")
+	w.solver.Net().ToHost()
 	data, _ := w.solver.Net().Packed()
 	shard := &k.manifest.Shards[w.comm.Rank()]
 	values := k.values

@@ -37,6 +37,8 @@ func ParseScaling(s string) (Scaling, error) {
 type Config struct {
 	// Solver is the solver file, read and checked.
 	Solver *proto.SolverFile
+	// Device is where the one rank computes; several compute on the CPU.
+	Device Device
 	// Scaling divides the batch.
 	Scaling Scaling
 	// Snapshot, unless empty, is what to resume from: a .solverstate, a directory with

@@ -27,6 +27,9 @@ func (w *Worker) load(c Config, o solver.Options) (err error) {
 	if c.Consistency.SSP { // refuses clip_gradients
 		o.InsteadOfClipping = "lower momentum, use --consistency bsp, which can have clip_gradients"
 	}
+	if err := w.openDevice(c, &o); err != nil {
+		return err
+	}
 	o.Alloc = w.comm.Alloc // for good: after a failure, peers may still write there
 	if w.solver, err = solver.New(c.Solver, o); err != nil {
 		return err

@@ -55,6 +55,8 @@ type Summary struct {
 	Readers data.Stats
 	// Order is what became of the order of urgency on this rank; at the end of a run, on all.
 	Order nbc.Order
+	// GPU is what rank 0 has taken of its GPU; nil: it computes on the CPU. At the end of a run, else nil.
+	GPU *GPUUse
 	// Ranks are the times of all ranks; at the end of a run, else empty.
 	Ranks []RankTimes
 	// Choice says what the schemes were chosen by, where that was the predicted iteration.

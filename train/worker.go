@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
@@ -29,6 +30,7 @@ type Worker struct {
 	comm       *collectives.Comm // of all ranks
 	team       *syncer.Team
 	solver     *solver.Solver
+	gpu        *gpu.Device // nil: the CPU
 	events     Events
 	exchange   *exchange.Exchange
 	schemes    schemes
@@ -158,6 +160,7 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 		err = w.lastCheckpoint()
 	}
 	s := w.summary()
+	s.GPU = w.gpuUse()
 	if err == nil {
 		s.Ranks, err = w.ranks(ctx, s)
 		s.Order = nbc.Order{}
@@ -203,6 +206,10 @@ func (w *Worker) Close() error {
 	if w.solver != nil {
 		err = w.solver.Close()
 		w.solver = nil
+	}
+	if w.gpu != nil {
+		err = errors.Join(err, w.gpu.Close())
+		w.gpu = nil
 	}
 	return err
 }

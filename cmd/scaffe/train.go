@@ -50,6 +50,8 @@ func trainCommand() *cli.Command {
 			&cli.StringFlag{Name: "solver", Usage: "solver definition, `FILE`.prototxt", Required: true},
 			&cli.StringFlag{Name: "snapshot", Usage: "resume from a snapshot, `FILE`.solverstate, or from the newest checkpoint of a folder"},
 			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights in `FILE`.caffemodel (several: separated by commas)"},
+			cmdline.Checked("device", train.Device{}.String(), "`DEVICE` that computes: cpu, or with one rank cuda, or cuda:N for GPU number N of scaffe doctor",
+				cmdline.Parsed(train.ParseDevice, ""), "cpu", "cuda"),
 			cmdline.Choice("scal", "strong", "divide batch_size among the ranks (strong) or give it to every rank (weak)", "strong", "weak"),
 			cmdline.Checked("snapshot-format", "", "snapshot format, in place of the solver file's", checkSnapshotFormat, "binaryproto"),
 			&cli.StringFlag{Name: "checkpoint", Usage: "keep the last two checkpoints in the folder `DIR`, which all nodes share; ranks write them at once, beside training"},
@@ -115,6 +117,9 @@ func newTraining(c *cli.Context) (*training, error) {
 	}
 	t.launch = m.launch
 	if t.config.Consistency, err = train.ParseConsistency(c.String("consistency")); err != nil {
+		return nil, err
+	}
+	if t.config.Device, err = train.ParseDevice(c.String("device")); err != nil {
 		return nil, err
 	}
 	if c.String("snapshot-format") != "" {

@@ -140,8 +140,19 @@ type jsonEnd struct {
 	// Buckets are the rows of the summary's table.
 	Buckets   []json.RawMessage `json:"buckets"`
 	Straggler *jsonStraggler    `json:"straggler"` // null: none
+	GPU       *jsonGPU          `json:"gpu"`       // of rank 0; null: none
 	Stopped   bool              `json:"stopped"`
 	Error     *string           `json:"error"` // null: none
+}
+
+type jsonGPU struct {
+	Name    string `json:"name"`
+	Memory  int64  `json:"memory_bytes"`
+	Pinned  int64  `json:"pinned_bytes"`
+	Up      int64  `json:"up_bytes"`
+	Down    int64  `json:"down_bytes"`
+	Fetches int64  `json:"fetches"` // waits for the loss and what goes with it
+	Waits   int64  `json:"waits"`   // others
 }
 
 type jsonCollectives struct {
@@ -337,6 +348,9 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 	}
 	if r, times, ok := s.Straggler(); ok {
 		v.Straggler = &jsonStraggler{r.Rank, times}
+	}
+	if g := s.GPU; g != nil {
+		v.GPU = &jsonGPU{g.Name, g.Memory, g.Pinned, g.Up, g.Down, g.Fetches, g.Waits}
 	}
 	if failure != nil {
 		text := failure.Error()

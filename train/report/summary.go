@@ -41,6 +41,11 @@ func writeSummary(out io.Writer, s train.Summary) error {
 	if s.Skipped > 0 {
 		t.Below = append(t.Below, fmt.Sprintf("skipped: %d updates, for numbers that were not finite", s.Skipped))
 	}
+	if g := s.GPU; g != nil {
+		n := int64(s.Iterations)
+		t.Below = append(t.Below, fmt.Sprintf("%s: %.1f MB of its memory, %.1f MB pinned; an iteration: %.3f MB up, %.3f MB down, waits %.1f for the loss and what goes with it, %.1f others",
+			g.Name, float64(g.Memory)/1e6, float64(g.Pinned)/1e6, float64(g.Up/n)/1e6, float64(g.Down/n)/1e6, float64(g.Fetches)/float64(n), float64(g.Waits)/float64(n)))
+	}
 	for rank, n := range s.LeftOut {
 		if n > 0 {
 			t.Below = append(t.Below, fmt.Sprintf("left out for being late: rank %d, of %d of %d iterations", rank, n, s.Iterations))
