@@ -54,8 +54,10 @@ func (s *starts) open(exchange nbc.Transport) error {
 // Starts reports whether calls that do not block can be served on this rank.
 func (c *Comm) Starts() bool { return c.starts.transport != nil }
 
-// SpareCores reports whether the node has a core for the thread of each rank, besides the rank's own, as far as this rank may use them.
-func (c *Comm) SpareCores() bool { return selection.Cores() >= 2*c.world.Size() }
+// SpareCores reports whether the node has two cores for each rank, one of them for its thread, and mpirun bound this rank to no fewer.
+func (c *Comm) SpareCores() bool {
+	return runtime.NumCPU() >= 2 && selection.Cores() >= 2*c.world.Size()
+}
 
 // Prepare readies a call that does not block: Start of the request begins it, any number of times, one after the other, and Close
 // forgets it. All ranks prepare theirs in the same order.
