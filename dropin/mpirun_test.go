@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,7 +69,10 @@ func ranks(t *testing.T, folder string, n int, environment []string, line ...str
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // of what hangs
 	defer cancel()
-	args := append([]string{"-np", strconv.Itoa(n), "env", "LD_PRELOAD=" + filepath.Join(folder, "libscaffe-mpi.so")}, environment...)
+	args := append([]string{"-np", strconv.Itoa(n), "env"}, environment...)
+	if !slices.Contains(environment, "LD_PRELOAD") {
+		args = slices.Insert(args, 3, "LD_PRELOAD="+filepath.Join(folder, "libscaffe-mpi.so"))
+	}
 	if program := filepath.Join(folder, line[0]); filepath.Base(line[0]) == line[0] && !strings.HasPrefix(line[0], "python") {
 		line = append([]string{program}, line[1:]...)
 	}
@@ -96,6 +100,28 @@ func TestMPICalls(t *testing.T) {
 				t.Errorf("%d ranks: of %s %d calls were served, or others passed on:\n%s", n, c[1], k, said)
 			}
 		}
+	}
+}
+
+// Linked with the archive before the MPI library, nothing preloaded; libscaffe.so is found where libraries are looked for.
+func TestMPIArchive(t *testing.T) {
+	folder := built(t)
+	elsewhere := t.TempDir()
+	program := filepath.Join(elsewhere, "linked")
+	link := exec.Command(os.Getenv("SCAFFE_MPICC"), "-o", program, "testdata/requests.c", filepath.Join(folder, "libscaffe-mpi.a"), "-lpthread", "-ldl")
+	if out, err := link.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said := ranks(t, folder, 2, []string{"-u", "LD_PRELOAD", "LD_LIBRARY_PATH=" + folder, "SCAFFE_EAGER=1", "SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, program, "eager")
+	for _, name := range []string{"MPI_Allreduce", "MPI_Iallreduce"} {
+		if !regexp.MustCompile(name + ` +served [1-9]`).MatchString(said) {
+			t.Errorf("%s is not served:\n%s", name, said)
+		}
+	}
+	// Without libscaffe.so all is passed on, and said once.
+	said = ranks(t, folder, 2, []string{"-u", "LD_PRELOAD", "SCAFFE_MIN=1"}, program, "passed-on")
+	if strings.Count(said, "libscaffe.so") != 1 {
+		t.Errorf("it is to be said once that libscaffe.so is missing:\n%s", said)
 	}
 }
 

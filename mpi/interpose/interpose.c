@@ -152,8 +152,8 @@ static const int sizes[] = {[SERVE_F32] = 4, [SERVE_F64] = 8, [SERVE_F16] = 2, [
 struct lib lib;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-// load opens libscaffe.so, which lies beside this library. Go's threads must leave the
-// program's signals to the program: they inherit the mask.
+// load opens libscaffe.so, which lies beside this library, or beside the program that this is linked into, or
+// where libraries are looked for. Go's threads must leave the program's signals to the program: they inherit the mask.
 static int load(void) {
   pthread_mutex_lock(&loading);
   if (!lib.tried) {
@@ -166,7 +166,7 @@ static int load(void) {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
-    void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *h = access(path, F_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : dlopen("libscaffe.so", RTLD_NOW | RTLD_LOCAL);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (h) {
       lib.open = (serve_open_fn *)dlsym(h, "serve_open");
@@ -179,7 +179,7 @@ static int load(void) {
       lib.close = (serve_close_fn *)dlsym(h, "serve_close");
     } else {
       const char *e = dlerror();
-      snprintf(lib.why, sizeof lib.why, "%s", e ? e : "it cannot be opened");
+      snprintf(lib.why, sizeof lib.why, "%s", e ? e : "libscaffe.so cannot be opened");
     }
   }
   pthread_mutex_unlock(&loading);
@@ -251,30 +251,28 @@ state *state_of(MPI_Comm comm) {
   return st;
 }
 
-// agreed reports whether all ranks say yes.
-static int agreed(MPI_Comm comm, int yes) {
-  int all = 0;
-  return REAL(PMPI_Allreduce)(&yes, &all, 1, types[2].type, ops[SERVE_MIN], comm) == MPI_SUCCESS && all;
+// agreed reports whether all ranks say yes. The first in MPI_COMM_WORLD that does not tells why, once.
+static int agreed(MPI_Comm comm, int yes, const char *why) {
+  static int told;
+  int mine = yes ? INT_MAX : here.rank, first = 0;
+  if (REAL(PMPI_Allreduce)(&mine, &first, 1, types[2].type, ops[SERVE_MIN], comm) != MPI_SUCCESS) return 0;
+  if (why && first == here.rank && (!told || here.set.report)) {
+    told = 1;
+    fprintf(stderr, "scaffe: rank %d: calls are passed on to the MPI library: %s\n", here.rank, why);
+  }
+  return first == INT_MAX;
 }
 
 // set_up is called by all ranks of a communicator together: all serve it afterwards, or none.
 static void set_up(MPI_Comm comm, state *st) {
   char why[512] = "";
-  int rank = st->rank;
   st->none = 1;
-  int loaded = load();
-  if (!agreed(comm, loaded)) {
-    if (!loaded) fprintf(stderr, "scaffe: rank %d: calls are passed on to the MPI library: libscaffe.so: %s\n", rank, lib.why);
-    return;
-  }
+  if (!agreed(comm, load(), lib.why)) return;
   uintptr_t h = lib.open(&comm, why, sizeof why);
-  if (!agreed(comm, h != 0)) {
-    if (!h && (here.set.report || rank == 0)) fprintf(stderr, "scaffe: rank %d: calls are passed on to the MPI library: %s\n", rank, why);
-    return; // what others have opened stays as it is: those who failed would not close it with them
-  }
+  if (!agreed(comm, h != 0, why)) return; // what others have opened stays as it is: those who failed would not close it with them
   int starts = lib.starts(h);
-  st->starts = agreed(comm, starts > 0);
-  st->spare = agreed(comm, starts > 1);
+  st->starts = agreed(comm, starts > 0, NULL);
+  st->spare = agreed(comm, starts > 1, NULL);
   st->handle = h, st->none = 0;
   pthread_mutex_lock(&listing);
   st->older = here.open, here.open = st;
@@ -765,8 +763,6 @@ static void begin(void) {
 #endif
 
 #pragma GCC visibility push(default)
-WRAP(MPI)
-WRAP(PMPI)
-WRAP_LARGE(MPI)
-WRAP_LARGE(PMPI)
+CATCH(WRAP)
+CATCH(WRAP_LARGE)
 #pragma GCC visibility pop

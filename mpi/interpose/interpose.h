@@ -72,6 +72,14 @@ int failed(state *st, MPI_Comm comm); // tells the communicator's error handler
 
 extern __thread int inside; // within a call of scaffe's or the library's, on this thread
 
+// CATCH defines what the program calls by a macro: in a library that is preloaded by both names, of which PMPI_X are called by Open MPI's
+// Fortran and by tools; in an archive, which the linker reads before the MPI library, by MPI_X alone.
+#ifdef SCAFFE_ARCHIVE
+#define CATCH(wrap) wrap(MPI)
+#else
+#define CATCH(wrap) wrap(MPI) wrap(PMPI)
+#endif
+
 // REAL is a function of the library's, or of a tool's between this library and that. Nothing of MPI's is
 // linked: shells have none, and Python opens it where this library's names do not reach.
 void *must(const char *name);

@@ -638,6 +638,5 @@ static int start_all(int n, MPI_Request handles[]) {
 #endif
 
 #pragma GCC visibility push(default)
-WRAP_ALL(MPI)
-WRAP_ALL(PMPI)
+CATCH(WRAP_ALL)
 #pragma GCC visibility pop
