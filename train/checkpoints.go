@@ -93,12 +93,14 @@ func (w *Worker) take(iter int) error {
 	if err := w.exchange.Updated(); err != nil {
 		return err
 	}
+	if w.gpu != nil {
+		w.paramsOnHost()
+	}
 	if err := w.sameReplicas(); err != nil {
 		return err
 	}
 	w.time.pauses()
 	defer w.time.resumes(trace.Snapshot, "checkpoint")
-	w.solver.Net().ToHost()
 	data, _ := w.solver.Net().Packed()
 	shard := &k.manifest.Shards[w.comm.Rank()]
 	values := k.values

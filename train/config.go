@@ -37,7 +37,7 @@ func ParseScaling(s string) (Scaling, error) {
 type Config struct {
 	// Solver is the solver file, read and checked.
 	Solver *proto.SolverFile
-	// Device is where the one rank computes; several compute on the CPU.
+	// Device is where workers compute, alike on all ranks.
 	Device Device
 	// Scaling divides the batch.
 	Scaling Scaling

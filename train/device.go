@@ -1,33 +1,49 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/solver"
+	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/mem"
 )
 
-// Device is where a worker computes. The zero value is the CPU.
+// Device is where workers compute. The zero value is the CPU.
 type Device struct {
-	CUDA  bool
-	Index int // the GPU's number on its node
+	CUDA bool
+	List []int // GPUs, by their numbers on a node: the ranks of each take them in turn; none: all there are
 }
 
-// ParseDevice reads "cpu", "cuda" (which is cuda:0) or "cuda:N".
+// ParseDevice reads "cpu", "cuda" or "cuda:LIST", such as "cuda:0,0" for two ranks that share a GPU.
 func ParseDevice(s string) (Device, error) {
-	switch name, number, given := strings.Cut(s, ":"); {
+	name, list, given := strings.Cut(s, ":")
+	switch {
 	case s == "cpu":
 		return Device{}, nil
 	case s == "cuda":
 		return Device{CUDA: true}, nil
-	case name == "cuda" && given:
-		if n, err := strconv.ParseUint(number, 10, 15); err == nil {
-			return Device{true, int(n)}, nil
-		}
+	case name != "cuda" || !given:
+		return Device{}, badDevice(s)
 	}
-	return Device{}, fmt.Errorf("invalid device %q: want cpu, cuda, or cuda:N for GPU number N of scaffe doctor", s)
+	d := Device{CUDA: true}
+	for number := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseUint(number, 10, 15)
+		if err != nil {
+			return Device{}, badDevice(s)
+		}
+		d.List = append(d.List, int(n))
+	}
+	return d, nil
+}
+
+func badDevice(s string) error {
+	return fmt.Errorf("invalid device %q: want cpu, cuda, or cuda:LIST with numbers of GPUs of scaffe doctor, such as cuda:0,1", s)
 }
 
 // String is what ParseDevice reads.
@@ -35,23 +51,157 @@ func (d Device) String() string {
 	if !d.CUDA {
 		return "cpu"
 	}
-	return fmt.Sprintf("cuda:%d", d.Index)
+	text, sep := "cuda", ":"
+	for _, n := range d.List {
+		text, sep = text+sep+strconv.Itoa(n), ","
+	}
+	return text
+}
+
+// index is the GPU of a rank that is number place of its node.
+func (d Device) index(place int) (int, error) {
+	if len(d.List) > 0 {
+		return d.List[place%len(d.List)], nil
+	}
+	all, err := cuda.GPUs()
+	if err != nil {
+		return 0, err
+	}
+	return place % max(1, len(all)), nil
+}
+
+// sameDevice makes sure that either all ranks compute on GPUs or none.
+func (w *Worker) sameDevice(ctx context.Context) error {
+	ranks := []int64{0, 0} // on the CPU and on GPUs
+	if w.device.CUDA {
+		ranks[1] = 1
+	} else {
+		ranks[0] = 1
+	}
+	if err := w.comm.Allreduce(ctx, mem.Of(ranks), mem.Of(ranks), mem.Int64, mem.Sum); err != nil {
+		return err
+	}
+	if ranks[0] == 0 || ranks[1] == 0 {
+		return nil
+	}
+	return w.comm.Agree(ctx, fmt.Errorf("%d of %d ranks are to compute on GPUs, and %d on the CPU (here: device %v): give all of them the same device", ranks[1], w.comm.Size(), ranks[0], w.device))
 }
 
 // openDevice has the solver compute on the GPU that c asks for.
-func (w *Worker) openDevice(c Config, o *solver.Options) (err error) {
-	switch {
-	case !c.Device.CUDA:
+func (w *Worker) openDevice(c Config, o *solver.Options) error {
+	if !c.Device.CUDA || o.Idle {
 		return nil
-	case w.comm.Size() > 1:
-		return fmt.Errorf("device %v: a GPU trains one rank alone yet, and there are %d, whose gradients would have to move from its memory: "+
-			"start one rank, or use the device cpu", c.Device, w.comm.Size())
 	}
-	if w.gpu, err = gpu.Open(c.Device.Index); err != nil {
+	if o.Apart {
+		return fmt.Errorf("device %v: with consistency %v passes run beside the loop, on the CPU: use consistency bsp, or the device cpu", c.Device, c.Consistency)
+	}
+	place, nodes := 0, w.comm.Nodes()
+	for rank := range w.comm.Rank() {
+		if nodes[rank] == nodes[w.comm.Rank()] {
+			place++
+		}
+	}
+	index, err := c.Device.index(place)
+	if err == nil {
+		w.gpu, err = gpu.Open(index)
+	}
+	if err != nil {
 		return fmt.Errorf("device %v: %w", c.Device, err)
 	}
 	o.GPU = w.gpu
 	return nil
+}
+
+// staging is how a rank with a GPU is in step with others. Gradients and parameters move between ranks through the host's
+// side of the packed buffers: a layer's gradients are copied there once its backward pass has been begun, and handed to the
+// exchange when they have come, while the GPU is at the layers after it. Where all layers go by allreduce, every rank takes
+// the sums up and updates on its GPU. By other schemes updates are made on the host, by whoever owes them, and the
+// parameters are taken up before the next forward pass.
+type staging struct {
+	layers  []staged
+	updates bool                 // on the host
+	begun   []int                // layers whose gradients are on their way
+	await   func(...*gpu.Memory) // waits until they have come
+}
+
+// staged is what moves of a layer.
+type staged struct {
+	params []*blob.Blob  // that it owns
+	come   []*gpu.Memory // what is brought to the host after its backward pass
+}
+
+// stage prepares for several ranks, when their schemes are known.
+func (w *Worker) stage() {
+	if w.gpu == nil || w.comm.Size() == 1 {
+		return
+	}
+	w.staging = &staging{await: w.gpu.Fetch, updates: w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Allreduce })}
+	n := w.solver.Net()
+	for _, l := range n.Layers() {
+		var s staged
+		for _, k := range l.Params {
+			p := n.Learnable()[k]
+			s.params = append(s.params, p.Blob)
+			if s.come = append(s.come, p.Blob.OnDiff()); p.LRMult == 0 && w.staging.updates { // statistics
+				s.come = append(s.come, p.Blob.OnData())
+			}
+		}
+		w.staging.layers = append(w.staging.layers, s)
+	}
+	if w.staging.updates {
+		w.solver.UpdateOnHost()
+	} else {
+		w.solver.SumsOnHost()
+	}
+}
+
+// takeUp has the GPU take the parameters that have come for a layer, where the host updates.
+func (w *Worker) takeUp(layer int) {
+	if w.staging == nil || !w.staging.updates || w.solver.Pass() > 0 {
+		return
+	}
+	for _, b := range w.staging.layers[layer].params {
+		b.OnData().HostChanged()
+		b.ClearDiff()
+	}
+}
+
+// bringDown begins to copy a layer's gradients to the host.
+func (w *Worker) bringDown(layer int) {
+	for _, m := range w.staging.layers[layer].come {
+		m.Prefetch()
+	}
+	w.staging.begun = append(w.staging.begun, layer)
+}
+
+// handOver hands the gradients that are on their way to the exchange as they come.
+func (w *Worker) handOver() error {
+	if w.staging == nil {
+		return nil
+	}
+	for _, layer := range w.staging.begun {
+		w.staging.await(w.staging.layers[layer].come...)
+		if err := w.gpu.Err(); err != nil {
+			return err
+		}
+		if err := w.afterNothing(layer); err != nil {
+			return err
+		}
+	}
+	w.staging.begun = w.staging.begun[:0]
+	return nil
+}
+
+// paramsOnHost has the packed parameters on the host be current, and count.
+func (w *Worker) paramsOnHost() {
+	n := w.solver.Net()
+	if w.staging == nil || !w.staging.updates {
+		n.ToHost()
+		return
+	}
+	for _, p := range n.Learnable() {
+		p.Blob.OnData().HostChanged()
+	}
 }
 
 // GPUUse is what a run has taken of a GPU so far.

@@ -4,7 +4,9 @@ package train_test
 
 import (
 	"context"
+	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,9 +14,11 @@ import (
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -27,16 +31,36 @@ const onDevice = `net_param { name: "small"
   layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "target" top: "loss" } }
 base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 20 snapshot_after_train: false `
 
+// standInPath is where the driver's stand-in was when the first test that asked loaded it.
+var standInPath string
+
+// standIn has the driver's stand-in take the driver's place, as it is without failures.
+func standIn(t *testing.T) {
+	t.Helper()
+	if standInPath == "" {
+		dir, err := os.MkdirTemp("", "scaffe-train")
+		if err != nil {
+			t.Fatal(err)
+		}
+		library, err := cudatest.Build(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(library); os.Remove(dir) }) // it is loaded
+		t.Setenv(cuda.EnvLibrary, library)
+		t.Setenv(cudatest.Env, "delay=5")
+		if _, err := cuda.GPUs(); err != nil {
+			t.Fatal(err)
+		}
+		standInPath = library
+	}
+}
+
 // TestDevice: one rank trains on a GPU as on the CPU, and goes on there from a checkpoint that it has written there; what cannot
 // be had is an error.
 func TestDevice(t *testing.T) {
+	standIn(t)
 	dir := t.TempDir()
-	library, err := cudatest.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(cuda.EnvLibrary, library)
-	t.Setenv(cudatest.Env, "delay=5")
 	run := func(ranks int, device, snapshot string, most int) (losses []float32, s train.Summary, err error) {
 		err = launch.Run(context.Background(), launch.Options{Local: ranks}, func(ctx context.Context, comm *collectives.Comm) error {
 			f, err := proto.ParseSolver("solver.prototxt", []byte(onDevice))
@@ -91,14 +115,206 @@ func TestDevice(t *testing.T) {
 		ranks        int
 		device, want string
 	}{
-		{2, "cuda", "there are 2"},
 		{1, "cuda:9", "there is no GPU cuda:9: there are 1"},
-		{1, "cuda:", "want cpu, cuda, or cuda:N"},
-		{1, "cuda:-1", "want cpu, cuda, or cuda:N"},
-		{1, "gpu", "want cpu, cuda, or cuda:N"},
+		{2, "cuda:0,9", "rank 1: device cuda:0,9: cuda: there is no GPU cuda:9: there are 1"},
+		{1, "cuda:", "want cpu, cuda, or cuda:LIST"},
+		{1, "cuda:-1", "want cpu, cuda, or cuda:LIST"},
+		{1, "gpu", "want cpu, cuda, or cuda:LIST"},
 	} {
 		if _, _, err := run(c.ranks, c.device, "", 1); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d ranks, %s: the error is %v: want %q", c.ranks, c.device, err, c.want)
 		}
+	}
+}
+
+// TestDeviceRanks: ranks that share a GPU learn what ranks on the CPU learn, by every design and scheme, with tests and
+// snapshots between, which move from one to the other; all ranks' parameters stay equal where every rank updates.
+func TestDeviceRanks(t *testing.T) {
+	standIn(t)
+	path, dir := files(t, 30)
+	short(t, path)
+	most := map[string]curve{} // on the CPU, by scheme
+	for _, c := range []struct {
+		name    string
+		ranks   int
+		designs []exchange.Design
+		change  func(c *train.Config)
+	}{
+		{"allreduce", 2, []exchange.Design{exchange.SCB, exchange.SCOBR}, nil},
+		{"ps", 2, []exchange.Design{exchange.SCOBR}, nil},
+		{"sfb", 2, []exchange.Design{exchange.SCB, exchange.SCOBR}, nil},
+		{"adam", 2, []exchange.Design{exchange.SCOBR}, nil},
+		{"poseidon", 2, []exchange.Design{exchange.SCOBR}, nil},
+		{"onebit", 2, []exchange.Design{exchange.SCOBR}, nil},
+		{"dgc", 2, []exchange.Design{exchange.SCOBR}, func(c *train.Config) { c.Sparse = &coordinator.Sparse{Sparsity: 0.9} }},
+		{"reduce,ip*=allreduce", 2, []exchange.Design{exchange.SCOBR}, nil},
+		{"reduce", 3, []exchange.Design{exchange.SCOBR}, nil},
+		{"reduce", 2, []exchange.Design{exchange.SCOBR}, func(c *train.Config) { c.Slice, c.Credit = 1<<10, 2 }},
+		{"reduce", 2, exchange.All(), nil},
+	} {
+		config := func(d exchange.Design, device string) func(int, *train.Config) {
+			return func(_ int, cfg *train.Config) {
+				cfg.Device, cfg.Design, cfg.Asked, cfg.Bucket = onGPU(t, device), d, ask(t, c.name), 1
+				if c.change != nil {
+					c.change(cfg)
+				}
+			}
+		}
+		cpu, known := most[c.name]
+		if !known {
+			cpu = mustRun(t, c.ranks, path, config(exchange.SCOBR, "cpu"))
+			most[c.name] = cpu
+		}
+		for _, d := range c.designs {
+			got := mustRun(t, c.ranks, path, config(d, "cuda:0,0"))
+			if err := errors.Join(near(cpu.loss, got.loss), near(cpu.scores, got.scores)); err != nil {
+				t.Errorf("%d ranks, %s, %v: %v", c.ranks, c.name, d, err)
+			}
+		}
+	}
+	cpu := most["reduce"]
+	resumed := func(device string, snapshot string) error {
+		got := mustRun(t, 2, path, func(_ int, c *train.Config) { c.Device, c.Snapshot = onGPU(t, device), snapshot })
+		return near(cpu.loss[10:], got.loss)
+	}
+	state := filepath.Join(dir, "s_iter_10.solverstate") // of a GPU's run
+	if err := resumed("cpu", state); err != nil {
+		t.Errorf("from a GPU's snapshot on the CPU: %v", err)
+	}
+	mustRun(t, 2, path, nil)
+	for _, device := range []string{"cuda", "cuda:0,0"} {
+		if err := resumed(device, state); err != nil {
+			t.Errorf("from the CPU's snapshot on %s: %v", device, err)
+		}
+	}
+}
+
+// short makes the solver's run short.
+func short(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.NewReplacer("test_iter: 5", "test_iter: 2", "test_interval: 25", "test_interval: 10", "max_iter: 50", "max_iter: 20", "snapshot: 20", "snapshot: 10").Replace(string(text)))
+}
+
+// TestDeviceRanksSettle: what ranks settle together besides sums is settled with GPUs too: running statistics, which no update
+// makes, several passes, and the norm of all gradients.
+func TestDeviceRanksSettle(t *testing.T) {
+	standIn(t)
+	path, dir := files(t, 30)
+	short(t, path)
+	text, err := os.ReadFile(filepath.Join(dir, "net.prototxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "net.prototxt"), strings.Replace(string(text), `layer { name: "relu1"`, `layer { name: "norm" type: "BatchNorm" bottom: "conv1" top: "conv1" }
+layer { name: "scale" type: "Scale" bottom: "conv1" top: "conv1" scale_param { bias_term: true } }
+layer { name: "relu1"`, 1))
+	if text, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.NewReplacer("max_iter: 20", "max_iter: 8", "test_interval: 10", "test_interval: 4").Replace(string(text))+"iter_size: 2\nclip_gradients: 0.5\n")
+	for _, scheme := range []string{"reduce", "allreduce", "ps", "sfb"} {
+		run := func(device string) curve {
+			return mustRun(t, 2, path, func(_ int, c *train.Config) {
+				c.Device, c.Asked, c.Bucket = onGPU(t, device), ask(t, scheme), 1
+			})
+		}
+		cpu, got := run("cpu"), run("cuda")
+		if err := errors.Join(near(cpu.loss, got.loss), near(cpu.scores, got.scores)); err != nil {
+			t.Errorf("%s: %v", scheme, err)
+		}
+	}
+}
+
+func onGPU(t *testing.T, text string) train.Device {
+	d, err := train.ParseDevice(text)
+	if err != nil {
+		t.Error(err)
+	}
+	return d
+}
+
+// TestDeviceWaitsForGradients: gradients that are handed over before they have come are found out, as the curve is another one.
+func TestDeviceWaitsForGradients(t *testing.T) {
+	standIn(t)
+	path, _ := files(t, 30)
+	short(t, path)
+	cpu := mustRun(t, 2, path, nil)
+	for _, scheme := range []string{"reduce", "allreduce"} {
+		got, err := runHooked(t, 2, path, func(_ int, c *train.Config) {
+			c.Device, c.Asked = onGPU(t, "cuda"), ask(t, scheme)
+		}, func(_ int, w *train.Worker) { w.HandOverEarly() })
+		if err == nil && near(cpu.loss, got.loss) == nil {
+			t.Errorf("%s: nobody waited for gradients, and nothing was wrong", scheme)
+		}
+	}
+}
+
+// TestDeviceFaults: what goes wrong on a GPU, or between ranks with and without, ends all ranks with what and where, and leaves
+// the snapshots that there are.
+func TestDeviceFaults(t *testing.T) {
+	standIn(t)
+	for _, c := range []struct {
+		name, fail string
+		change     func(rank int, c *train.Config)
+		snapshots  int
+		want       []string
+	}{
+		{"a rank without", "", func(rank int, c *train.Config) {
+			if rank == 1 {
+				c.Device = train.Device{}
+			}
+		}, 0, []string{"1 of 2 ranks are to compute on GPUs, and 1 on the CPU"}},
+		{"passes beside the loop", "", func(_ int, c *train.Config) { c.Scheme, c.Consistency.SSP = exchange.PS, true }, 0, []string{"consistency ssp:0", "device cuda"}},
+		{"no memory", "fail=cuMemAlloc_v2:1:2", nil, 0, []string{"rank ", "memory"}},
+		{"a fault", "fail=cuLaunchKernel:1:700", nil, 1, []string{"rank ", "iteration 15", "cuda:0 (stand-in 0)", "CUDA_ERROR_ILLEGAL_ADDRESS, 700"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path, dir := files(t, 30)
+			short(t, path)
+			begun := false
+			_, err := runHooked(t, 2, path, func(rank int, cfg *train.Config) {
+				cfg.Device = onGPU(t, "cuda")
+				if c.change != nil {
+					c.change(rank, cfg)
+				}
+				if c.fail != "" && c.snapshots == 0 && !begun {
+					begun = true
+					if err := cudatest.Tell(standInPath, c.fail); err != nil {
+						t.Error(err)
+					}
+				}
+			}, func(rank int, w *train.Worker) {
+				before := w.Solver().Hooks.BeforeForward
+				w.Solver().Hooks.BeforeForward = func(layer int) error {
+					if c.fail != "" && rank == 1 && w.Solver().Iter() == 15 && layer == 2 {
+						if err := cudatest.Tell(standInPath, c.fail); err != nil {
+							return err
+						}
+					}
+					return before(layer)
+				}
+			})
+			if err := cudatest.Tell(standInPath, "fail=none"); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("ended with %v: want %q", err, want)
+				}
+			}
+			left, _ := filepath.Glob(filepath.Join(dir, "s_iter_*.solverstate"))
+			if len(left) != c.snapshots {
+				t.Errorf("snapshots: %v, not %d", left, c.snapshots)
+			}
+			if c.snapshots > 0 {
+				if _, err := run(t, 2, path, func(_ int, cfg *train.Config) { cfg.Snapshot = left[0] }); err != nil {
+					t.Errorf("going on from the snapshot before: %v", err)
+				}
+			}
+		})
 	}
 }

@@ -114,6 +114,7 @@ func (w *Worker) beforeForward(layer int) error {
 	if err := w.exchange.BeforeForward(layer); err != nil {
 		return err
 	}
+	w.takeUp(layer)
 	w.time.forwardBegins(layer)
 	return nil
 }
@@ -164,7 +165,9 @@ func one(asked bool) float64 {
 func (w *Worker) afterBackward(layer int) error {
 	w.time.backwardEnds(layer)
 	w.exchange.AfterPass(layer, w.solver.Pass())
-	if w.solver.LastPass() {
+	if w.staging != nil && w.solver.LastPass() {
+		w.bringDown(layer)
+	} else if w.solver.LastPass() {
 		w.offerStatistics(layer)
 		if err := w.exchange.AfterBackward(layer); err != nil {
 			return err
@@ -188,6 +191,9 @@ func (w *Worker) afterNothing(layer int) error {
 // gradients are used: by use, wherever the design puts it.
 func (w *Worker) gradientsReady(iter int, _ float64) (solver.Gradients, float32, error) {
 	ctx := w.ctx
+	if err := w.handOver(); err != nil {
+		return 0, 0, err
+	}
 	if w.stale != nil {
 		ctx = w.stale.ctx
 	} else if err := w.exchange.Finish(); err != nil {
@@ -358,6 +364,9 @@ func (w *Worker) paramsNeeded(int) error {
 	if err == nil && w.stragglers != nil && w.Works() {
 		w.stragglers.passes.rest()
 	}
+	if err == nil && w.gpu != nil {
+		w.paramsOnHost()
+	}
 	if err == nil && w.schemes.any(exchange.Scheme.Replicated) {
 		if err = w.statistics(); err == nil {
 			err = w.sameReplicas()
@@ -373,6 +382,9 @@ func (w *Worker) snapshot(int) error {
 	err := w.stale.meet(w.exchange)
 	if err == nil {
 		err = w.exchange.Updated()
+	}
+	if err == nil && w.gpu != nil {
+		w.paramsOnHost()
 	}
 	if err == nil {
 		err = w.sameReplicas()

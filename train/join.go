@@ -82,6 +82,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		return err
 	}
 	w.initShards()
+	w.stage()
 	if w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
 			return err

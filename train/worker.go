@@ -31,6 +31,8 @@ type Worker struct {
 	team       *syncer.Team
 	solver     *solver.Solver
 	gpu        *gpu.Device // nil: the CPU
+	device     Device
+	staging    *staging // nil unless several ranks have GPUs
 	events     Events
 	exchange   *exchange.Exchange
 	schemes    schemes
@@ -99,10 +101,13 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Worker, error)
 	if err := comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	w := &Worker{comm: comm, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, moves: c.pieces(), rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
+	w := &Worker{comm: comm, device: c.Device, interrupts: interrupts{requests: c.Requests}, files: c.Options.Writer.FS, moves: c.pieces(), rec: c.Trace, skipNotFinite: c.Options.SkipNotFinite, ctx: ctx}
 	err := w.divide(ctx, c)
 	if err == nil {
 		err = comm.Agree(ctx, w.findCheckpoint(&c))
+	}
+	if err == nil {
+		err = w.sameDevice(ctx)
 	}
 	if err == nil {
 		err = w.build(ctx, c)
@@ -207,9 +212,9 @@ func (w *Worker) Close() error {
 		err = w.solver.Close()
 		w.solver = nil
 	}
-	if w.gpu != nil {
+	if w.gpu != nil && w.comm.Size() == 1 { // after a failure, peers may still write to its pinned memory
 		err = errors.Join(err, w.gpu.Close())
-		w.gpu = nil
 	}
+	w.gpu = nil
 	return err
 }

@@ -187,5 +187,5 @@ func (l *innerProduct) LeaveGradients(leave bool) { l.leaves = leave }
 
 // Factors returns the top's gradients, M×N, and the bottom's values, M×K.
 func (l *innerProduct) Factors(top, bottom []*blob.Blob) (u, v []float32) {
-	return top[0].Diff(), bottom[0].Data()
+	return top[0].HostDiff(), bottom[0].HostData()
 }

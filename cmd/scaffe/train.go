@@ -50,7 +50,7 @@ func trainCommand() *cli.Command {
 			&cli.StringFlag{Name: "solver", Usage: "solver definition, `FILE`.prototxt", Required: true},
 			&cli.StringFlag{Name: "snapshot", Usage: "resume from a snapshot, `FILE`.solverstate, or from the newest checkpoint of a folder"},
 			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights in `FILE`.caffemodel (several: separated by commas)"},
-			cmdline.Checked("device", train.Device{}.String(), "`DEVICE` that computes: cpu, or with one rank cuda, or cuda:N for GPU number N of scaffe doctor",
+			cmdline.Checked("device", train.Device{}.String(), "`DEVICE` that computes: cpu, cuda, or cuda:LIST with the numbers of the GPUs that the ranks of a node take in turn, such as cuda:0,1",
 				cmdline.Parsed(train.ParseDevice, ""), "cpu", "cuda"),
 			cmdline.Choice("scal", "strong", "divide batch_size among the ranks (strong) or give it to every rank (weak)", "strong", "weak"),
 			cmdline.Checked("snapshot-format", "", "snapshot format, in place of the solver file's", checkSnapshotFormat, "binaryproto"),
