@@ -61,7 +61,8 @@ install: | $(BIN)/scaffe ## install programs, man pages, shell completions, and 
 	for lib in build/*/lib/libscaffe-mpi.so; do \
 		[ -e $$lib ] || continue; \
 		to=$(prefix)/lib/scaffe/$$(basename $$(dirname $$(dirname $$lib))); \
-		install -d $$to && install -m 755 $$(dirname $$lib)/*.so $$to && install -m 644 $$(dirname $$lib)/*.a $$to; \
+		install -d $$to && install -m 755 $$(dirname $$lib)/*.so $$to; \
+		[ ! -e $${lib%.so}.a ] || install -m 644 $${lib%.so}.a $$to; \
 	done
 
 .PHONY: uninstall

@@ -121,6 +121,53 @@ func TestReduceScatterArguments(t *testing.T) {
 	}
 }
 
+// Wrong arguments of an alltoall are refused by the call itself.
+func TestAlltoallArguments(t *testing.T) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := inproc.NewWorld(2, inproc.Options{})
+	comms := make([]*Comm, 2)
+	for r := range comms {
+		e, err := nbc.Start(world.Open(r), device.CPU(k), nbc.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = e.Close() }()
+		comms[r] = World(e, Options{})
+	}
+	c := comms[1]
+	bytes := make([]byte, 64)
+	b := func(from, to int) mem.Buffer { return mem.Of(bytes[from:to]) }
+	for name, x := range map[string]struct {
+		send, recv mem.Buffer
+		opts       []Option
+		want       string
+	}{
+		"unequal blocks": {b(0, 12), b(16, 28), nil, "the buffers have 3 elements, which are not equal blocks for 2 ranks"},
+		"other lengths":  {b(0, 16), b(16, 24), nil, "the buffers must be equally long: send has 16 bytes, receive has 8"},
+		"in place":       {b(0, 16), b(0, 16), nil, "an alltoall needs two that lie apart"},
+		"overlapping":    {b(0, 16), b(8, 24), nil, "an alltoall needs two that lie apart"},
+		"cuts":           {b(0, 16), b(16, 32), []Option{Parts(1)}, "option Parts does not go with an alltoall"},
+		"levels":         {b(0, 16), b(16, 32), []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "chain", Size: 2}, {Algorithm: "linear"}}})}, "an alltoall is done at one level"},
+		"a spec without": {b(0, 16), b(16, 32), []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "ring"}}})}, "use another one for alltoall"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, inited := c.AlltoallInit(x.send, x.recv, mem.Float32, x.opts...)
+			_, started := c.Ialltoall(x.send, x.recv, mem.Float32, x.opts...)
+			for form, err := range map[string]error{
+				"Alltoall":  c.Alltoall(context.Background(), x.send, x.recv, mem.Float32, x.opts...),
+				"Ialltoall": started, "AlltoallInit": inited,
+			} {
+				if err == nil || !strings.Contains(err.Error(), x.want) {
+					t.Errorf("%s ends with %v, without %q", form, err, x.want)
+				}
+			}
+		})
+	}
+}
+
 // Wrong arguments of a gather are refused by the call itself, at the root and elsewhere;
 // right ones, in any form, bring the parts to the root alone.
 func TestGatherArguments(t *testing.T) {

@@ -80,6 +80,10 @@ func (c *Comm) reduceScatter(send, recv mem.Buffer, counts []int, dt mem.Datatyp
 	return call{collective: schedule.ReduceScatter, send: send, recv: recv, counts: counts, dt: dt, op: op, needsSend: true, needsRecv: true}
 }
 
+func (c *Comm) alltoall(send, recv mem.Buffer, dt mem.Datatype) call {
+	return call{collective: schedule.Alltoall, send: send, recv: recv, dt: dt, needsSend: true, needsRecv: true}
+}
+
 // call returns k as its method makes it.
 func (c *Comm) call(k Call) call {
 	switch k.Collective {
@@ -93,6 +97,8 @@ func (c *Comm) call(k Call) call {
 		return c.gather(k.Send, k.Recv, k.Counts, k.Datatype, k.Root)
 	case schedule.ReduceScatter:
 		return c.reduceScatter(k.Send, k.Recv, k.Counts, k.Datatype, k.Op)
+	case schedule.Alltoall:
+		return c.alltoall(k.Send, k.Recv, k.Datatype)
 	}
 	one := c.allreduce(k.Send, k.Recv, k.Datatype, k.Op)
 	one.collective = k.Collective
@@ -237,7 +243,8 @@ func (k *call) bytes() int { return max(k.send.Len(), k.recv.Len()) }
 // check reports what is wrong with a call's arguments on this rank, or returns the
 // number of elements.
 func (k *call) check(c *Comm) (count int, err error) {
-	switch size := c.Size(); {
+	size := c.Size()
+	switch {
 	case !k.collective.Valid():
 		return 0, fmt.Errorf("unknown %v: use one of %v", k.collective, schedule.Collectives)
 	case !k.dt.Valid():
@@ -277,10 +284,26 @@ func (k *call) check(c *Comm) (count int, err error) {
 			return 0, fmt.Errorf("the buffers must be equally long: send has %d bytes, receive has %d", bytes, b.buffer.Len())
 		}
 	}
+	if k.collective == schedule.Alltoall {
+		return k.checkBlocks(size, bytes/k.dt.Size())
+	}
 	if k.needsSend && k.needsRecv && k.send.Overlaps(k.recv) && !k.send.Same(k.recv) {
 		return 0, errors.New("the send and receive buffers overlap in part: use one buffer for both, or two that lie apart")
 	}
 	return bytes / k.dt.Size(), nil
+}
+
+// checkBlocks is check of an alltoall of count elements, with buffers that are right by themselves.
+func (k *call) checkBlocks(size, count int) (int, error) {
+	switch {
+	case count%size != 0:
+		return 0, fmt.Errorf("the buffers have %d elements, which are not equal blocks for %d ranks", count, size)
+	case len(k.cuts) > 0:
+		return 0, errors.New("option Parts does not go with an alltoall, whose buffers are made of the ranks' blocks")
+	case k.send.Overlaps(k.recv):
+		return 0, errors.New("the send buffer overlaps the receive buffer: an alltoall needs two that lie apart")
+	}
+	return count, nil
 }
 
 // checkBuffer reports what is wrong with a buffer that the call needs.

@@ -62,6 +62,14 @@ func (c *Comm) ReduceScatter(ctx context.Context, send, recv mem.Buffer, counts 
 	return c.run(ctx, &k, opts)
 }
 
+// Alltoall copies block k of every rank's send to rank k's recv, one block after the other in the order
+// of ranks. Both hold a block for every rank, all equally long, and do not overlap. It is MPI's personalized
+// exchange, without its MPI_IN_PLACE.
+func (c *Comm) Alltoall(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, opts ...Option) error {
+	k := c.alltoall(send, recv, dt)
+	return c.run(ctx, &k, opts)
+}
+
 // Do does a collective.
 func (c *Comm) Do(ctx context.Context, k Call, opts ...Option) error {
 	one := c.call(k)
@@ -111,6 +119,12 @@ func (c *Comm) IreduceScatter(send, recv mem.Buffer, counts []int, dt mem.Dataty
 	return c.start(&k, opts)
 }
 
+// Ialltoall starts an Alltoall, as Ireduce does a Reduce.
+func (c *Comm) Ialltoall(send, recv mem.Buffer, dt mem.Datatype, opts ...Option) (*nbc.Request, error) {
+	k := c.alltoall(send, recv, dt)
+	return c.start(&k, opts)
+}
+
 // Start starts a collective, as Ireduce does a Reduce.
 func (c *Comm) Start(k Call, opts ...Option) (*nbc.Request, error) {
 	one := c.call(k)
@@ -148,6 +162,11 @@ func (c *Comm) GatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, 
 // ReduceScatterInit makes a persistent request for ReduceScatter, as ReduceInit does for Reduce.
 func (c *Comm) ReduceScatterInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
 	return c.create(c.reduceScatter(send, recv, counts, dt, op).persist(), opts)
+}
+
+// AlltoallInit makes a persistent request for Alltoall, as ReduceInit does for Reduce.
+func (c *Comm) AlltoallInit(send, recv mem.Buffer, dt mem.Datatype, opts ...Option) (*nbc.Request, error) {
+	return c.create(c.alltoall(send, recv, dt).persist(), opts)
 }
 
 // Init makes a persistent request for a collective, as ReduceInit does for Reduce.

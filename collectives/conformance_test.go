@@ -165,6 +165,9 @@ func TestAnyCollective(t *testing.T) {
 					k.Count += k.Counts[len(k.Counts)-1]
 				}
 			}
+			if k.Collective == schedule.Alltoall {
+				k.Count, k.InPlace = k.Count/n*n, false
+			}
 			if k.Collective.Reduces() {
 				k.Op = rapid.SampledFrom(ct.Ops(k.Datatype)).Draw(t, "op")
 			}
@@ -226,6 +229,9 @@ func drawFault(t *testing.T, seed uint64, set func(p *faulty.Plan, r *rand.Rand,
 			n: 2 + r.IntN(6), plan: faulty.Plan{Seed: seed, Delay: r.IntN(3), Reorder: r.IntN(2) == 0},
 		}
 		f.k.Root, f.victim = r.IntN(f.n), r.IntN(f.n)
+		if f.k.Collective == schedule.Alltoall {
+			f.k.Count = 20 * f.n
+		}
 		if f.k.Collective.Parts() { // unequal parts
 			f.k.Counts = make([]int, f.n)
 			for range f.k.Count {

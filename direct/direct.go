@@ -128,6 +128,22 @@ func ReduceScatter(b *schedule.Builder, p schedule.Params) {
 	}
 }
 
+// Alltoall adds to b that every rank copies its blocks from where they lie in the others' In: that of
+// the rank after its own first, so that not all read the same memory.
+func Alltoall(b *schedule.Builder, p schedule.Params) {
+	b.Apart()
+	b.CopyBlock(p)
+	for i := 1; i < p.Size; i++ {
+		to, from := (p.Rank+p.Size-i)%p.Size, (p.Rank+i)%p.Size
+		for _, c := range p.Block(to).Chunks(p.Chunk) {
+			b.Send(to, schedule.In.At(c))
+		}
+		for _, c := range p.Block(from).Chunks(p.Chunk) {
+			b.Recv(from, schedule.Out.At(c))
+		}
+	}
+}
+
 // Bcast adds to b a broadcast of the root's Out to everyone's Out: every rank
 // reads the root's memory.
 func Bcast(b *schedule.Builder, p schedule.Params) {

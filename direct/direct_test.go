@@ -8,7 +8,7 @@ import (
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
-var family = schedule.Algorithm{Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter}
+var family = schedule.Algorithm{Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter, Alltoall: direct.Alltoall}
 
 func TestConformance(t *testing.T) { checktest.Run(t, family) }
 

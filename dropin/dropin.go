@@ -146,7 +146,7 @@ type Call struct {
 	Datatype   mem.Datatype
 	Op         mem.Op
 	Root       int
-	Count      int   // elements, of all parts together where there are parts
+	Count      int   // elements, of all parts or blocks together where there are some
 	Counts     []int // of the parts, by rank; nil: they are equal
 	Send, Recv unsafe.Pointer
 }

@@ -1,6 +1,6 @@
 // Package linear builds the linear algorithms: the root exchanges the whole buffer with every
-// other rank itself. That is P-1 steps of the whole buffer at one rank, or, in a gather or an
-// allgather, of each rank's part. It is the reference implementation that every other builder must equal,
+// other rank itself. That is P-1 steps of the whole buffer at one rank, or, in a gather, an
+// allgather or an alltoall, of each rank's part. It is the reference implementation that every other builder must equal,
 // and the best choice for two ranks or next to no bytes.
 package linear
 
@@ -63,6 +63,24 @@ func Bcast(b *schedule.Builder, p schedule.Params) {
 		}
 		for to := 1; to < p.Size; to++ {
 			b.Send(p.Absolute(to), schedule.Out.At(c))
+		}
+	}
+}
+
+// Alltoall adds to b that every rank sends every other its block.
+func Alltoall(b *schedule.Builder, p schedule.Params) {
+	b.Apart()
+	for i := 1; i < p.Size; i++ {
+		to := (p.Rank + i) % p.Size
+		for _, c := range p.Block(to).Chunks(p.Chunk) {
+			b.Send(to, schedule.In.At(c))
+		}
+	}
+	b.CopyBlock(p)
+	for i := 1; i < p.Size; i++ {
+		from := (p.Rank + p.Size - i) % p.Size
+		for _, c := range p.Block(from).Chunks(p.Chunk) {
+			b.Recv(from, schedule.Out.At(c))
 		}
 	}
 }

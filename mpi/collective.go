@@ -19,14 +19,15 @@ const (
 	barrier
 	allgather
 	reduceScatter
+	alltoall
 )
 
 // name returns the MPI name of v, of its non-blocking form where rs says so.
 func (v verb) name(nonblocking bool) string {
 	if nonblocking {
-		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "", "MPI_Ibarrier", "MPI_Iallgatherv", "MPI_Ireduce_scatter"}[v]
+		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "", "MPI_Ibarrier", "MPI_Iallgatherv", "MPI_Ireduce_scatter", "MPI_Ialltoall"}[v]
 	}
-	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local", "MPI_Barrier", "MPI_Allgatherv", "MPI_Reduce_scatter"}[v]
+	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local", "MPI_Barrier", "MPI_Allgatherv", "MPI_Reduce_scatter", "MPI_Alltoall"}[v]
 }
 
 // types are the numbers by which the C side knows package mem's datatypes; 0 is a
@@ -108,6 +109,11 @@ func (t Timer) Allgather(took []float64, send, recv unsafe.Pointer, parts Parts,
 // ReduceScatter times Comm.ReduceScatter, as Reduce does Comm.Reduce.
 func (t Timer) ReduceScatter(took []float64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, op mem.Op) error {
 	return t.run(took, reduceScatter, send, recv, parts.all, dt, op, 0, parts)
+}
+
+// Alltoall times Comm.Alltoall, as Reduce does Comm.Reduce.
+func (t Timer) Alltoall(took []float64, send, recv unsafe.Pointer, count int, dt mem.Datatype) error {
+	return t.run(took, alltoall, send, recv, count, dt, mem.Sum, 0, Parts{})
 }
 
 // Meet times Comm.Barrier, as Reduce does Comm.Reduce.

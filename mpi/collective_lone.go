@@ -38,6 +38,11 @@ func (c *Comm) ReduceScatter(send, recv unsafe.Pointer, parts Parts, dt mem.Data
 	return c.collective(reduceScatter, nil, 0, send, recv, parts.all, dt, op, 0, parts)
 }
 
+// Alltoall copies the only block there is.
+func (c *Comm) Alltoall(send, recv unsafe.Pointer, count int, dt mem.Datatype) error {
+	return c.collective(alltoall, nil, 0, send, recv, count, dt, mem.Sum, 0, Parts{})
+}
+
 // ReduceLocal would combine count elements at in into those at inout; without MPI
 // it returns an error.
 func (c *Comm) ReduceLocal(_, _ unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
@@ -72,6 +77,11 @@ func (c *Comm) Iallgather(rs *Requests, id uint64, send, recv unsafe.Pointer, pa
 // IreduceScatter begins a ReduceScatter.
 func (c *Comm) IreduceScatter(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, op mem.Op) error {
 	return c.collective(reduceScatter, rs, id, send, recv, parts.all, dt, op, 0, parts)
+}
+
+// Ialltoall begins an Alltoall.
+func (c *Comm) Ialltoall(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype) error {
+	return c.collective(alltoall, rs, id, send, recv, count, dt, mem.Sum, 0, Parts{})
 }
 
 func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, _ Parts) error {

@@ -55,6 +55,12 @@ func (c *Comm) ReduceScatter(send, recv unsafe.Pointer, parts Parts, dt mem.Data
 	return c.collective(reduceScatter, nil, 0, send, recv, parts.all, dt, op, 0, parts)
 }
 
+// Alltoall copies block k of count elements at send of every rank to recv of rank k, one block after the other;
+// the ranks must divide count, and the two not overlap. Otherwise it is like Reduce.
+func (c *Comm) Alltoall(send, recv unsafe.Pointer, count int, dt mem.Datatype) error {
+	return c.collective(alltoall, nil, 0, send, recv, count, dt, mem.Sum, 0, Parts{})
+}
+
 // ReduceLocal combines count elements at in into those at inout, without any
 // communication: MPI_Reduce_local.
 func (c *Comm) ReduceLocal(in, inout unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
@@ -90,6 +96,11 @@ func (c *Comm) IreduceScatter(rs *Requests, id uint64, send, recv unsafe.Pointer
 	return c.collective(reduceScatter, rs, id, send, recv, parts.all, dt, op, 0, parts)
 }
 
+// Ialltoall begins an Alltoall, like Ireduce.
+func (c *Comm) Ialltoall(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype) error {
+	return c.collective(alltoall, rs, id, send, recv, count, dt, mem.Sum, 0, Parts{})
+}
+
 func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, parts Parts) error {
 	if err := c.check(v, rs != nil, count, dt, op, root); err != nil {
 		return err
@@ -122,10 +133,13 @@ func (c *Comm) inPlace(v verb, send, recv unsafe.Pointer, dt mem.Datatype, root 
 	return flag(send == recv && (v == allreduce || v == reduce && c.rank == root))
 }
 
-// count returns how many elements this rank gives, or gets of a reduce-scatter.
+// count returns how many elements this rank gives, or gets of a reduce-scatter; of an alltoall, how many a block has.
 func (c *Comm) count(v verb, all int, parts Parts) C.int {
-	if v == allgather || v == reduceScatter {
+	switch v {
+	case allgather, reduceScatter:
 		all, _ = parts.of(c.rank)
+	case alltoall:
+		all /= c.Size()
 	}
 	return C.int(all)
 }

@@ -77,6 +77,7 @@ static int blocking(MPI_Comm comm, int verb, const void *send, void *recv, int n
   case 6:
     if (!parts) return PMPI_Reduce_scatter_block(send, recv, n, t, op, comm);
     return PMPI_Reduce_scatter(send, recv, parts, t, op, comm);
+  case 7: return PMPI_Alltoall(send, n, t, recv, n, t, comm);
   }
   return PMPI_Allreduce(send, recv, n, t, op, comm);
 }
@@ -92,6 +93,7 @@ static int begin(MPI_Comm comm, int verb, const void *send, void *recv, int n, M
   case 6:
     if (!parts) return PMPI_Ireduce_scatter_block(send, recv, n, t, op, comm, q);
     return PMPI_Ireduce_scatter(send, recv, parts, t, op, comm, q);
+  case 7: return PMPI_Ialltoall(send, n, t, recv, n, t, comm, q);
   }
   return PMPI_Iallreduce(send, recv, n, t, op, comm, q);
 }

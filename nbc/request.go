@@ -122,6 +122,9 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 		return nil, fmt.Errorf("nbc: %s: the credit must not be negative (got %d): use 0 to bind each link by itself", b.name(), b.Credit)
 	}
 	at := [3]int{schedule.In: b.InAt, schedule.Out: b.OutAt}
+	if plan.schedule.Apart && b.In.Overlaps(b.Out) {
+		return nil, fmt.Errorf("nbc: %s: in and out overlap, but must lie apart", b.name())
+	}
 	for buf, given := range [2]mem.Buffer{schedule.In: b.In, schedule.Out: b.Out} {
 		if uses := plan.uses[buf]; uses.Len > 0 && uses.Off < at[buf] {
 			return nil, fmt.Errorf("nbc: %s: buffer %q begins with element %d, but element %d is used", b.name(), schedule.Buffer(buf), at[buf], uses.Off)

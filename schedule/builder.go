@@ -17,7 +17,7 @@ type Builder struct {
 // plan is what all views of one schedule share.
 type plan struct {
 	Schedule
-	hazards  [2]hazards // of In and Out together, and of Scratch
+	hazards  [3]hazards // of In, and of Out unless they lie apart; of Scratch; of Out that lies apart
 	sent     map[int]int
 	received map[int]int
 }
@@ -47,6 +47,10 @@ func (b *Builder) Sub(ranks []int, in, out Ref) *Builder {
 	}
 	return &Builder{plan: b.plan, ranks: mapped, names: [2]Ref{b.ref(in), b.ref(out)}}
 }
+
+// Apart says that In and Out are never the same memory, so that ops on the one do not wait for those
+// on the other. It comes before all ops.
+func (b *Builder) Apart() { b.plan.Apart = true }
 
 // Reserve returns n fresh elements of Scratch.
 func (b *Builder) Reserve(n int) Ref {
@@ -106,6 +110,13 @@ func (b *Builder) CopyPart(p Params) {
 	}
 }
 
+// CopyBlock adds that the rank's own block of an Alltoall goes to Out, chunk by chunk.
+func (b *Builder) CopyBlock(p Params) {
+	for _, c := range p.Block(p.Rank).Chunks(p.Chunk) {
+		b.Copy(In.At(c), Out.At(c))
+	}
+}
+
 // GatherParts adds that everyone's part goes to the root's Out.
 func (b *Builder) GatherParts(p Params) {
 	if p.Rank != p.Root {
@@ -139,13 +150,8 @@ func (b *Builder) add(op Op) {
 }
 
 // hazards returns the access history of r's buffer. In and Out have one in
-// common, since they may be the same memory.
-func (b *Builder) hazards(r Ref) *hazards {
-	if r.Buf == Scratch {
-		return &b.plan.hazards[1]
-	}
-	return &b.plan.hazards[0]
-}
+// common where they may be the same memory.
+func (b *Builder) hazards(r Ref) *hazards { return &b.plan.hazards[b.plan.Memory(r.Buf)] }
 
 func (b *Builder) rank(name int) int {
 	if b.ranks == nil {

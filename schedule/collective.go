@@ -24,13 +24,17 @@ const (
 	// ReduceScatter combines everyone's In, and leaves every rank its own part of the
 	// result, in Out at the place that it has in In; nothing else of Out is there.
 	ReduceScatter
+	// Alltoall copies block k of every rank's In to rank k's Out, in the order of ranks: the buffers
+	// consist of as many blocks as there are ranks, of Count/Size elements each. What is left of Count
+	// where the ranks do not divide it is not used. In and Out lie apart (Builder.Apart).
+	Alltoall
 )
 
 // Collectives lists those that programs ask for by name and that several families of
 // algorithms serve: all but Gather, which is package linear's alone.
-var Collectives = []Collective{Reduce, Bcast, Allreduce, Allgather, ReduceScatter}
+var Collectives = []Collective{Reduce, Bcast, Allreduce, Allgather, ReduceScatter, Alltoall}
 
-var collectives = [...]string{Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather", Gather: "gather", ReduceScatter: "reduce_scatter"}
+var collectives = [...]string{Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather", Gather: "gather", ReduceScatter: "reduce_scatter", Alltoall: "alltoall"}
 
 // Valid reports whether c is a Collective.
 func (c Collective) Valid() bool { return int(c) < len(collectives) }
@@ -45,10 +49,14 @@ func (c Collective) Rooted() bool { return c == Reduce || c == Bcast || c == Gat
 // or gets.
 func (c Collective) Parts() bool { return c.Gathers() || c == ReduceScatter }
 
+// ByRank reports whether the buffer consists of something for every rank, so that each has to do
+// with a share of it.
+func (c Collective) ByRank() bool { return c.Parts() || c == Alltoall }
+
 // Gathers reports whether everyone gives a part of the buffer.
 func (c Collective) Gathers() bool { return c == Allgather || c == Gather }
 
-// String returns reduce, bcast, allreduce, allgather, gather or reduce_scatter.
+// String returns reduce, bcast, allreduce, allgather, gather, reduce_scatter or alltoall.
 func (c Collective) String() string {
 	if c.Valid() {
 		return collectives[c]
@@ -74,9 +82,9 @@ func ParseCollective(s string) (Collective, error) {
 // Allreduce of its own, which is then the reduction to the root joined to the
 // broadcast; or an Allgather, which is then everyone's part sent to the root, joined
 // to the broadcast; or a ReduceScatter, which is then the reduction of each rank's part to
-// that rank.
+// that rank. An Alltoall is always its own.
 type Algorithm struct {
-	Reduce, Bcast, Allreduce, Allgather, Gather, ReduceScatter func(*Builder, Params)
+	Reduce, Bcast, Allreduce, Allgather, Gather, ReduceScatter, Alltoall func(*Builder, Params)
 	// Order returns the ranges of the buffer in the order in which Allreduce wants
 	// p.Rank's contribution, and in that in which p.Rank has the results; nil:
 	// both from front to back. The levels below such a rank go in that order
@@ -98,6 +106,8 @@ func (a Algorithm) Serves(c Collective) bool {
 		return a.Bcast != nil
 	case c == Gather:
 		return a.Gather != nil
+	case c == Alltoall:
+		return a.Alltoall != nil
 	}
 	return a.Reduce != nil
 }
@@ -117,6 +127,9 @@ func (a Algorithm) Add(b *Builder, c Collective, p Params) {
 		return
 	case c == Gather:
 		a.Gather(b, p)
+		return
+	case c == Alltoall:
+		a.Alltoall(b, p)
 		return
 	case c == ReduceScatter && a.ReduceScatter != nil:
 		a.ReduceScatter(b, p)

@@ -111,6 +111,12 @@ func (p Params) PartsOf(first, n int) []Range {
 	return Join(all)
 }
 
+// Block returns the block of an Alltoall's buffers that is for a rank, or comes from it.
+func (p Params) Block(rank int) Range {
+	n := p.Count / p.Size
+	return Range{Off: n * rank, Len: n}
+}
+
 // everyone returns all ranks.
 func (p Params) everyone() []int {
 	all := make([]int, p.Size)

@@ -32,7 +32,7 @@ const (
 	// is the rank's part, at the place that it has in Out: the rest is not there.
 	In Buffer = iota
 	// Out is the result, Count elements. It may be the same memory as In
-	// (MPI_IN_PLACE): every schedule orders its ops as if it were. Of a ReduceScatter it
+	// (MPI_IN_PLACE): every schedule orders its ops as if it were, unless the two lie Apart. Of a ReduceScatter it
 	// is the rank's part, at the place that it has in In: the rest is not there.
 	Out
 	// Scratch is memory of Schedule.Scratch elements, private to the
@@ -138,7 +138,21 @@ type Schedule struct {
 	Count int
 	// Scratch is the length of Scratch in elements.
 	Scratch int
-	Ops     []Op
+	// Apart says that In and Out are never the same memory. Otherwise they may be.
+	Apart bool
+	Ops   []Op
+}
+
+// Memory numbers the memories that a buffer may lie in: In's, which Out shares unless they lie apart,
+// is 0, Scratch's 1, that of an Out that lies apart 2.
+func (s *Schedule) Memory(b Buffer) int {
+	switch {
+	case b == Scratch:
+		return 1
+	case b == Out && s.Apart:
+		return 2
+	}
+	return 0
 }
 
 // Remap returns the schedule for the communicator in which this schedule's

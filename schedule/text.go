@@ -67,7 +67,11 @@ func (o *Op) String() string {
 //	1: send scratch[0:4] to 0 #0 after 0
 func (s *Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "rank %d of %d count %d scratch %d\n", s.Rank, s.Size, s.Count, s.Scratch)
+	fmt.Fprintf(&b, "rank %d of %d count %d scratch %d", s.Rank, s.Size, s.Count, s.Scratch)
+	if s.Apart {
+		b.WriteString(" apart")
+	}
+	b.WriteByte('\n')
 	for i := range s.Ops {
 		fmt.Fprintf(&b, "%d: %s\n", i, s.Ops[i].String())
 	}
@@ -97,6 +101,10 @@ func Parse(text string) (*Schedule, error) {
 			s.Count = w.number()
 			w.expect("scratch")
 			s.Scratch = w.number()
+			if len(w.rest) > 0 {
+				w.expect("apart")
+				s.Apart = true
+			}
 		} else {
 			s.Ops = append(s.Ops, w.op(len(s.Ops)))
 		}

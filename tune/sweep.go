@@ -355,6 +355,9 @@ func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error
 	switch j.collective {
 	case schedule.Allgather:
 		k.Recv, k.Send = s.parts(out)
+	case schedule.Alltoall:
+		k.Send, _ = s.parts(in)
+		k.Recv, _ = s.parts(out)
 	case schedule.ReduceScatter:
 		k.Send, _ = s.parts(in)
 		_, k.Recv = s.parts(out)

@@ -37,6 +37,7 @@ func init() { runtime.GOMAXPROCS(processors) }
 var verbs = [C.SERVE_VERBS]schedule.Collective{
 	C.SERVE_REDUCE: schedule.Reduce, C.SERVE_BCAST: schedule.Bcast, C.SERVE_ALLREDUCE: schedule.Allreduce,
 	C.SERVE_ALLGATHER: schedule.Allgather, C.SERVE_REDUCE_SCATTER: schedule.ReduceScatter,
+	C.SERVE_ALLTOALL: schedule.Alltoall,
 }
 
 // types and ops are likewise those of reductions.

@@ -168,6 +168,12 @@ func shapes(size int, roots []int) []Case {
 				cases = append(cases, gathers(s, v, size, 0)...)
 				continue
 			}
+			if v == schedule.Alltoall {
+				for _, each := range Counts {
+					cases = append(cases, Case{Spec: s, Collective: v, Count: each * size})
+				}
+				continue
+			}
 			if v == schedule.Gather {
 				for _, root := range roots {
 					cases = append(cases, gathers(s, v, size, root)...)
@@ -357,6 +363,11 @@ func (r *Running) Check() error {
 	switch hasResult := k.Collective != schedule.Reduce || r.c.Rank() == k.Root; {
 	case k.Collective == schedule.Bcast:
 		r.fill(want, k.Root)
+	case k.Collective == schedule.Alltoall:
+		each, me := k.Count/r.c.Size(), r.c.Rank()
+		for i := range k.Count {
+			Put(k.Datatype, want[margin:], i, contribution(k.Datatype, k.Op, i/each, me*each+i%each))
+		}
 	case hasResult:
 		for i := range k.Count {
 			x, err := result(k.Datatype, k.Op, r.c.Size(), i)

@@ -5,7 +5,7 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// parted is the closed form of an allgather or a reduce-scatter of equal parts: every rank's
+// parted is the closed form of an allgather or a reduce-scatter of equal parts, or of an alltoall: every rank's
 // ops, and copies or additions,
 // and what every node's port carries. It tells specs from each other by the messages on
 // the longest way, no more: their bytes are the same.
@@ -16,7 +16,7 @@ func (e *estimate) parted(v schedule.Collective, s spec.Spec) float64 {
 		busy = max(1, near/e.m.Cores)
 	}
 	members := nodes
-	if e.l.Nodes == 1 {
+	if e.l.Nodes == 1 || v == schedule.Alltoall {
 		members = ranks
 	}
 	last := s.Levels[len(s.Levels)-1]
@@ -45,6 +45,9 @@ func (e *estimate) parted(v schedule.Collective, s spec.Spec) float64 {
 		return times(follow, e.m.Intra.Latency) + thread
 	}
 	fill := times(follow, e.m.Inter.Latency)
+	if v == schedule.Alltoall { // every rank of a node has bytes of its own for every other node
+		return fill + max(thread, times(near, e.wire(times(e.bytes, (nodes-1)/nodes))))
+	}
 	if near > 1 {
 		fill += 2*e.m.Intra.Latency + times(near, times(2, e.m.Op))
 	}

@@ -179,7 +179,7 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	switch {
 	case l.Ranks == 1:
 		return []spec.Spec{one("linear")}
-	case v.Parts():
+	case v.ByRank():
 		return parted(l, v, one)
 	case l.Nodes == 1 && v == schedule.Allreduce:
 		return []spec.Spec{one("direct"), one("doubling"), one("linear"), one("binomial"), one("chain"), one("ring")}
@@ -217,9 +217,15 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 // what a network does with many.
 const fewSenders = 8
 
-// parted is shapes of an allgather or a reduce-scatter. The leaders of nodes have unequal parts
+// parted is shapes of an allgather, a reduce-scatter or an alltoall. The leaders of nodes have unequal parts
 // where the nodes have unequal numbers of ranks, which a ring takes as it takes others.
 func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec.Spec) (all []spec.Spec) {
+	if v == schedule.Alltoall {
+		if l.Nodes == 1 {
+			return []spec.Spec{one("direct"), one("linear")}
+		}
+		return []spec.Spec{one("linear")}
+	}
 	few := "doubling" // for few bytes
 	if v == schedule.ReduceScatter {
 		few = "binomial"
@@ -267,9 +273,9 @@ const belowRing = 256 << 10
 // where there are parts.
 func cutBytes(l spec.Layout, q Query) int {
 	switch {
-	case !q.Collective.Parts():
+	case !q.Collective.ByRank():
 		return q.Bytes
-	case l.Nodes > 1:
+	case l.Nodes > 1 && q.Collective != schedule.Alltoall:
 		return q.Bytes / l.Nodes
 	}
 	return q.Bytes / l.Ranks

@@ -19,7 +19,7 @@ func closed(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.
 	}
 	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers == Unregistered, hosted: min(max(1, m.Hosted), float64(l.Nodes))}
 	e.setRates()
-	if v.Parts() {
+	if v.ByRank() {
 		return e.parted(v, s)
 	}
 	if l.Nodes == 1 && bytes <= sim.ShortBytes {
@@ -295,6 +295,7 @@ func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64
 	// written; a broadcast's is read once.
 	passes := map[schedule.Collective]float64{
 		schedule.Reduce: ranks + 1, schedule.Bcast: ranks, schedule.Allreduce: 2 * ranks, schedule.Allgather: ranks + 1, schedule.ReduceScatter: ranks + 1,
+		schedule.Alltoall: 2 * ranks,
 	}[v]
 	limit := 0.0
 	if l.PPN > 1 {
@@ -307,6 +308,8 @@ func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64
 			wire = times(2*wire, (nodes-1)/nodes)
 		case schedule.Allgather, schedule.ReduceScatter:
 			wire = times(wire, (nodes-1)/nodes)
+		case schedule.Alltoall:
+			wire = times(times(wire, ranks), (nodes-1)/nodes)
 		}
 		limit = max(limit, wire)
 	}

@@ -160,10 +160,14 @@ func (p *prediction) simulated(bytes int, m sim.Model, limit float64) float64 {
 // build makes the schedules of the collective of so many bytes.
 func (p *prediction) build(bytes int, nodes []int) (*sim.Plans, error) {
 	all := make([]*schedule.Schedule, len(nodes))
+	count := (bytes + elemSize - 1) / elemSize
+	if p.collective == schedule.Alltoall { // of whole blocks
+		count = (count + len(nodes) - 1) / len(nodes) * len(nodes)
+	}
 	for r := range nodes {
 		var err error
 		all[r], err = spec.Build(spec.Call{
-			Collective: p.collective, Rank: r, Size: len(nodes), Count: (bytes + elemSize - 1) / elemSize, ElemSize: elemSize, Nodes: nodes,
+			Collective: p.collective, Rank: r, Size: len(nodes), Count: count, ElemSize: elemSize, Nodes: nodes,
 		}, p.spec)
 		if err != nil {
 			return nil, err
@@ -181,7 +185,7 @@ func fewer(v schedule.Collective, s spec.Spec, l spec.Layout) (few, more int) {
 			chunk = spec.DefaultChunk
 		}
 		n := max(room, fewestChunks)
-		if level.Algorithm == "ring" || v.Parts() { // a chunk of every part
+		if level.Algorithm == "ring" || v.ByRank() { // a chunk of every part
 			n = max(room, fewestParts)
 			if chunk *= l.Ranks; i > 0 {
 				chunk = chunk / l.Ranks * l.Nodes
@@ -206,7 +210,7 @@ func opsPerChunk(v schedule.Collective, s spec.Spec, l spec.Layout) int {
 		}
 		each := 2 // a receive and a send
 		switch {
-		case level.Algorithm == "ring", level.Algorithm == "direct", v.Parts():
+		case level.Algorithm == "ring", level.Algorithm == "direct", v.ByRank():
 			each = 2 * size
 		case level.Algorithm == "doubling":
 			each = 2 * int(log2(float64(size)))
@@ -258,7 +262,15 @@ func library(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float
 	near, far := libraryHops(l)
 	b := float64(bytes)
 	copies := 2 * b / m.Core.Cached
-	if v.Parts() { // the messages of all rounds together are the buffer
+	if v == schedule.Alltoall { // a message for every rank
+		near, far = float64(l.PPN-1), float64(l.Ranks-l.PPN)
+		wire := 0.0
+		if far > 0 {
+			wire = times(float64(l.PPN), b) * (far / float64(l.Ranks)) / rate
+		}
+		return times(near, m.Intra.Latency+2*m.Library.Op) + m.Inter.Latency + times(far, 2*m.Library.Op) + 2*copies + wire
+	}
+	if v.ByRank() { // the messages of all rounds together are the buffer
 		wire := 0.0
 		if far > 0 {
 			wire = b / rate

@@ -62,17 +62,20 @@ func (d *data) contribution(rank, i int) int64 {
 	return int64(own % room(d.dt))
 }
 
-// result returns element i of the plain sum.
-func (d *data) result(i int) int64 {
+// result returns element i of a rank's result.
+func (d *data) result(rank, i int) int64 {
 	switch d.collective {
+	case schedule.Alltoall:
+		each := d.count / d.size
+		return d.contribution(i/each, rank*each+i%each)
 	case schedule.Bcast:
 		return d.contribution(d.root, i)
 	case schedule.Allgather:
-		rank := 0
-		for i >= d.part(rank).End() {
-			rank++
+		from := 0
+		for i >= d.part(from).End() {
+			from++
 		}
-		return d.contribution(rank, i)
+		return d.contribution(from, i)
 	}
 	acc := d.contribution(0, i)
 	for r := 1; r < d.size; r++ {
@@ -155,7 +158,7 @@ func (d *data) check(send, recv []byte, rank int) error {
 		return nil
 	}
 	if d.gets(rank) {
-		if err := compare("the result", recv, func(i int) int64 { return d.result(d.got(rank).Off + i) }); err != nil {
+		if err := compare("the result", recv, func(i int) int64 { return d.result(rank, d.got(rank).Off+i) }); err != nil {
 			return err
 		}
 	}

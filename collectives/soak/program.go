@@ -352,6 +352,7 @@ func (m *maker) call(comm int) call {
 		return c
 	}
 	c.count = m.count(c.dt)
+	m.fit(&c)
 	if m.random.IntN(2) == 0 {
 		if text := m.specs[m.random.IntN(len(m.specs))]; serves(text, c.collective) && c.count <= 500 { // their chunks are small
 			c.spec = text
@@ -360,10 +361,19 @@ func (m *maker) call(comm int) call {
 	return c
 }
 
+// fit makes a call one that the ranks of its communicator may make: an alltoall has equal blocks, and is not in place.
+func (m *maker) fit(c *call) {
+	if c.collective == schedule.Alltoall {
+		c.count -= c.count % len(m.comms[c.comm])
+		c.inPlace = false
+	}
+}
+
 // library returns a call of the MPI library's own.
 func (m *maker) library() call {
 	c := m.call(0)
-	c.spec, c.count = "mpi", max(1, c.count)
+	c.spec, c.count = "mpi", max(len(m.comms[0]), c.count)
+	m.fit(&c)
 	c.dt = []mem.Datatype{mem.Float32, mem.Float64, mem.Int32, mem.Int64}[m.random.IntN(4)]
 	c.op = mem.Ops[m.random.IntN(len(mem.Ops))]
 	return c

@@ -61,6 +61,12 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 	if c.Collective == schedule.Gather {
 		return c.gather(b, p, s)
 	}
+	if c.Collective == schedule.Alltoall {
+		way, _ := groups(c, p, s)
+		p.Chunk = way[0].params(c).Chunk
+		algorithms[last].Alltoall(b, p)
+		return nil
+	}
 	if c.Collective == schedule.ReduceScatter {
 		return c.reduceScatter(b, p, s)
 	}

@@ -59,10 +59,10 @@ const (
 )
 
 var algorithms = map[string]schedule.Algorithm{
-	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather},
+	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather, Alltoall: linear.Alltoall},
 	"chain":    {Reduce: chain.Reduce, Bcast: chain.Bcast},
 	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast},
-	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter},
+	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter, Alltoall: direct.Alltoall},
 	"ring":     {Allreduce: ring.Allreduce, Order: ring.Order, Allgather: ring.Allgather, ReduceScatter: ring.ReduceScatter},
 	"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
 }
@@ -165,6 +165,9 @@ func (s Spec) Serves(c schedule.Collective) error {
 			return fmt.Errorf("spec %v: a gather is done by linear, at one level", s)
 		}
 		return nil
+	}
+	if c == schedule.Alltoall && len(s.Levels) > 1 {
+		return fmt.Errorf("spec %v: an alltoall is done at one level, of which every rank has its own message for every other", s)
 	}
 	if last := s.Levels[len(s.Levels)-1].Algorithm; !s.IsLibrary() && !algorithms[last].Serves(c) {
 		return fmt.Errorf("spec %v is for %s, as %s is: use another one for %v", s, listed(algorithms[last].Collectives()), last, c)

@@ -207,6 +207,53 @@ static void allgathers(MPI_Comm comm, const char *what) {
     }
 }
 
+// What a rank has for another.
+static int block(int from, int to, int i) { return mine(from, i) + 1000 * to; }
+
+// Types of one signature may differ between the ranks, and between what is sent and what is received.
+static void alltoalls(MPI_Comm comm, const char *what) {
+  int me, n;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &n);
+  MPI_Datatype vector, pair; // every other element
+  MPI_Type_vector(2, 1, 2, MPI_INT, &vector);
+  MPI_Type_create_resized(vector, 0, 4 * sizeof(int), &pair);
+  MPI_Type_free(&vector);
+  MPI_Type_commit(&pair);
+  for (int s = 0; s < NSIZES; s++)
+    for (int way = 0; way < 5; way++) { // as it is, in place, derived to send on some ranks, derived to receive, derived in place
+      int count = sizes[s] / n / 2 * 2, wide_in = way == 2 && me % 2 == 0 ? 2 : 1, wide = way > 2 ? 2 : 1;
+      int *in = malloc((wide_in * n * count + 1) * sizeof(int)), *out = malloc((wide * n * count + 1) * sizeof(int));
+      for (int i = 0; i < wide_in * n * count; i++) in[i] = -1;
+      for (int i = 0; i < wide * n * count + 1; i++) out[i] = -1;
+      for (int to = 0; to < n; to++)
+        for (int i = 0; i < count; i++) {
+          int at = to * count + i;
+          if (way == 1 || way == 4) out[wide * at] = block(me, to, i);
+          else in[wide_in * at] = block(me, to, i);
+        }
+      int each = wide == 2 ? count / 2 : count;
+      MPI_Datatype type = wide == 2 ? pair : MPI_INT;
+      if (way == 1 || way == 4) MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, each, type, comm);
+      else MPI_Alltoall(in, wide_in == 2 ? count / 2 : count, wide_in == 2 ? pair : MPI_INT, out, each, type, comm);
+      for (int r = 0, ok = 1; ok && r < n; r++)
+        for (int i = 0; ok && i < count; i++) {
+          int at = wide * (r * count + i);
+          if (out[at] != block(r, me, i) || (wide == 2 && out[at + 1] != -1)) {
+            FAIL("%s: alltoall of %d, way %d: element %d of rank %d", what, count, way, i, r);
+            ok = 0;
+          }
+          if (ok && way == 0 && in[r * count + i] != block(me, r, i)) {
+            FAIL("%s: alltoall of %d wrote to what was sent", what, count);
+            ok = 0;
+          }
+        }
+      if (out[wide * n * count] != -1) FAIL("%s: alltoall wrote beyond", what);
+      free(in), free(out);
+    }
+  MPI_Type_free(&pair);
+}
+
 #define SCATTERS(T, type)                                                                                                      \
   static void scatters_##T(MPI_Comm comm, const char *what) {                                                                  \
     int me, n;                                                                                                                 \
@@ -257,6 +304,7 @@ static void all(MPI_Comm comm, const char *what) {
   allgathers(comm, what);
   scatters_float(comm, what);
   scatters_long(comm, what);
+  alltoalls(comm, what);
 }
 
 // What is passed on: other operations, pairs, communicators of one rank and between two groups.

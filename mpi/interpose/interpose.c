@@ -553,6 +553,31 @@ static int reduce_scatter(const void *send, void *recv, list counts, MPI_Datatyp
   return 1;
 }
 
+// alltoall serves an Alltoall. Ranks may use different types of one signature: what does not lie side by side goes through memory where
+// it does, and so does what is sent in place.
+static int alltoall(const void *send, int64_t count, MPI_Datatype sent, void *recv, int64_t each, MPI_Datatype type, MPI_Comm comm, int *rc) {
+  int lies, sent_lies = 1;
+  int64_t size = signature(type, &lies), all = total(&(list){.each = each}, comm), bytes = all * size;
+  if (all < 0) return passed(SERVE_ALLTOALL, PASSED_COMM);
+  if (bytes < here.set.min) return passed(SERVE_ALLTOALL, PASSED_SMALL);
+  if (!packable(bytes) || (lies && !recv) || (send != MPI_IN_PLACE && !sends(send, count, sent, &sent_lies))) return passed(SERVE_ALLTOALL, PASSED_TYPE);
+  state *st = serves(SERVE_ALLTOALL, SERVE_U8, bytes, 1, 0, comm);
+  if (!st) return 0;
+  int apart = send == MPI_IN_PLACE || !sent_lies;
+  char *from = apart ? room(st, comm, bytes, rc) : (void *)send, *into = lies ? recv : room(st, comm, bytes, rc);
+  if (from && into) {
+    if (send == MPI_IN_PLACE && lies) memcpy(from, recv, (size_t)bytes);
+    else if (send == MPI_IN_PLACE) *rc = pack(recv, all, type, from, bytes, comm);
+    else if (!sent_lies) *rc = pack(send, count * st->size, sent, from, bytes, comm);
+    serve_call c = {SERVE_ALLTOALL, SERVE_U8, SERVE_SUM, 0, from, into, bytes, NULL};
+    if (*rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
+    if (*rc == MPI_SUCCESS && !lies) *rc = unpack(into, bytes, recv, all, type, comm);
+  }
+  if (apart) free(from);
+  if (!lies) free(into);
+  return 1;
+}
+
 // ---- beginning and end ----
 
 // say_report says on rank 0 who served what. Forms that do not block have lines where they were called.
@@ -561,7 +586,7 @@ static void say_report(void) {
   long long mine[NUMBERS], all[NUMBERS];
   memcpy(mine, counts, sizeof mine);
   if (REAL(PMPI_Reduce)(mine, all, NUMBERS, types[4].type, ops[SERVE_SUM], 0, comm_world) != MPI_SUCCESS || here.rank != 0) return;
-  static const char *const names[SERVE_VERBS] = {"Reduce", "Bcast", "Allreduce", "Allgather", "Reduce_scatter"};
+  static const char *const names[SERVE_VERBS] = {"Reduce", "Bcast", "Allreduce", "Allgather", "Reduce_scatter", "Alltoall"};
   fprintf(stderr, "scaffe: calls of all ranks\n");
   for (int v = 0; v < 2 * SERVE_VERBS; v++) {
     long long *n = all + v * (1 + PASSED_KINDS), any = v < SERVE_VERBS;
@@ -708,6 +733,10 @@ static void begin(void) {
     ENTER(reduce_scatter(send, recv, (list){.each = each}, type, op, comm, &rc))                                               \
     PASS(REAL(MPI##_Reduce_scatter_block)(send, recv, each, type, op, comm));                                                  \
   }                                                                                                                            \
+  int MPI##_Alltoall(const void *send, int count, MPI_Datatype sent, void *recv, int each, MPI_Datatype type, MPI_Comm comm) { \
+    ENTER(alltoall(send, count, sent, recv, each, type, comm, &rc))                                                            \
+    PASS(REAL(MPI##_Alltoall)(send, count, sent, recv, each, type, comm));                                                     \
+  }                                                                                                                            \
   int MPI##_Init(int *argc, char ***argv) {                                                                                    \
     int first = !inside;                                                                                                       \
     inside++;                                                                                                                  \
@@ -757,6 +786,10 @@ static void begin(void) {
   int MPI##_Reduce_scatter_block_c(const void *send, void *recv, MPI_Count each, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {\
     ENTER(reduce_scatter(send, recv, (list){.each = each}, type, op, comm, &rc))                                               \
     PASS(REAL(MPI##_Reduce_scatter_block_c)(send, recv, each, type, op, comm));                                                \
+  }                                                                                                                            \
+  int MPI##_Alltoall_c(const void *send, MPI_Count count, MPI_Datatype sent, void *recv, MPI_Count each, MPI_Datatype type, MPI_Comm comm) {\
+    ENTER(alltoall(send, count, sent, recv, each, type, comm, &rc))                                                            \
+    PASS(REAL(MPI##_Alltoall_c)(send, count, sent, recv, each, type, comm));                                                   \
   }
 #else
 #define WRAP_LARGE(MPI)

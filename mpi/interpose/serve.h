@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_ALLGATHER, SERVE_REDUCE_SCATTER, SERVE_VERBS };
+enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_ALLGATHER, SERVE_REDUCE_SCATTER, SERVE_ALLTOALL, SERVE_VERBS };
 enum { SERVE_F32, SERVE_F64, SERVE_F16, SERVE_BF16, SERVE_I32, SERVE_I64, SERVE_U8 };
 enum { SERVE_SUM, SERVE_PROD, SERVE_MIN, SERVE_MAX };
 
@@ -14,7 +14,7 @@ enum { SERVE_SUM, SERVE_PROD, SERVE_MIN, SERVE_MAX };
 typedef struct {
   int verb, type, op, root;
   void *send, *recv;
-  int64_t count;         // elements, of all parts where there are parts
+  int64_t count;         // elements, of all parts or blocks where there are some
   const int64_t *counts; // of each rank's part; NULL: equal, or there are no parts
 } serve_call;
 

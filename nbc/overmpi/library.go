@@ -73,6 +73,8 @@ func (t *Transport) callLibrary(c nbc.LibraryCall, parts mpi.Parts) error {
 		return t.data.Allgather(send, recv, parts, c.Datatype)
 	case schedule.ReduceScatter:
 		return t.data.ReduceScatter(send, recv, parts, c.Datatype, c.Op)
+	case schedule.Alltoall:
+		return t.data.Alltoall(send, recv, c.Count, c.Datatype)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }
@@ -87,9 +89,9 @@ func wrapLibrary(err error) error {
 // Supports returns what the library cannot do with c. Device memory it never
 // gets: reductions of it crash or crawl, whatever the library says of itself.
 func (t *Transport) Supports(c nbc.LibraryCall) error {
-	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce", schedule.Allgather: "MPI_Iallgatherv", schedule.ReduceScatter: "MPI_Ireduce_scatter"}
+	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce", schedule.Allgather: "MPI_Iallgatherv", schedule.ReduceScatter: "MPI_Ireduce_scatter", schedule.Alltoall: "MPI_Ialltoall"}
 	if c.Blocking {
-		names = [...]string{schedule.Reduce: "MPI_Reduce", schedule.Bcast: "MPI_Bcast", schedule.Allreduce: "MPI_Allreduce", schedule.Allgather: "MPI_Allgatherv", schedule.ReduceScatter: "MPI_Reduce_scatter"}
+		names = [...]string{schedule.Reduce: "MPI_Reduce", schedule.Bcast: "MPI_Bcast", schedule.Allreduce: "MPI_Allreduce", schedule.Allgather: "MPI_Allgatherv", schedule.ReduceScatter: "MPI_Reduce_scatter", schedule.Alltoall: "MPI_Alltoall"}
 	}
 	if int(c.Collective) >= len(names) || names[c.Collective] == "" {
 		return fmt.Errorf("overmpi: unknown collective %d of the library", c.Collective)
@@ -140,6 +142,8 @@ func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall, parts mpi.Parts) 
 		return t.data.Iallgather(t.reqs, id, send, recv, parts, c.Datatype)
 	case schedule.ReduceScatter:
 		return t.data.IreduceScatter(t.reqs, id, send, recv, parts, c.Datatype, c.Op)
+	case schedule.Alltoall:
+		return t.data.Ialltoall(t.reqs, id, send, recv, c.Count, c.Datatype)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }

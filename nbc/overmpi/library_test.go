@@ -122,6 +122,45 @@ func TestLibraryReduceScatter(t *testing.T) {
 	}
 }
 
+// TestLibraryAlltoall: blocks on the Go heap, two exchanges under way at once.
+func TestLibraryAlltoall(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		mpitest.On(t, with(func(t *Transport) error { return runAlltoalls(t, blocking) }))
+	}
+}
+
+func runAlltoalls(t *Transport, blocking bool) error {
+	const each = 3
+	me, size := t.Rank(), t.Size()
+	has := func(from, to, i int) float32 { return float32(100*from + 10*to + i) }
+	var calls []nbc.LibraryCall
+	for how := range 2 {
+		c := nbc.LibraryCall{
+			Collective: schedule.Alltoall, Count: each * size, Datatype: mem.Float32, Blocking: blocking,
+			Send: mem.Of(make([]float32, each*size)), Recv: mem.Of(make([]float32, each*size)),
+		}
+		for i := range mem.Float32s(c.Send) {
+			mem.Float32s(c.Send)[i] = has(me, i/each, i%each)
+		}
+		calls = append(calls, c)
+		if err := errors.Join(t.Supports(c), t.Begin(nbc.Token(how), c)); err != nil {
+			return err
+		}
+	}
+	runtime.GC()
+	if err := ended(t, len(calls)); err != nil {
+		return err
+	}
+	for how, c := range calls {
+		for i, got := range mem.Float32s(c.Recv) {
+			if want := has(i/each, me, i%each); got != want {
+				return fmt.Errorf("call %d: element %d is %v, want %v", how, i, got, want)
+			}
+		}
+	}
+	return nil
+}
+
 func runReduceScatters(t *Transport, blocking bool) error {
 	me, size := t.Rank(), t.Size()
 	counts, at, all := make([]int, size), 0, 0

@@ -17,6 +17,7 @@ static int (*reduce)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_C
 static int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
 static int (*allgather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
 static int (*reduce_scatter)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+static int (*alltoall)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
 
 static int find(struct dl_phdr_info *i, size_t n, void *out) {
   (void)n;
@@ -57,6 +58,8 @@ static double once(int verb, int count, int with) {
   case 7: MPI_Allgather(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, MPI_COMM_WORLD); break;
   case 8: reduce_scatter(send, recv, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
   case 9: MPI_Reduce_scatter_block(send, recv, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+  case 10: alltoall(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, MPI_COMM_WORLD); break;
+  case 11: MPI_Alltoall(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, MPI_COMM_WORLD); break;
   }
   return now() - t;
 }
@@ -78,7 +81,8 @@ int main(int argc, char **argv) {
   void *mpi = NULL;
   dl_iterate_phdr(find, &mpi);
   if (!mpi || !(allreduce = dlsym(mpi, "PMPI_Allreduce")) || !(reduce = dlsym(mpi, "PMPI_Reduce")) || !(bcast = dlsym(mpi, "PMPI_Bcast")) ||
-      !(allgather = dlsym(mpi, "PMPI_Allgather")) || !(reduce_scatter = dlsym(mpi, "PMPI_Reduce_scatter_block"))) {
+      !(allgather = dlsym(mpi, "PMPI_Allgather")) || !(reduce_scatter = dlsym(mpi, "PMPI_Reduce_scatter_block")) ||
+      !(alltoall = dlsym(mpi, "PMPI_Alltoall"))) {
     fprintf(stderr, "dropin: the MPI library below is not found\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -87,9 +91,9 @@ int main(int argc, char **argv) {
   send = malloc(max), recv = malloc(max);
   memset(send, 0, max), memset(recv, 0, max);
   if (rank == 0) printf("collective,ranks,bytes,without_us,with_us,ratio,low,high\n");
-  static const char *const names[] = {"reduce", "bcast", "allreduce", "allgather", "reduce_scatter"};
+  static const char *const names[] = {"reduce", "bcast", "allreduce", "allgather", "reduce_scatter", "alltoall"};
   double *mine = malloc(2 * turns * sizeof *mine), *all = malloc(2 * turns * sizeof *all), *ratio = malloc(turns * sizeof *ratio);
-  for (int verb = 0; verb < 5; verb++)
+  for (int verb = 0; verb < 6; verb++)
     for (long bytes = min; bytes <= max; bytes *= factor) {
       int count = (int)(bytes / sizeof(float)), inner = bytes <= 4096 ? 100 : bytes <= 65536 ? 20 : 1;
       for (int i = -2; i < turns; i++) // the pairs begin with one and the other in turn

@@ -130,7 +130,7 @@ type runner struct {
 func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options, stdout, stderr io.Writer) (*runner, error) {
 	r := &runner{program: p, opts: o, comm: comm}
 	most := o.MemLimit
-	if p.gathers() { // as in OMB, all parts together must not be more
+	if p.gathers() || p.exchanges() { // as in OMB, all parts together must not be more
 		most /= comm.Size()
 	}
 	if o.Max > most && !p.is(latency|bandwidth) {
@@ -197,6 +197,9 @@ func (r *runner) allocate() (err error) {
 		alloc = mem.TryAlloc
 	}
 	n := max(r.opts.Max, 1)
+	if r.program.exchanges() {
+		n *= r.comm.Size()
+	}
 	if r.send, err = alloc(n); err != nil {
 		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, n, err)
 	}
@@ -271,7 +274,7 @@ func (r *runner) cases(t Type) []*testCase {
 			c.counts = scattered(c.count, c.size)
 		}
 		_, result := c.result()
-		c.send, c.recv = r.send.Slice(0, c.bytes), r.recv.Slice(0, result)
+		c.send, c.recv = r.send.Slice(0, c.given()), r.recv.Slice(0, result)
 		cases = append(cases, c)
 	}
 	return cases

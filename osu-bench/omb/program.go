@@ -45,12 +45,14 @@ var Programs = []Program{
 	{"osu_allreduce", "Allreduce Latency", blocking | withPlace, schedule.Allreduce},
 	{"osu_allgather", "Allgather Latency", blocking | withPlace, schedule.Allgather},
 	{"osu_reduce_scatter", "Reduce_scatter Latency", blocking, schedule.ReduceScatter},
+	{"osu_alltoall", "All-to-All Personalized Exchange Latency", blocking, schedule.Alltoall},
 	{"osu_barrier", "Barrier Latency", barrier, schedule.Allreduce}, // of a byte, as package collectives does it
 	{"osu_ireduce", "Non-blocking Reduce Latency", nonblocking | withRoot | withPlace, schedule.Reduce},
 	{"osu_ibcast", "Non-Blocking Broadcast Latency", nonblocking | withRoot, schedule.Bcast},
 	{"osu_iallreduce", "Non-blocking Allreduce Latency", nonblocking | withPlace, schedule.Allreduce},
 	{"osu_iallgather", "Non-blocking Allgather Latency", nonblocking | withPlace, schedule.Allgather},
 	{"osu_ireduce_scatter", "Non-blocking Reduce_scatter Latency", nonblocking, schedule.ReduceScatter},
+	{"osu_ialltoall", "Non-blocking All-to-All Latency", nonblocking, schedule.Alltoall},
 	{"osu_latency", "Latency", latency, 0},
 	{"osu_bw", "Bandwidth", bandwidth, 0},
 	{"osu_reduce_local", "Reduce Local Latency", local, 0},
@@ -86,6 +88,9 @@ func (p Program) mostRanks() int {
 
 // gathers reports whether every rank's message has a place of its own in the result.
 func (p Program) gathers() bool { return p.is(collective) && p.verb == schedule.Allgather }
+
+// exchanges reports whether every rank has a message for every rank.
+func (p Program) exchanges() bool { return p.is(collective) && p.verb == schedule.Alltoall }
 
 // scatters reports whether every rank gets a part of the result.
 func (p Program) scatters() bool { return p.is(collective) && p.verb == schedule.ReduceScatter }

@@ -78,6 +78,8 @@ func TestCollectivesLocal(t *testing.T) {
 		{"osu_reduce_scatter", "--algorithm linear,ring,direct -T u8 -m 1:64"},
 		{"osu_ireduce_scatter", "-t 3 --algorithm binomial"},
 		{"osu_iallgather", "-l -t 3 --algorithm linear"},
+		{"osu_alltoall", "--persistent -T f16 --algorithm tuned,linear,direct,chunk=1K"},
+		{"osu_ialltoall", "-t 3"},
 		{"osu_ireduce", "-k rotate --persistent --compute wait"},
 		{"osu_bcast", "-k rotate --persistent"},
 		{"osu_ibcast", "-k rotate"},

@@ -52,7 +52,7 @@ func TestOverlap(t *testing.T) {
 }
 
 func TestBusFactor(t *testing.T) {
-	for name, want := range map[string]float64{"osu_reduce": 1, "osu_bcast": 1, "osu_allreduce": 1.5, "osu_iallreduce": 1.5, "osu_reduce_local": 1, "osu_bw": 1, "osu_allgather": 3, "osu_reduce_scatter": 0.75} {
+	for name, want := range map[string]float64{"osu_reduce": 1, "osu_bcast": 1, "osu_allreduce": 1.5, "osu_iallreduce": 1.5, "osu_reduce_local": 1, "osu_bw": 1, "osu_allgather": 3, "osu_reduce_scatter": 0.75, "osu_ialltoall": 3} {
 		if got := busFactor(program(t, name), 4); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}

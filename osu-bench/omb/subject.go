@@ -39,15 +39,23 @@ type testCase struct {
 	bytes      int // of one message
 	count      int // elements
 	rank, size int
-	send, recv mem.Buffer // bytes each; recv, of an allgather, of every rank; of a reduce-scatter, of this one's part
+	send, recv mem.Buffer // bytes each; recv, of an allgather, of every rank, of an alltoall both; recv of a reduce-scatter, of this one's part
 	counts     []int      // of the parts of a reduce-scatter
 }
 
 // all returns the bytes of a collective's whole buffer: those of a message, but for an
-// allgather, where the size is each rank's.
+// allgather, where the size is each rank's, and an alltoall, where it is each block's.
 func (c *testCase) all() int {
-	if c.program.gathers() {
+	if c.program.gathers() || c.program.exchanges() {
 		return c.bytes * c.size
+	}
+	return c.bytes
+}
+
+// given returns how many bytes this rank gives.
+func (c *testCase) given() int {
+	if c.program.exchanges() {
+		return c.all()
 	}
 	return c.bytes
 }
@@ -412,6 +420,8 @@ func (s *mpiSubject) times(c *testCase, root int, w *work, out []sample) (err er
 		err = t.Bcast(took, recv, c.count, c.typ.Datatype, root)
 	case c.program.verb == schedule.Allgather:
 		err = t.Allgather(took, send, recv, c.parts(), c.typ.Datatype)
+	case c.program.exchanges():
+		err = t.Alltoall(took, send, recv, c.count*c.size, c.typ.Datatype)
 	case c.program.scatters():
 		err = t.ReduceScatter(took, send, recv, c.parts(), c.typ.Datatype, mem.Sum)
 	default:
@@ -434,6 +444,8 @@ func (s *mpiSubject) under(c *testCase, root int, w *work, o *sample) (err error
 		err = s.m.comm.Ibcast(s.m.reqs, 1, recv, c.count, c.typ.Datatype, root)
 	case schedule.Allgather:
 		err = s.m.comm.Iallgather(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype)
+	case schedule.Alltoall:
+		err = s.m.comm.Ialltoall(s.m.reqs, 1, send, recv, c.count*c.size, c.typ.Datatype)
 	case schedule.ReduceScatter:
 		err = s.m.comm.IreduceScatter(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype, mem.Sum)
 	default:

@@ -190,6 +190,13 @@ func (k *checker) after(c *testCase, iteration int) int {
 			wrong += k.wrong(c.recv.Slice(c.bytes*rank, c.bytes), k.of(rank, iteration))
 		}
 		return wrong
+	case c.program.exchanges():
+		wrong := 0
+		for rank := range c.size {
+			gave := k.of(rank, iteration)
+			wrong += k.wrong(c.recv.Slice(c.bytes*rank, c.bytes), func(i int) int { return gave(c.count*c.rank + i) })
+		}
+		return wrong
 	}
 	off, _ := c.result()
 	sum := k.sum(iteration)

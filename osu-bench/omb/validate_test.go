@@ -105,7 +105,7 @@ func TestValidationFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		result := 128
-		if p.gathers() {
+		if p.gathers() || p.exchanges() {
 			result *= 2
 		}
 		if p.scatters() {

@@ -11,7 +11,7 @@ import (
 // collective c: that they leave the sum of every rank's In in root's Out (Reduce) or
 // in every rank's Out (Allreduce), or in every rank's Out what root's Out held at the
 // start (Bcast) or everyone's part of In (Allgather; in root's alone: Gather), or in every rank's Out its
-// part of the sum and nothing else (ReduceScatter). Where there is no root, root says nothing. counts are those of the parts; none: equal ones.
+// part of the sum and nothing else (ReduceScatter), or its block of everyone's In (Alltoall). Where there is no root, root says nothing. counts are those of the parts; none: equal ones.
 func Prove(c schedule.Collective, all []*schedule.Schedule, root int, counts ...int) error {
 	if !c.Valid() {
 		return fmt.Errorf("check: unknown %v", c)
@@ -59,7 +59,7 @@ func (g goal) start(rank, count int) schedule.Ref {
 	switch {
 	case g.Gathers():
 		return schedule.In.At(g.parts[rank])
-	case g.Reduces():
+	case g.Reduces(), g.Collective == schedule.Alltoall:
 		return schedule.In.At(whole)
 	case rank == g.root:
 		return schedule.Out.At(whole)
@@ -68,8 +68,8 @@ func (g goal) start(rank, count int) schedule.Ref {
 }
 
 // end is what a rank's result consists of, from front to back: ranges with whose
-// contributions they are to hold.
-func (g goal) end(rank, size, count int) (want []cell[set]) {
+// contributions they are to hold, to which elements.
+func (g goal) end(rank, size, count int) (want []cell[term]) {
 	one := func(rank int) set {
 		s := make(set, (size+63)/64)
 		s[rank/64] = 1 << (rank % 64)
@@ -78,7 +78,16 @@ func (g goal) end(rank, size, count int) (want []cell[set]) {
 	if g.Gathers() {
 		for rank, r := range g.parts {
 			if r.Len > 0 {
-				want = append(want, cell[set]{r.Off, r.End(), one(rank)})
+				want = append(want, cell[term]{r.Off, r.End(), term{ranks: one(rank)}})
+			}
+		}
+		return want
+	}
+	if g.Collective == schedule.Alltoall {
+		p := schedule.Params{Size: size, Count: count}
+		for from := range size {
+			if r := p.Block(from); r.Len > 0 {
+				want = append(want, cell[term]{r.Off, r.End(), term{one(from), p.Block(rank).Off - r.Off}})
 			}
 		}
 		return want
@@ -90,7 +99,7 @@ func (g goal) end(rank, size, count int) (want []cell[set]) {
 		}
 	}
 	if own := g.out(rank, count); own.Len > 0 {
-		want = append(want, cell[set]{own.Off, own.End(), all})
+		want = append(want, cell[term]{own.Off, own.End(), term{ranks: all}})
 	}
 	return want
 }
@@ -126,8 +135,8 @@ func prove(all []*schedule.Schedule, g goal) error {
 		return err
 	}
 	for _, inPlace := range []bool{false, true} {
-		if inPlace && g.Collective == schedule.Bcast {
-			break // which has no In
+		if inPlace && (g.Collective == schedule.Bcast || g.Collective == schedule.Alltoall) {
+			break // which has no In, or an In that lies apart
 		}
 		if err := j.sum(g, order, inPlace); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/scaffe/scaffe/chain"
+	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/schedule"
 	"github.com/scaffe/scaffe/schedule/check"
 )
@@ -133,8 +134,9 @@ func TestMalformedInMemory(t *testing.T) {
 // proof looks at: without it there is a race.
 func TestEveryDependencyIsNeeded(t *testing.T) {
 	p := schedule.Params{Size: 5, Root: 3, Count: 23, Chunk: 3}
+	family := schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast, Alltoall: linear.Alltoall}
 	for _, v := range schedule.Collectives {
-		all := schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}.Build(v, p)
+		all := family.Build(v, p)
 		for _, s := range all {
 			for i := range s.Ops {
 				deps := s.Ops[i].Deps

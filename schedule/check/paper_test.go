@@ -14,7 +14,7 @@ import (
 var (
 	chains    = schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}
 	binomials = schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}
-	linears   = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast}
+	linears   = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast, Alltoall: linear.Alltoall}
 )
 
 // steps returns how many steps size ranks take for n chunks.

@@ -13,7 +13,7 @@ func races(s *schedule.Schedule) error {
 	for i := range s.Ops {
 		o := &s.Ops[i]
 		for _, src := range o.Sources(nil) {
-			if o.Writes() && same(src.Buf) == same(o.Dst.Buf) && src.Off != o.Dst.Off && src.Overlaps(o.Dst.Range) {
+			if o.Writes() && s.Memory(src.Buf) == s.Memory(o.Dst.Buf) && src.Off != o.Dst.Off && src.Overlaps(o.Dst.Range) {
 				return failOp(Race, s, i, "%s and %s overlap without being the same elements (in and out may be the same memory)", src, o.Dst)
 			}
 			if err := r.read(i, src); err != nil {
@@ -46,19 +46,11 @@ func closure(s *schedule.Schedule) []uint64 {
 	return past
 }
 
-// same returns 0 for In and Out, which may be the same memory, 1 for Scratch.
-func same(b schedule.Buffer) int {
-	if b == schedule.Scratch {
-		return 1
-	}
-	return 0
-}
-
 type racing struct {
 	s     *schedule.Schedule
 	past  []uint64
 	words int
-	mem   [2]memory[history]
+	mem   [3]memory[history]
 }
 
 // history is the accesses to a cell since its last write, that included.
@@ -68,7 +60,7 @@ type history struct {
 }
 
 func (r *racing) read(i int, src schedule.Ref) error {
-	cells := r.mem[same(src.Buf)].fill(src.Off, src.End(), history{writer: -1})
+	cells := r.mem[r.s.Memory(src.Buf)].fill(src.Off, src.End(), history{writer: -1})
 	for k := range cells {
 		h := &cells[k].is
 		if err := r.ordered(i, h.writer, "read", "writes", src.Buf, cells[k].off, cells[k].end); err != nil {
@@ -82,7 +74,7 @@ func (r *racing) read(i int, src schedule.Ref) error {
 
 func (r *racing) write(i int) error {
 	dst := r.s.Ops[i].Dst
-	cells := r.mem[same(dst.Buf)].fill(dst.Off, dst.End(), history{writer: -1})
+	cells := r.mem[r.s.Memory(dst.Buf)].fill(dst.Off, dst.End(), history{writer: -1})
 	for k := range cells {
 		h, off, end := &cells[k].is, cells[k].off, cells[k].end
 		if err := r.ordered(i, h.writer, "write", "writes", dst.Buf, off, end); err != nil {

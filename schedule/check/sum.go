@@ -212,19 +212,19 @@ func (r *summing) result(s *schedule.Schedule, g goal) error {
 }
 
 // holds compares a range of a rank's Out with what is due.
-func (r *summing) holds(s *schedule.Schedule, want cell[set]) error {
+func (r *summing) holds(s *schedule.Schedule, want cell[term]) error {
 	m := r.mem[s.Rank][schedule.Out]
 	from, end := m.carve(want.off, want.end)
 	at := want.off
-	for _, c := range append(m.cells[from:end:end], cell[term]{off: want.end, end: want.end, is: term{ranks: want.is}}) {
+	for _, c := range append(m.cells[from:end:end], cell[term]{off: want.end, end: want.end, is: want.is}) {
 		out := schedule.Out.At(schedule.Range{Off: c.off, Len: c.end - c.off})
 		switch {
 		case c.off > at:
 			return fail(MissingContribution, s.Rank, "%s is never written", schedule.Out.At(schedule.Range{Off: at, Len: c.off - at}))
-		case c.is.shift != 0:
+		case c.is.shift != want.is.shift:
 			return fail(Misplaced, s.Rank, "%s ends with the contributions to element %d and on", out, c.off+c.is.shift)
-		case !slices.Equal(c.is.ranks, want.is):
-			return fail(MissingContribution, s.Rank, "%s lacks the contribution of rank %s", out, want.is.not(c.is.ranks))
+		case !slices.Equal(c.is.ranks, want.is.ranks):
+			return fail(MissingContribution, s.Rank, "%s lacks the contribution of rank %s", out, want.is.ranks.not(c.is.ranks))
 		}
 		at = c.end
 	}

@@ -12,7 +12,7 @@ import (
 // and receives one a step at most.
 func TestTimeline(t *testing.T) {
 	for name, a := range map[string]schedule.Algorithm{"chain": chains, "binomial": binomials, "linear": linears} {
-		for _, v := range schedule.Collectives {
+		for _, v := range a.Collectives() {
 			for _, size := range []int{1, 2, 5, 8} {
 				all := a.Build(v, schedule.Params{Size: size, Root: size / 2, Count: 6, Chunk: 2})
 				if err := timeline(all); err != nil {
