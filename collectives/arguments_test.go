@@ -47,7 +47,7 @@ func TestArguments(t *testing.T) {
 		want   string
 	}{
 		{"datatype", func(a *args) { a.dt = 99 }, "unknown datatype datatype(99): use one of [f32"},
-		{"op", func(a *args) { a.op = 99 }, "unknown op op(99): use one of [sum prod min max] or avg"},
+		{"op", func(a *args) { a.op = 99 }, "unknown op op(99): use one of [sum prod min max band bor bxor land lor lxor] or avg"},
 		{"average of integers", func(a *args) { a.dt, a.op = mem.Int64, mem.Avg }, "op avg needs a floating-point type (got i64"},
 		{"negative root", func(a *args) { a.root = -1 }, "root must be a rank of the communicator, in [0,1) (got -1)"},
 		{"root beyond", func(a *args) { a.root = 1 }, "root must be a rank of the communicator, in [0,1) (got 1)"},

@@ -251,6 +251,8 @@ func (k *call) check(c *Comm) (count int, err error) {
 		return 0, fmt.Errorf("unknown datatype %v: use one of %v", k.dt, mem.Datatypes)
 	case !k.op.Valid() && k.op != mem.Avg:
 		return 0, fmt.Errorf("unknown op %v: use one of %v or %v", k.op, mem.Ops, mem.Avg)
+	case k.op != mem.Avg && !k.op.Combines(k.dt):
+		return 0, fmt.Errorf("op %v combines integers (got %v): use one of %v or %v", k.op, k.dt, mem.OpsOf(k.dt), mem.Avg)
 	case k.op == mem.Avg && !k.dt.Float():
 		return 0, fmt.Errorf("op %v needs a floating-point type (got %v, whose sum may not fit): use %v and divide", k.op, k.dt, mem.Sum)
 	case k.root < 0 || k.root >= size:

@@ -15,7 +15,8 @@ import (
 // lengths of send must be equal on all ranks; recv counts at root only, is as
 // long, and may be the same buffer as send (in place), but not overlap it in part.
 //
-// The sums of integers wrap around. mem.Avg is for floating-point types; of f16 and
+// The sums of integers wrap around, but for those of 8 and 16 bits that the spec mpi is asked for:
+// Open MPI's own saturate on some processors. mem.Avg is for floating-point types; of f16 and
 // bf16 it does not overflow where the average itself does not.
 func (c *Comm) Reduce(ctx context.Context, send, recv mem.Buffer, dt mem.Datatype, op mem.Op, root int, opts ...Option) error {
 	k := c.reduce(send, recv, dt, op, root)

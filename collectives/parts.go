@@ -70,6 +70,7 @@ func (k *call) query(c *Comm, count int) selection.Query {
 	return selection.Query{
 		Collective: k.collective, Bytes: k.dt.Bytes(count), Type: k.dt, Buffers: k.buffers,
 		Blocking: k.blocking, Library: c.HasLibrary() && k.deadline == 0,
+		Wraps: selection.Wraps(k.collective, k.dt, k.op),
 	}
 }
 

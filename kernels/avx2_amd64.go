@@ -41,14 +41,58 @@ type avx2Loop func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)
 // around them, for which dst is aligned to vectorBytes.
 type avx2Pair struct{ cached, stream avx2Loop }
 
-var avx2Loops = [7][4]avx2Pair{
+var avx2Loops = alike([mem.NumDatatypes][mem.NumOps]avx2Pair{
 	mem.Float32:  {{sumF32, sumF32Stream}, {prodF32, prodF32Stream}, {minF32, minF32Stream}, {maxF32, maxF32Stream}},
 	mem.Float64:  {{sumF64, sumF64Stream}, {prodF64, prodF64Stream}, {minF64, minF64Stream}, {maxF64, maxF64Stream}},
 	mem.Float16:  {{sumF16, sumF16Stream}, {prodF16, prodF16Stream}, {minF16, minF16Stream}, {maxF16, maxF16Stream}},
 	mem.BFloat16: {{sumBF16, sumBF16Stream}, {prodBF16, prodBF16Stream}, {minBF16, minBF16Stream}, {maxBF16, maxBF16Stream}},
-	mem.Int32:    {{sumI32, sumI32Stream}, {prodI32, prodI32Stream}, {minI32, minI32Stream}, {maxI32, maxI32Stream}},
-	mem.Int64:    {{sumI64, sumI64Stream}, {prodI64, prodI64Stream}, {minI64, minI64Stream}, {maxI64, maxI64Stream}},
-	mem.Uint8:    {{sumU8, sumU8Stream}, {prodU8, prodU8Stream}, {minU8, minU8Stream}, {maxU8, maxU8Stream}},
+	mem.Int32: {
+		{sumI32, sumI32Stream},
+		{prodI32, prodI32Stream},
+		{minI32, minI32Stream},
+		{maxI32, maxI32Stream},
+		mem.LogicalAnd: {landI32, landI32Stream}, mem.LogicalOr: {lorI32, lorI32Stream}, mem.LogicalXor: {lxorI32, lxorI32Stream},
+	},
+	mem.Int64: {
+		{sumI64, sumI64Stream},
+		{prodI64, prodI64Stream},
+		{minI64, minI64Stream},
+		{maxI64, maxI64Stream},
+		mem.LogicalAnd: {landI64, landI64Stream}, mem.LogicalOr: {lorI64, lorI64Stream}, mem.LogicalXor: {lxorI64, lxorI64Stream},
+	},
+	mem.Uint8: {
+		{sumU8, sumU8Stream},
+		{prodU8, prodU8Stream},
+		{minU8, minU8Stream},
+		{maxU8, maxU8Stream},
+		{bandU8, bandU8Stream},
+		{borU8, borU8Stream},
+		{bxorU8, bxorU8Stream},
+		{landU8, landU8Stream},
+		{lorU8, lorU8Stream},
+		{lxorU8, lxorU8Stream},
+	},
+	mem.Uint16: {
+		{sumU16, sumU16Stream},
+		{prodU16, prodU16Stream},
+		{minU16, minU16Stream},
+		{maxU16, maxU16Stream},
+		mem.LogicalAnd: {landU16, landU16Stream}, mem.LogicalOr: {lorU16, lorU16Stream}, mem.LogicalXor: {lxorU16, lxorU16Stream},
+	},
+	mem.Int8:   {mem.Min: {minI8, minI8Stream}, mem.Max: {maxI8, maxI8Stream}},
+	mem.Int16:  {mem.Min: {minI16, minI16Stream}, mem.Max: {maxI16, maxI16Stream}},
+	mem.Uint32: {mem.Min: {minU32, minU32Stream}, mem.Max: {maxU32, maxU32Stream}},
+	mem.Uint64: {mem.Min: {minU64, minU64Stream}, mem.Max: {maxU64, maxU64Stream}},
+})
+
+// alike fills in the loops that are those of an alike datatype.
+func alike(all [mem.NumDatatypes][mem.NumOps]avx2Pair) [mem.NumDatatypes][mem.NumOps]avx2Pair {
+	for _, dt := range mem.Datatypes {
+		for _, op := range mem.OpsOf(dt) {
+			all[dt][op] = all[Alike(dt, op)][op]
+		}
+	}
+	return all
 }
 
 // nativePath returns the AVX2 path, or what it lacks.

@@ -173,4 +173,166 @@ func maxU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte
 func maxU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
+func sumU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func sumU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func prodU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func prodU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minI8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minI8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxI8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxI8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minI16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minI16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxI16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxI16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minU32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minU32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxU32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxU32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minU64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func minU64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxU64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func maxU64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func bandU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func bandU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func borU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func borU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func bxorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func bxorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func landI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lorI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
+func lxorI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+
+//go:noescape
 func copyStream(dst *byte, src *byte, n int)

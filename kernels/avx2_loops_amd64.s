@@ -13904,6 +13904,7767 @@ narrowdone:
 	VZEROUPPER
 	RET
 
+// func sumU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·sumU16(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPADDW  Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPADDW  Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPADDW  Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPADDW  Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPADDW  Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPADDW  Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPADDW  Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPADDW  Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPADDW  Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPADDW  Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPADDW  Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPADDW  Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPADDW  Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPADDW  Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func sumU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumU16Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPADDW     Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPADDW     Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPADDW     Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPADDW     Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPADDW     Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPADDW     Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPADDW     Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPADDW     Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPADDW     Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPADDW     Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPADDW     Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPADDW     Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPADDW     Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPADDW     Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPADDW  Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func prodU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·prodU16(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMULLW Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMULLW Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMULLW Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMULLW Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMULLW Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMULLW Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMULLW Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMULLW Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMULLW Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMULLW Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMULLW Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMULLW Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMULLW Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMULLW Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func prodU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·prodU16Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMULLW    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMULLW    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMULLW    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMULLW    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMULLW    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMULLW    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMULLW    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMULLW    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMULLW    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMULLW    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMULLW    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMULLW    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMULLW    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMULLW    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMULLW Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func minU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·minU16(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMINUW Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMINUW Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMINUW Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMINUW Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMINUW Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMINUW Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMINUW Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func minU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·minU16Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMINUW    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMINUW    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMINUW    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMINUW    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMINUW    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMINUW    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMINUW    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMINUW    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMINUW    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMINUW    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMINUW    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMINUW    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMINUW    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMINUW    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINUW Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func maxU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·maxU16(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMAXUW Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMAXUW Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMAXUW Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMAXUW Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMAXUW Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMAXUW Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMAXUW Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMAXUW Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMAXUW Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMAXUW Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMAXUW Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMAXUW Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMAXUW Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMAXUW Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func maxU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·maxU16Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMAXUW    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMAXUW    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMAXUW    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMAXUW    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMAXUW    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMAXUW    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMAXUW    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMAXUW    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMAXUW    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMAXUW    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMAXUW    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMAXUW    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMAXUW    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMAXUW    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXUW Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func minI8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·minI8(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMINSB Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMINSB Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMINSB Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMINSB Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMINSB Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMINSB Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMINSB Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMINSB Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMINSB Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMINSB Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMINSB Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMINSB Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMINSB Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMINSB Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func minI8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·minI8Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMINSB    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMINSB    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMINSB    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMINSB    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMINSB    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMINSB    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMINSB    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMINSB    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMINSB    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMINSB    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMINSB    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMINSB    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMINSB    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMINSB    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINSB Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func maxI8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·maxI8(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMAXSB Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMAXSB Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMAXSB Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMAXSB Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMAXSB Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMAXSB Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMAXSB Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMAXSB Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMAXSB Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMAXSB Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMAXSB Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMAXSB Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMAXSB Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMAXSB Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func maxI8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·maxI8Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMAXSB    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMAXSB    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMAXSB    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMAXSB    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMAXSB    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMAXSB    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMAXSB    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMAXSB    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMAXSB    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMAXSB    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMAXSB    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMAXSB    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMAXSB    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMAXSB    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXSB Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func minI16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·minI16(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMINSW Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMINSW Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMINSW Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMINSW Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMINSW Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMINSW Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMINSW Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMINSW Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMINSW Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMINSW Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMINSW Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMINSW Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMINSW Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMINSW Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func minI16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·minI16Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMINSW    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMINSW    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMINSW    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMINSW    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMINSW    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMINSW    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMINSW    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMINSW    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMINSW    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMINSW    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMINSW    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMINSW    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMINSW    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMINSW    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINSW Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func maxI16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·maxI16(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMAXSW Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMAXSW Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMAXSW Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMAXSW Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMAXSW Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMAXSW Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMAXSW Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMAXSW Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMAXSW Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMAXSW Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMAXSW Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMAXSW Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMAXSW Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMAXSW Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func maxI16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·maxI16Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMAXSW    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMAXSW    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMAXSW    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMAXSW    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMAXSW    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMAXSW    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMAXSW    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMAXSW    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMAXSW    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMAXSW    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMAXSW    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMAXSW    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMAXSW    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMAXSW    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXSW Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func minU32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·minU32(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMINUD Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMINUD Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMINUD Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMINUD Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMINUD Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMINUD Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMINUD Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMINUD Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMINUD Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMINUD Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMINUD Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMINUD Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMINUD Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMINUD Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func minU32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·minU32Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMINUD    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMINUD    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMINUD    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMINUD    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMINUD    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMINUD    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMINUD    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMINUD    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMINUD    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMINUD    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMINUD    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMINUD    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMINUD    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMINUD    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMINUD Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func maxU32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·maxU32(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPMAXUD Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPMAXUD Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPMAXUD Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPMAXUD Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPMAXUD Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPMAXUD Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPMAXUD Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func maxU32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·maxU32Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPMAXUD    Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPMAXUD    Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPMAXUD    Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPMAXUD    Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPMAXUD    Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPMAXUD    Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPMAXUD    Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPMAXUD    Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPMAXUD    Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPMAXUD    Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPMAXUD    Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPMAXUD    Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPMAXUD    Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPMAXUD    Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPMAXUD Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func minU64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·minU64(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x8000000000000000, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   (DX)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y1, Y1
+	VMOVDQU   32(DX)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y1, Y1
+	VMOVDQU   32(BX)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y1, Y1
+	VMOVDQU   32(SI)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y1, Y1
+	VMOVDQU   32(DI)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y1, Y1
+	VMOVDQU   32(R8)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y1, Y1
+	VMOVDQU   32(R9)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y1, Y1
+	VMOVDQU   32(R10)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+
+store1:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+
+store2:
+	VMOVDQU Y1, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func minU64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·minU64Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x8000000000000000, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y2, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y1, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y2, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y1, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y2, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y1, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y2, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y1, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y2, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y1, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y2, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y1, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y3, Y2, Y2
+
+store1:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+
+store2:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func maxU64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·maxU64(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x8000000000000000, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   (DX)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y1, Y3, Y1
+	VMOVDQU   32(DX)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	TESTQ     BX, BX
+	JZ        store1
+	VMOVDQU   (BX)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y1, Y3, Y1
+	VMOVDQU   32(BX)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	TESTQ     SI, SI
+	JZ        store1
+	VMOVDQU   (SI)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y1, Y3, Y1
+	VMOVDQU   32(SI)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	TESTQ     DI, DI
+	JZ        store1
+	VMOVDQU   (DI)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y1, Y3, Y1
+	VMOVDQU   32(DI)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	TESTQ     R8, R8
+	JZ        store1
+	VMOVDQU   (R8)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y1, Y3, Y1
+	VMOVDQU   32(R8)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	TESTQ     R9, R9
+	JZ        store1
+	VMOVDQU   (R9)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y1, Y3, Y1
+	VMOVDQU   32(R9)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	TESTQ     R10, R10
+	JZ        store1
+	VMOVDQU   (R10)(R12*1), Y3
+	VPXOR     Y0, Y1, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y1, Y3, Y1
+	VMOVDQU   32(R10)(R12*1), Y3
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+
+store1:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+
+store2:
+	VMOVDQU Y1, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func maxU64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·maxU64Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x8000000000000000, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y1, Y3, Y1
+	VMOVDQU    32(DX)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y2, Y3, Y2
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y1, Y3, Y1
+	VMOVDQU    32(BX)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y2, Y3, Y2
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y1, Y3, Y1
+	VMOVDQU    32(SI)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y2, Y3, Y2
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y1, Y3, Y1
+	VMOVDQU    32(DI)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y2, Y3, Y2
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y1, Y3, Y1
+	VMOVDQU    32(R8)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y2, Y3, Y2
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y1, Y3, Y1
+	VMOVDQU    32(R9)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y2, Y3, Y2
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y3
+	VPXOR      Y0, Y1, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y1, Y3, Y1
+	VMOVDQU    32(R10)(R12*1), Y3
+	VPXOR      Y0, Y2, Y4
+	VPXOR      Y0, Y3, Y5
+	VPCMPGTQ   Y5, Y4, Y4
+	VPBLENDVB  Y4, Y2, Y3, Y2
+
+store1:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     BX, BX
+	JZ        store2
+	VMOVDQU   (BX)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     SI, SI
+	JZ        store2
+	VMOVDQU   (SI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     DI, DI
+	JZ        store2
+	VMOVDQU   (DI)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R8, R8
+	JZ        store2
+	VMOVDQU   (R8)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R9, R9
+	JZ        store2
+	VMOVDQU   (R9)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	TESTQ     R10, R10
+	JZ        store2
+	VMOVDQU   (R10)(R12*1), Y2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+
+store2:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func bandU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·bandU8(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPAND   Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPAND   Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPAND   Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPAND   Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPAND   Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPAND   Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPAND   Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPAND   Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPAND   Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPAND   Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPAND   Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPAND   Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPAND   Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPAND   Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func bandU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·bandU8Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPAND      Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPAND      Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPAND      Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPAND      Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPAND      Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPAND      Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPAND      Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPAND      Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPAND      Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPAND      Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPAND      Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPAND      Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPAND      Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPAND      Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPAND   Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func borU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·borU8(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPOR    Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPOR    Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPOR    Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPOR    Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPOR    Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPOR    Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPOR    Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPOR    Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPOR    Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPOR    Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPOR    Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPOR    Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPOR    Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPOR    Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func borU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·borU8Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPOR       Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPOR       Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPOR       Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPOR       Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPOR       Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPOR       Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPOR       Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPOR       Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPOR       Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPOR       Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPOR       Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPOR       Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPOR       Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPOR       Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPOR    Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func bxorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·bxorU8(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU 32(CX)(R12*1), Y1
+	VMOVDQU (DX)(R12*1), Y2
+	VPXOR   Y2, Y0, Y0
+	VMOVDQU 32(DX)(R12*1), Y2
+	VPXOR   Y2, Y1, Y1
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y2
+	VPXOR   Y2, Y0, Y0
+	VMOVDQU 32(BX)(R12*1), Y2
+	VPXOR   Y2, Y1, Y1
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y2
+	VPXOR   Y2, Y0, Y0
+	VMOVDQU 32(SI)(R12*1), Y2
+	VPXOR   Y2, Y1, Y1
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y2
+	VPXOR   Y2, Y0, Y0
+	VMOVDQU 32(DI)(R12*1), Y2
+	VPXOR   Y2, Y1, Y1
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y2
+	VPXOR   Y2, Y0, Y0
+	VMOVDQU 32(R8)(R12*1), Y2
+	VPXOR   Y2, Y1, Y1
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y2
+	VPXOR   Y2, Y0, Y0
+	VMOVDQU 32(R9)(R12*1), Y2
+	VPXOR   Y2, Y1, Y1
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y2
+	VPXOR   Y2, Y0, Y0
+	VMOVDQU 32(R10)(R12*1), Y2
+	VPXOR   Y2, Y1, Y1
+
+store1:
+	VMOVDQU Y0, (AX)(R12*1)
+	VMOVDQU Y1, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+
+store2:
+	VMOVDQU Y0, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func bxorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·bxorU8Stream(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ x0+8(FP), CX
+	MOVQ x1+16(FP), DX
+	MOVQ x2+24(FP), BX
+	MOVQ x3+32(FP), SI
+	MOVQ x4+40(FP), DI
+	MOVQ x5+48(FP), R8
+	MOVQ x6+56(FP), R9
+	MOVQ x7+64(FP), R10
+	MOVQ n+72(FP), R11
+	XORQ R12, R12
+	CMPQ R11, $0x00000040
+	JL   widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y0
+	VMOVDQU    32(CX)(R12*1), Y1
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y2
+	VPXOR      Y2, Y0, Y0
+	VMOVDQU    32(DX)(R12*1), Y2
+	VPXOR      Y2, Y1, Y1
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y2
+	VPXOR      Y2, Y0, Y0
+	VMOVDQU    32(BX)(R12*1), Y2
+	VPXOR      Y2, Y1, Y1
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y2
+	VPXOR      Y2, Y0, Y0
+	VMOVDQU    32(SI)(R12*1), Y2
+	VPXOR      Y2, Y1, Y1
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y2
+	VPXOR      Y2, Y0, Y0
+	VMOVDQU    32(DI)(R12*1), Y2
+	VPXOR      Y2, Y1, Y1
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y2
+	VPXOR      Y2, Y0, Y0
+	VMOVDQU    32(R8)(R12*1), Y2
+	VPXOR      Y2, Y1, Y1
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y2
+	VPXOR      Y2, Y0, Y0
+	VMOVDQU    32(R9)(R12*1), Y2
+	VPXOR      Y2, Y1, Y1
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y2
+	VPXOR      Y2, Y0, Y0
+	VMOVDQU    32(R10)(R12*1), Y2
+	VPXOR      Y2, Y1, Y1
+
+store1:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	VMOVNTDQ Y1, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y0
+	VMOVDQU (DX)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y1
+	VPXOR   Y1, Y0, Y0
+
+store2:
+	VMOVNTDQ Y0, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func landU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·landU8(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0101010101010101, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func landU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·landU8Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0101010101010101, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lorU8(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0101010101010101, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU 32(CX)(R12*1), Y3
+	VMOVDQU (DX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(BX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(SI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R8)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R9)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R10)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+
+store1:
+	VPCMPEQB Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	VPCMPEQB Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVDQU  Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQB Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lorU8Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0101010101010101, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+
+store1:
+	VPCMPEQB Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VPCMPEQB Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQB Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lxorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lxorU8(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0101010101010101, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQB Y0, Y3, Y3
+	VPCMPEQB Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lxorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lxorU8Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0101010101010101, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQB   Y0, Y2, Y2
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQB   Y0, Y3, Y3
+	VPCMPEQB   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQB Y0, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func landU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·landU16(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0001000100010001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func landU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·landU16Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0001000100010001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lorU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lorU16(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0001000100010001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU 32(CX)(R12*1), Y3
+	VMOVDQU (DX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(BX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(SI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R8)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R9)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R10)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+
+store1:
+	VPCMPEQW Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	VPCMPEQW Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVDQU  Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQW Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lorU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lorU16Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0001000100010001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+
+store1:
+	VPCMPEQW Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VPCMPEQW Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQW Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lxorU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lxorU16(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0001000100010001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQW Y0, Y3, Y3
+	VPCMPEQW Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lxorU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lxorU16Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0001000100010001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQW   Y0, Y2, Y2
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQW   Y0, Y3, Y3
+	VPCMPEQW   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQW Y0, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func landI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·landI32(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000100000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func landI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·landI32Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000100000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lorI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lorI32(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000100000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU 32(CX)(R12*1), Y3
+	VMOVDQU (DX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(BX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(SI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R8)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R9)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R10)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+
+store1:
+	VPCMPEQD Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	VPCMPEQD Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVDQU  Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQD Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lorI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lorI32Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000100000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+
+store1:
+	VPCMPEQD Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VPCMPEQD Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQD Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lxorI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lxorI32(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000100000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQD Y0, Y3, Y3
+	VPCMPEQD Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lxorI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lxorI32Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000100000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQD   Y0, Y2, Y2
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQD   Y0, Y3, Y3
+	VPCMPEQD   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQD Y0, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func landI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·landI64(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000000000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPANDN   Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func landI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·landI64Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000000000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y2, Y2
+	VPANDN     Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPANDN     Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPOR     Y3, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lorI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lorI64(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000000000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU 32(CX)(R12*1), Y3
+	VMOVDQU (DX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   BX, BX
+	JZ      store1
+	VMOVDQU (BX)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(BX)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   SI, SI
+	JZ      store1
+	VMOVDQU (SI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(SI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   DI, DI
+	JZ      store1
+	VMOVDQU (DI)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(DI)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R8, R8
+	JZ      store1
+	VMOVDQU (R8)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R8)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R9, R9
+	JZ      store1
+	VMOVDQU (R9)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R9)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+	TESTQ   R10, R10
+	JZ      store1
+	VMOVDQU (R10)(R12*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 32(R10)(R12*1), Y4
+	VPOR    Y4, Y3, Y3
+
+store1:
+	VPCMPEQQ Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	VPCMPEQQ Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVDQU  Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQQ Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVDQU  Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lorI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lorI64Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000000000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPOR       Y4, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPOR       Y4, Y3, Y3
+
+store1:
+	VPCMPEQQ Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VPCMPEQQ Y0, Y3, Y2
+	VPANDN   Y1, Y2, Y3
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU (CX)(R12*1), Y2
+	VMOVDQU (DX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   BX, BX
+	JZ      store2
+	VMOVDQU (BX)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   SI, SI
+	JZ      store2
+	VMOVDQU (SI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   DI, DI
+	JZ      store2
+	VMOVDQU (DI)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R8, R8
+	JZ      store2
+	VMOVDQU (R8)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R9, R9
+	JZ      store2
+	VMOVDQU (R9)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+	TESTQ   R10, R10
+	JZ      store2
+	VMOVDQU (R10)(R12*1), Y3
+	VPOR    Y3, Y2, Y2
+
+store2:
+	VPCMPEQQ Y0, Y2, Y2
+	VPANDN   Y1, Y2, Y2
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func lxorI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·lxorI64(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000000000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  32(CX)(R12*1), Y3
+	VMOVDQU  (DX)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DX)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    BX, BX
+	JZ       store1
+	VMOVDQU  (BX)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(BX)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    SI, SI
+	JZ       store1
+	VMOVDQU  (SI)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(SI)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    DI, DI
+	JZ       store1
+	VMOVDQU  (DI)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(DI)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R8, R8
+	JZ       store1
+	VMOVDQU  (R8)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R8)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R9, R9
+	JZ       store1
+	VMOVDQU  (R9)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R9)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+	TESTQ    R10, R10
+	JZ       store1
+	VMOVDQU  (R10)(R12*1), Y4
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	VMOVDQU  32(R10)(R12*1), Y4
+	VPCMPEQQ Y0, Y3, Y3
+	VPCMPEQQ Y0, Y4, Y4
+	VPXOR    Y4, Y3, Y3
+	VPAND    Y1, Y3, Y3
+
+store1:
+	VMOVDQU Y2, (AX)(R12*1)
+	VMOVDQU Y3, 32(AX)(R12*1)
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x00000040, R11
+	CMPQ    R11, $0x00000040
+	JGE     wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVDQU Y2, (AX)(R12*1)
+	ADDQ    $0x00000020, R12
+	SUBQ    $0x00000020, R11
+	CMPQ    R11, $0x00000020
+	JGE     narrow
+
+narrowdone:
+	VZEROUPPER
+	RET
+
+// func lxorI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·lxorI64Stream(SB), NOSPLIT, $0-80
+	MOVQ         dst+0(FP), AX
+	MOVQ         x0+8(FP), CX
+	MOVQ         x1+16(FP), DX
+	MOVQ         x2+24(FP), BX
+	MOVQ         x3+32(FP), SI
+	MOVQ         x4+40(FP), DI
+	MOVQ         x5+48(FP), R8
+	MOVQ         x6+56(FP), R9
+	MOVQ         x7+64(FP), R10
+	MOVQ         n+72(FP), R11
+	XORQ         R12, R12
+	MOVQ         $0x0000000000000001, R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y1
+	VPXOR        Y0, Y0, Y0
+	CMPQ         R11, $0x00000040
+	JL           widedone
+
+wide:
+	PREFETCHT0 1024(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y2
+	VMOVDQU    32(CX)(R12*1), Y3
+	PREFETCHT0 1024(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      BX, BX
+	JZ         store1
+	PREFETCHT0 1024(BX)(R12*1)
+	VMOVDQU    (BX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(BX)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      SI, SI
+	JZ         store1
+	PREFETCHT0 1024(SI)(R12*1)
+	VMOVDQU    (SI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(SI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      DI, DI
+	JZ         store1
+	PREFETCHT0 1024(DI)(R12*1)
+	VMOVDQU    (DI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(DI)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R8, R8
+	JZ         store1
+	PREFETCHT0 1024(R8)(R12*1)
+	VMOVDQU    (R8)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R8)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R9, R9
+	JZ         store1
+	PREFETCHT0 1024(R9)(R12*1)
+	VMOVDQU    (R9)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R9)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+	TESTQ      R10, R10
+	JZ         store1
+	PREFETCHT0 1024(R10)(R12*1)
+	VMOVDQU    (R10)(R12*1), Y4
+	VPCMPEQQ   Y0, Y2, Y2
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y2, Y2
+	VPAND      Y1, Y2, Y2
+	VMOVDQU    32(R10)(R12*1), Y4
+	VPCMPEQQ   Y0, Y3, Y3
+	VPCMPEQQ   Y0, Y4, Y4
+	VPXOR      Y4, Y3, Y3
+	VPAND      Y1, Y3, Y3
+
+store1:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	VMOVNTDQ Y3, 32(AX)(R12*1)
+	ADDQ     $0x00000040, R12
+	SUBQ     $0x00000040, R11
+	CMPQ     R11, $0x00000040
+	JGE      wide
+
+widedone:
+	CMPQ R11, $0x00000020
+	JL   narrowdone
+
+narrow:
+	VMOVDQU  (CX)(R12*1), Y2
+	VMOVDQU  (DX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    BX, BX
+	JZ       store2
+	VMOVDQU  (BX)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    SI, SI
+	JZ       store2
+	VMOVDQU  (SI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    DI, DI
+	JZ       store2
+	VMOVDQU  (DI)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R8, R8
+	JZ       store2
+	VMOVDQU  (R8)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R9, R9
+	JZ       store2
+	VMOVDQU  (R9)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+	TESTQ    R10, R10
+	JZ       store2
+	VMOVDQU  (R10)(R12*1), Y3
+	VPCMPEQQ Y0, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPXOR    Y3, Y2, Y2
+	VPAND    Y1, Y2, Y2
+
+store2:
+	VMOVNTDQ Y2, (AX)(R12*1)
+	ADDQ     $0x00000020, R12
+	SUBQ     $0x00000020, R11
+	CMPQ     R11, $0x00000020
+	JGE      narrow
+
+narrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func copyStream(dst *byte, src *byte, n int)
 // Requires: AVX, MMX+
 TEXT ·copyStream(SB), NOSPLIT, $0-24

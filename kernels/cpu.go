@@ -29,8 +29,8 @@ type CPU struct {
 // loop combines n bytes, whole elements, at a and b into dst.
 type loop func(dst, a, b unsafe.Pointer, n int)
 
-// loops are a path's loops for every datatype and operator.
-type loops [7][4]loop
+// loops are a path's loops for every datatype and operator that combines it.
+type loops [mem.NumDatatypes][mem.NumOps]loop
 
 // Operands is how many buffers are combined in one pass. A pass that reads several that
 // lie in memory keeps it busier than one after the other does.
@@ -166,6 +166,8 @@ func CheckReduce(in mem.Space, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer)
 		return fmt.Errorf("unknown datatype: use one of %v", mem.Datatypes)
 	case !op.Valid():
 		return fmt.Errorf("unknown operator: use one of %v", mem.Ops)
+	case !op.Combines(dt):
+		return fmt.Errorf("the operator is one of integers: use one of %v", mem.OpsOf(dt))
 	case dst.Len() != a.Len() || dst.Len() != b.Len():
 		return fmt.Errorf("dst, a and b hold %d, %d and %d bytes: they must be equally long", dst.Len(), a.Len(), b.Len())
 	case dst.Len()%dt.Size() != 0:
@@ -176,6 +178,29 @@ func CheckReduce(in mem.Space, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer)
 		return errors.New("dst partly overlaps an operand: want the same buffer or a separate one")
 	}
 	return nil
+}
+
+// Alike returns the datatype whose elements op combines as it does dt's, bit by bit, the same for all that are
+// alike: a sum of signed integers has the bits of one of unsigned integers, and to a bitwise operator all are bytes.
+// Paths and devices need no more loops than there are of these.
+func Alike(dt mem.Datatype, op mem.Op) mem.Datatype {
+	switch {
+	case dt.Float() || op == mem.Min || op == mem.Max:
+		return dt
+	case op == mem.BitAnd || op == mem.BitOr || op == mem.BitXor:
+		return mem.Uint8
+	}
+	switch dt {
+	case mem.Int8:
+		return mem.Uint8
+	case mem.Int16:
+		return mem.Uint16
+	case mem.Uint32:
+		return mem.Int32
+	case mem.Uint64:
+		return mem.Int64
+	}
+	return dt
 }
 
 func checkReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) error {

@@ -44,8 +44,9 @@ func TestReduceRefuses(t *testing.T) {
 		dst, a, b mem.Buffer
 		want      string
 	}{
-		{mem.Datatype(7), mem.Sum, buf(16), buf(16), buf(16), "unknown datatype"},
-		{mem.Float32, mem.Op(4), buf(16), buf(16), buf(16), "unknown operator"},
+		{mem.Datatype(mem.NumDatatypes), mem.Sum, buf(16), buf(16), buf(16), "unknown datatype"},
+		{mem.Float32, mem.Avg, buf(16), buf(16), buf(16), "unknown operator"},
+		{mem.BFloat16, mem.BitAnd, buf(16), buf(16), buf(16), "kernels: reduce band of bf16: the operator is one of integers: use one of [sum prod min max]"},
 		{mem.Float32, mem.Sum, buf(16), buf(16), buf(12), "16, 16 and 12 bytes"},
 		{mem.Float32, mem.Sum, buf(12), buf(16), buf(16), "12, 16 and 16 bytes"},
 		{mem.Int64, mem.Max, buf(12), buf(12), buf(12), "kernels: reduce max of i64: 12 bytes are not whole elements of 8 bytes"},
@@ -90,7 +91,7 @@ func TestNoAllocations(t *testing.T) {
 	defer b.Free()
 	everyPath(t, func(t *testing.T, cpu *CPU) {
 		for _, dt := range mem.Datatypes {
-			for _, op := range mem.Ops {
+			for _, op := range mem.OpsOf(dt) {
 				var err error
 				if got := testing.AllocsPerRun(2, func() { err = cpu.Reduce(dt, op, dst, a, b) }); got != 0 || err != nil {
 					t.Errorf("%v %v: %v allocations, error %v", dt, op, got, err)

@@ -26,6 +26,16 @@ func (c *CPU) Divide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
 		divide(mem.View[int64](dst), mem.View[int64](src), int64(by))
 	case mem.Uint8:
 		divide(mem.Bytes(dst), mem.Bytes(src), uint8(by))
+	case mem.Int8:
+		divide(mem.View[int8](dst), mem.View[int8](src), int8(by))
+	case mem.Int16:
+		divide(mem.View[int16](dst), mem.View[int16](src), int16(by))
+	case mem.Uint16:
+		divide(mem.View[uint16](dst), mem.View[uint16](src), uint16(by))
+	case mem.Uint32:
+		divide(mem.View[uint32](dst), mem.View[uint32](src), uint32(by))
+	case mem.Uint64:
+		divide(mem.View[uint64](dst), mem.View[uint64](src), uint64(by))
 	case mem.Float16:
 		to := mem.View[uint16](dst)
 		for i, x := range mem.View[uint16](src) {
@@ -45,7 +55,10 @@ func CheckDivide(in mem.Space, dt mem.Datatype, dst, src mem.Buffer, by float64)
 	if err := checkCopy(in, dst, src); err != nil {
 		return err
 	}
-	room := map[mem.Datatype]float64{mem.Uint8: math.MaxUint8, mem.Int32: math.MaxInt32, mem.Int64: 1 << 53}[dt]
+	room := map[mem.Datatype]float64{
+		mem.Int8: math.MaxInt8, mem.Int16: math.MaxInt16, mem.Int32: math.MaxInt32, mem.Int64: 1 << 53,
+		mem.Uint8: math.MaxUint8, mem.Uint16: math.MaxUint16, mem.Uint32: math.MaxUint32, mem.Uint64: 1 << 53,
+	}[dt]
 	switch {
 	case !dt.Valid():
 		return fmt.Errorf("unknown datatype: use one of %v", mem.Datatypes)
@@ -61,7 +74,7 @@ func CheckDivide(in mem.Space, dt mem.Datatype, dst, src mem.Buffer, by float64)
 	return nil
 }
 
-func divide[T float32 | float64 | int32 | int64 | uint8](dst, src []T, by T) {
+func divide[T float | integer](dst, src []T, by T) {
 	for i, x := range src {
 		dst[i] = x / by
 	}

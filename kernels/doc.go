@@ -14,7 +14,8 @@
 // Every path (portable Go, AVX2, a GPU) gives the same bits for the same
 // input, and every operator gives the same bits when a and b change places:
 //
-//   - Integer sums and products wrap around.
+//   - Integer sums and products wrap around. Bitwise and logical operators combine integers alone; to
+//     the logical ones all but 0 is true, and their result is 0 or 1.
 //   - Floating-point sums and products are rounded to nearest even. f16 and
 //     bf16 elements are widened to f32, combined there with f32's rounding, and
 //     rounded to nearest even once more to be stored. Subnormal numbers

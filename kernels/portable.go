@@ -14,9 +14,21 @@ var portableLoops = loops{
 	mem.Float64:  {sumFloats[float64], prodFloats[float64], minFloats[float64], maxFloats[float64]},
 	mem.Float16:  {sumF16s, prodF16s, minF16s, maxF16s},
 	mem.BFloat16: {sumBF16s, prodBF16s, minBF16s, maxBF16s},
-	mem.Int32:    {sumInts[int32], prodInts[int32], minInts[int32], maxInts[int32]},
-	mem.Int64:    {sumInts[int64], prodInts[int64], minInts[int64], maxInts[int64]},
-	mem.Uint8:    {sumInts[uint8], prodInts[uint8], minInts[uint8], maxInts[uint8]},
+	mem.Int8:     integers[int8](),
+	mem.Int16:    integers[int16](),
+	mem.Int32:    integers[int32](),
+	mem.Int64:    integers[int64](),
+	mem.Uint8:    integers[uint8](),
+	mem.Uint16:   integers[uint16](),
+	mem.Uint32:   integers[uint32](),
+	mem.Uint64:   integers[uint64](),
+}
+
+func integers[T integer]() [mem.NumOps]loop {
+	return [...]loop{
+		sumInts[T], prodInts[T], minInts[T], maxInts[T],
+		bitAndInts[T], bitOrInts[T], bitXorInts[T], logicalAndInts[T], logicalOrInts[T], logicalXorInts[T],
+	}
 }
 
 // portableBlock is how much of dst is combined with one operand after the other: it
@@ -51,7 +63,9 @@ func copyPortable(dst, src unsafe.Pointer, n int) {
 	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
 }
 
-type integer interface{ int32 | int64 | uint8 }
+type integer interface {
+	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
+}
 
 type float interface{ float32 | float64 }
 
@@ -87,6 +101,56 @@ func maxInts[T integer](dst, a, b unsafe.Pointer, n int) {
 	d, x, y := elements[T](dst, a, b, n)
 	for i := range d {
 		d[i] = max(x[i], y[i])
+	}
+}
+
+func bitAndInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = x[i] & y[i]
+	}
+}
+
+func bitOrInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = x[i] | y[i]
+	}
+}
+
+func bitXorInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = x[i] ^ y[i]
+	}
+}
+
+// truth returns 1 for true and 0 for false.
+func truth[T integer](v bool) T {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+func logicalAndInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = truth[T](x[i] != 0) & truth[T](y[i] != 0)
+	}
+}
+
+func logicalOrInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = truth[T](x[i]|y[i] != 0)
+	}
+}
+
+func logicalXorInts[T integer](dst, a, b unsafe.Pointer, n int) {
+	d, x, y := elements[T](dst, a, b, n)
+	for i := range d {
+		d[i] = truth[T](x[i] != 0) ^ truth[T](y[i] != 0)
 	}
 }
 

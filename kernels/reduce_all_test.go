@@ -24,7 +24,7 @@ func TestReduceAllEqualsOneAfterTheOther(t *testing.T) {
 	everyPath(t, func(t *testing.T, cpu *CPU) {
 		rapid.Check(t, func(t *rapid.T) {
 			dt := rapid.SampledFrom(mem.Datatypes).Draw(t, "datatype")
-			op := rapid.SampledFrom(mem.Ops).Draw(t, "op")
+			op := rapid.SampledFrom(mem.OpsOf(dt)).Draw(t, "op")
 			n := dt.Bytes(rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, most)).Draw(t, "elements"))
 			k := rapid.IntRange(2, operandsMost).Draw(t, "operands")
 			at := rapid.IntRange(-1, 1).Draw(t, "dst is operand")
@@ -81,7 +81,7 @@ func TestReduceAllOfSpecials(t *testing.T) {
 					kernelstest.SetElement(size, from[k], i, some[x%len(some)])
 				}
 			}
-			for _, op := range mem.Ops {
+			for _, op := range mem.OpsOf(dt) {
 				want, got := make([]byte, n*size), make([]byte, n*size)
 				kernelstest.Reduce(dt, op, want, from[0], from[1])
 				if err := cpu.ReduceAll(dt, op, mem.Of(got), []mem.Buffer{mem.Of(from[0]), mem.Of(from[1]), mem.Of(from[2])}, false); err != nil {

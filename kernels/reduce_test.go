@@ -59,7 +59,7 @@ func TestReduceEqualsReference(t *testing.T) {
 	everyPath(t, func(t *testing.T, cpu *CPU) {
 		rapid.Check(t, func(t *rapid.T) {
 			dt := rapid.SampledFrom(mem.Datatypes).Draw(t, "datatype")
-			op := rapid.SampledFrom(mem.Ops).Draw(t, "op")
+			op := rapid.SampledFrom(mem.OpsOf(dt)).Draw(t, "op")
 			n := dt.Bytes(rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, most)).Draw(t, "elements"))
 			alias := rapid.SampledFrom([]string{"apart", "dst=a", "dst=b", "a=b", "all"}).Draw(t, "alias")
 			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -116,7 +116,7 @@ func TestSpecialsEqualReferenceAndCommute(t *testing.T) {
 				a, b = append(a, make([]byte, size)...), append(b, make([]byte, size)...)
 			}
 			ab, ba := make([]byte, len(a)), make([]byte, len(a))
-			for _, op := range mem.Ops {
+			for _, op := range mem.OpsOf(dt) {
 				reduce(t, cpu, dt, op, ab, a, b)
 				reduce(t, cpu, dt, op, ba, b, a)
 				if err := kernelstest.Check(dt, op, ab, a, b); err != nil {
@@ -143,10 +143,12 @@ func TestEveryPairOfBytes(t *testing.T) {
 		a[i], b[i] = byte(i), byte(i>>8)
 	}
 	everyPath(t, func(t *testing.T, cpu *CPU) {
-		for _, op := range mem.Ops {
-			reduce(t, cpu, mem.Uint8, op, dst, a, b)
-			if err := kernelstest.Check(mem.Uint8, op, dst, a, b); err != nil {
-				t.Error(err)
+		for _, dt := range []mem.Datatype{mem.Uint8, mem.Int8} {
+			for _, op := range mem.OpsOf(dt) {
+				reduce(t, cpu, dt, op, dst, a, b)
+				if err := kernelstest.Check(dt, op, dst, a, b); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	})
@@ -159,7 +161,7 @@ func TestEveryHalf(t *testing.T) {
 	for i := range values {
 		kernelstest.SetElement(2, a, i, uint64(i))
 	}
-	for _, dt := range []mem.Datatype{mem.Float16, mem.BFloat16} {
+	for _, dt := range []mem.Datatype{mem.Float16, mem.BFloat16, mem.Int16, mem.Uint16} {
 		for k := range len(kernelstest.Specials[dt]) + 2 {
 			if k < len(kernelstest.Specials[dt]) {
 				for i := range values {
@@ -168,7 +170,7 @@ func TestEveryHalf(t *testing.T) {
 			} else {
 				kernelstest.Fill(rand.New(rand.NewPCG(uint64(k), 1)), dt, b)
 			}
-			for _, op := range mem.Ops {
+			for _, op := range mem.OpsOf(dt) {
 				kernelstest.Reduce(dt, op, want, a, b)
 				for _, p := range paths(t) {
 					reduce(t, &CPU{p}, dt, op, dst, a, b)

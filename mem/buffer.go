@@ -84,7 +84,7 @@ func (b Buffer) Free() {
 // Number is an element type that Of and View accept: the Go types in which
 // the Datatypes are stored (Float16 and BFloat16 as their bits, uint16).
 type Number interface {
-	~float32 | ~float64 | ~uint16 | ~int32 | ~int64 | ~uint8
+	~float32 | ~float64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int8 | ~int16 | ~int32 | ~int64
 }
 
 // Of names the elements of s, which stay where they are.

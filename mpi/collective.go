@@ -34,6 +34,7 @@ func (v verb) name(nonblocking bool) string {
 // type that MPI does not have.
 var types = [...]int{
 	mem.Float32: typeFloat, mem.Float64: typeDouble, mem.Int32: typeInt32, mem.Int64: typeInt64, mem.Uint8: typeUint8,
+	mem.Int8: typeInt8, mem.Int16: typeInt16, mem.Uint16: typeUint16, mem.Uint32: typeUint32, mem.Uint64: typeUint64,
 }
 
 // The values of types, as in collectives.c.
@@ -43,6 +44,11 @@ const (
 	typeInt32
 	typeInt64
 	typeUint8
+	typeInt8
+	typeInt16
+	typeUint16
+	typeUint32
+	typeUint64
 )
 
 // check refuses what MPI's collectives cannot do.
@@ -65,6 +71,8 @@ func (c *Comm) Supports(call string, count int, dt mem.Datatype, op mem.Op, root
 		return refuse("TYPE", "MPI has no datatype for %s: use one of scaffe's own algorithms", dt)
 	case !op.Valid():
 		return refuse("OP", "unknown operator %v", op)
+	case !op.Combines(dt):
+		return refuse("OP", "operator %v combines integers alone", op)
 	case count < 0 || count > math.MaxInt32:
 		return refuse("COUNT", "MPI's collectives take at most %d elements: split the buffer, or use one of scaffe's own algorithms", math.MaxInt32)
 	case root < 0 || root >= c.Size():

@@ -13,6 +13,11 @@ static MPI_Datatype type_of(int type) {
   case 3: return MPI_INT32_T;
   case 4: return MPI_INT64_T;
   case 5: return MPI_UINT8_T;
+  case 6: return MPI_INT8_T;
+  case 7: return MPI_INT16_T;
+  case 8: return MPI_UINT16_T;
+  case 9: return MPI_UINT32_T;
+  case 10: return MPI_UINT64_T;
   }
   return MPI_DATATYPE_NULL;
 }
@@ -24,6 +29,12 @@ static MPI_Op op_of(int op) {
   case 1: return MPI_PROD;
   case 2: return MPI_MIN;
   case 3: return MPI_MAX;
+  case 4: return MPI_BAND;
+  case 5: return MPI_BOR;
+  case 6: return MPI_BXOR;
+  case 7: return MPI_LAND;
+  case 8: return MPI_LOR;
+  case 9: return MPI_LXOR;
   }
   return MPI_OP_NULL;
 }

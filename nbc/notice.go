@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/scaffe/scaffe/mem"
 )
 
 // notice is what engines tell each other outside the messages: a question about
@@ -75,11 +77,12 @@ func decode(b []byte) (notice, bool) {
 }
 
 // fingerprint is Tag.Fingerprint: equal on all ranks that call alike. The type and op
-// are added as they are, so that calls that differ in them alone always differ.
+// are added as they are, so that calls that differ in one of them alone always differ, also where only six bits are
+// kept, and reductions that differ in both do where neither is bitwise or logical.
 func (b *Binding) fingerprint() uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(b.Call))
-	return h.Sum32() + uint32(b.Datatype) + uint32(b.Op)<<3
+	return h.Sum32() + uint32(b.Datatype) + uint32(mem.NumDatatypes)*uint32(b.Op)
 }
 
 // called names a collective: put together where it is read, since nearly

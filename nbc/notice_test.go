@@ -48,19 +48,21 @@ func TestNoticesFit(t *testing.T) {
 	}
 }
 
-// TestFingerprintsOfTypesAndOps differ in their lowest six bits, whatever the
-// rest of the call is: a transport may have room for no more.
+// TestFingerprintsOfTypesAndOps: where two calls differ in their type alone or their op alone, or both and the ops are
+// arithmetic, the lowest six bits differ, whatever the rest of the call is: a transport may have room for no more.
 func TestFingerprintsOfTypesAndOps(t *testing.T) {
 	for _, call := range []string{"", "reduce of 100 elements", "bcast"} {
-		seen := map[uint32]string{}
+		seen := map[uint32][]Binding{}
 		for _, dt := range mem.Datatypes {
-			for _, op := range mem.Ops {
+			for _, op := range mem.OpsOf(dt) {
 				b := Binding{Call: call, Datatype: dt, Op: op}
 				low := b.fingerprint() & 63
-				if other, twice := seen[low]; twice {
-					t.Errorf("%s and %s have the same six bits", b.describe(), other)
+				for _, other := range seen[low] {
+					if dt == other.Datatype || op == other.Op || max(op, other.Op) <= mem.Max {
+						t.Errorf("%s and %s have the same six bits", b.describe(), other.describe())
+					}
 				}
-				seen[low] = b.describe()
+				seen[low] = append(seen[low], b)
 			}
 		}
 	}

@@ -45,8 +45,13 @@ var (
 	types = [...]mem.Datatype{
 		C.SERVE_F32: mem.Float32, C.SERVE_F64: mem.Float64, C.SERVE_F16: mem.Float16, C.SERVE_BF16: mem.BFloat16,
 		C.SERVE_I32: mem.Int32, C.SERVE_I64: mem.Int64, C.SERVE_U8: mem.Uint8,
+		C.SERVE_I8: mem.Int8, C.SERVE_I16: mem.Int16, C.SERVE_U16: mem.Uint16, C.SERVE_U32: mem.Uint32, C.SERVE_U64: mem.Uint64,
 	}
-	ops = [...]mem.Op{C.SERVE_SUM: mem.Sum, C.SERVE_PROD: mem.Prod, C.SERVE_MIN: mem.Min, C.SERVE_MAX: mem.Max}
+	ops = [C.SERVE_OPS]mem.Op{
+		C.SERVE_SUM: mem.Sum, C.SERVE_PROD: mem.Prod, C.SERVE_MIN: mem.Min, C.SERVE_MAX: mem.Max,
+		C.SERVE_BAND: mem.BitAnd, C.SERVE_BOR: mem.BitOr, C.SERVE_BXOR: mem.BitXor,
+		C.SERVE_LAND: mem.LogicalAnd, C.SERVE_LOR: mem.LogicalOr, C.SERVE_LXOR: mem.LogicalXor,
+	}
 )
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "scaffe: "+format+"\n", args...) }

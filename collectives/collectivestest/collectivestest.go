@@ -90,9 +90,9 @@ func Specs() []spec.Spec {
 // Ops are the ops of a suite for a type.
 func Ops(dt mem.Datatype) []mem.Op {
 	if dt.Float() {
-		return append(slices.Clone(mem.Ops), mem.Avg)
+		return append(slices.Clone(mem.OpsOf(dt)), mem.Avg)
 	}
-	return mem.Ops
+	return mem.OpsOf(dt)
 }
 
 // Counts are the counts of a suite: none, one, a prime, and one that no chunk

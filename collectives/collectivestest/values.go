@@ -7,6 +7,7 @@ import (
 
 	"github.com/x448/float16"
 
+	"github.com/scaffe/scaffe/kernels/kernelstest"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -17,7 +18,8 @@ import (
 // bound is the bound of a contribution to a sum, so that Ranks of them are exact.
 var bound = map[mem.Datatype]int64{
 	mem.Float32: 1 << 20, mem.Float64: 1 << 40, mem.Float16: 128, mem.BFloat16: 16,
-	mem.Int32: 1 << 27, mem.Int64: 1 << 50, mem.Uint8: 256, // which wraps around
+	mem.Int32: 1 << 27, mem.Int64: 1 << 50, mem.Uint32: 1 << 28, mem.Uint64: 1 << 50,
+	mem.Uint8: 256, mem.Int8: 128, mem.Int16: 1 << 14, mem.Uint16: 1 << 15, // whose sums wrap around
 }
 
 // Ranks is how many ranks the contributions are exact for.
@@ -48,17 +50,10 @@ func result(dt mem.Datatype, op mem.Op, size, i int) (int64, error) {
 	acc := contribution(dt, op, 0, i)
 	for r := 1; r < size; r++ {
 		x := contribution(dt, op, r, i)
-		switch op {
-		case mem.Sum, mem.Avg:
+		if op == mem.Avg {
 			acc += x
-		case mem.Prod:
-			acc *= x
-		case mem.Min:
-			acc = min(acc, x)
-		case mem.Max:
-			acc = max(acc, x)
-		default:
-			return 0, fmt.Errorf("collectivestest has no reference for %v", op)
+		} else {
+			acc = kernelstest.Whole(op, acc, x)
 		}
 	}
 	if op == mem.Avg {
@@ -84,7 +79,13 @@ func Put(dt mem.Datatype, b []byte, i int, x int64) {
 		le.PutUint32(b, uint32(x))
 	case mem.Int64:
 		le.PutUint64(b, uint64(x))
-	case mem.Uint8:
+	case mem.Uint32:
+		le.PutUint32(b, uint32(x))
+	case mem.Uint64:
+		le.PutUint64(b, uint64(x))
+	case mem.Int16, mem.Uint16:
+		le.PutUint16(b, uint16(x))
+	case mem.Int8, mem.Uint8:
 		b[0] = byte(x)
 	default:
 		panic(fmt.Sprintf("collectivestest: no way to store %v", dt))

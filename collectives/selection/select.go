@@ -34,12 +34,20 @@ type Query struct {
 	// communicator is the world's, and the call has no deadline of its own,
 	// which the library could not keep.
 	Library bool
+	// Wraps says that the result wraps around where it does not fit (see Wraps).
+	Wraps bool
+}
+
+// Wraps reports whether a call's result may not fit, and an MPI library's own may then not wrap around: sums of
+// integers of 8 and 16 bits saturate under Open MPI 4.1 where the processor has AVX.
+func Wraps(v schedule.Collective, dt mem.Datatype, op mem.Op) bool {
+	return v.Reduces() && op == mem.Sum && !dt.Float() && dt.Size() <= 2
 }
 
 // libraryServes reports whether a rule or a model may give the call to the
 // library. It takes blocking calls alone, of types that MPI has.
 func (q Query) libraryServes() bool {
-	return q.Library && q.Blocking && q.Type != mem.Float16 && q.Type != mem.BFloat16
+	return q.Library && q.Blocking && !q.Wraps && q.Type != mem.Float16 && q.Type != mem.BFloat16
 }
 
 // Choice is the spec that serves a call, and how it was found.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/scaffe/scaffe/collectives/collectivestest"
 	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/kernels/kernelstest"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 )
@@ -26,10 +27,14 @@ func room(dt mem.Datatype) uint64 {
 		return 128
 	case mem.BFloat16:
 		return 16
-	case mem.Int32:
+	case mem.Int32, mem.Uint32:
 		return 1 << 27
 	case mem.Uint8:
-		return 256 // which wraps around
+		return 256 // which wraps around, as those of the next do
+	case mem.Int8:
+		return 128
+	case mem.Int16, mem.Uint16:
+		return 1 << 15
 	}
 	return 1 << 40
 }
@@ -80,15 +85,10 @@ func (d *data) result(rank, i int) int64 {
 	acc := d.contribution(0, i)
 	for r := 1; r < d.size; r++ {
 		x := d.contribution(r, i)
-		switch d.op {
-		case mem.Prod:
-			acc *= x
-		case mem.Min:
-			acc = min(acc, x)
-		case mem.Max:
-			acc = max(acc, x)
-		default:
+		if d.op == mem.Avg {
 			acc += x
+		} else {
+			acc = kernelstest.Whole(d.op, acc, x)
 		}
 	}
 	if d.op == mem.Avg {

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 )
@@ -374,7 +375,11 @@ func (m *maker) library() call {
 	c := m.call(0)
 	c.spec, c.count = "mpi", max(len(m.comms[0]), c.count)
 	m.fit(&c)
-	c.dt = []mem.Datatype{mem.Float32, mem.Float64, mem.Int32, mem.Int64}[m.random.IntN(4)]
-	c.op = mem.Ops[m.random.IntN(len(mem.Ops))]
+	c.dt = []mem.Datatype{mem.Float32, mem.Float64, mem.Int32, mem.Int64, mem.Int8, mem.Uint16}[m.random.IntN(6)]
+	ops := mem.OpsOf(c.dt)
+	c.op = ops[m.random.IntN(len(ops))]
+	if selection.Wraps(c.collective, c.dt, c.op) { // which a library may do, or not
+		c.op = mem.Max
+	}
 	return c
 }

@@ -50,7 +50,7 @@ static long expect(MPI_Op op, int n, int i) {
     MPI_Op ops[] = {MPI_SUM, MPI_MAX, MPI_MIN, MPI_PROD};                                                                      \
     for (int s = 0; s < NSIZES; s++)                                                                                           \
       for (int o = 0; o < 4; o++)                                                                                              \
-        for (int place = 0; place < (type == MPI_SHORT ? 1 : 2); place++) {                                                                         \
+        for (int place = 0; place < (type == MPI_LONG_DOUBLE ? 1 : 2); place++) {                                           \
           int count = sizes[s], root = (s + o) % n;                                                                            \
           T *in = malloc((count + 1) * sizeof(T)), *out = malloc((count + 1) * sizeof(T));                                     \
           for (int i = 0; i < count; i++) in[i] = (T)value(me, i), out[i] = place ? in[i] : (T)-1;                             \
@@ -84,7 +84,52 @@ REDUCTIONS(double, MPI_DOUBLE)
 REDUCTIONS(int, MPI_INT)
 REDUCTIONS(long, MPI_LONG)
 REDUCTIONS(uint8_t, MPI_UINT8_T)
-REDUCTIONS(short, MPI_SHORT) // which scaffe does not add
+typedef long double long_double;
+REDUCTIONS(long_double, MPI_LONG_DOUBLE) // which scaffe does not add
+
+// integers reduces every type of integers, and of truth values and bytes, by every operator that the standard has for it.
+static void integers(MPI_Comm comm, const char *what) {
+  enum { ARITHMETIC = 1, BITS = 2, LOGIC = 4, COUNT = 20001 };
+  static const char *names[] = {"sum", "product", "minimum", "maximum", "and", "or", "exclusive or", "logical and", "logical or", "logical exclusive or"};
+  MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR, MPI_LAND, MPI_LOR, MPI_LXOR};
+  struct {
+    MPI_Datatype type;
+    int size, by;
+  } types[] = {{MPI_SIGNED_CHAR, 1, 7}, {MPI_UNSIGNED_CHAR, 1, 7}, {MPI_INT8_T, 1, 7}, {MPI_UINT8_T, 1, 7}, {MPI_SHORT, 2, 7}, {MPI_UNSIGNED_SHORT, 2, 7},
+               {MPI_INT16_T, 2, 7}, {MPI_UINT16_T, 2, 7}, {MPI_INT, 4, 7}, {MPI_UNSIGNED, 4, 7}, {MPI_INT32_T, 4, 7}, {MPI_UINT32_T, 4, 7},
+               {MPI_LONG, sizeof(long), 7}, {MPI_UNSIGNED_LONG, sizeof(long), 7}, {MPI_LONG_LONG, 8, 7}, {MPI_UNSIGNED_LONG_LONG, 8, 7},
+               {MPI_INT64_T, 8, 7}, {MPI_UINT64_T, 8, 7}, {MPI_AINT, 8, 3}, {MPI_OFFSET, 8, 3}, {MPI_COUNT, 8, 3}, {MPI_BYTE, 1, BITS}, {MPI_C_BOOL, 1, LOGIC}};
+  int me, n;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &n);
+  char *in = malloc(8 * COUNT), *out = malloc(8 * COUNT);
+  for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+    for (int o = 0; o < 10; o++) {
+      if (!(types[t].by & (o < 4 ? ARITHMETIC : o < 7 ? BITS : LOGIC))) continue;
+      int size = types[t].size;
+      for (int i = 0; i < COUNT; i++) {
+        long long v = types[t].by == LOGIC ? value(me, i) % 2 : value(me, i);
+        memcpy(in + size * i, &v, size); // little endian
+      }
+      memset(out, 0x55, size * COUNT);
+      MPI_Allreduce(in, out, COUNT, types[t].type, ops[o], comm);
+      for (int i = 0; i < COUNT; i++) {
+        long long want = types[t].by == LOGIC ? value(0, i) % 2 : value(0, i), got = 0;
+        for (int r = 1; r < n; r++) {
+          long long y = types[t].by == LOGIC ? value(r, i) % 2 : value(r, i);
+          long long all[] = {want + y, want * y, want < y ? want : y, want > y ? want : y, want & y, want | y, want ^ y, want && y, want || y, !want != !y};
+          want = all[o];
+        }
+        memcpy(&got, out + size * i, size);
+        if (memcmp(&got, &want, size)) {
+          FAIL("%s: %s of type %d, element %d: %lld, not %lld", what, names[o], (int)t, i, got, want);
+          break;
+        }
+      }
+    }
+  free(in);
+  free(out);
+}
 
 static void bcasts(MPI_Comm comm, const char *what) {
   int me, n;
@@ -299,7 +344,8 @@ static void all(MPI_Comm comm, const char *what) {
   reductions_int(comm, what);
   reductions_long(comm, what);
   reductions_uint8_t(comm, what);
-  reductions_short(comm, what);
+  reductions_long_double(comm, what);
+  integers(comm, what);
   bcasts(comm, what);
   allgathers(comm, what);
   scatters_float(comm, what);

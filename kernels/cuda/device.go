@@ -10,6 +10,7 @@ import (
 
 	"gorgonia.org/cu"
 
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/cuda/internal/driver"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -37,8 +38,8 @@ type Device struct {
 	GPU
 	c         driver.Context
 	modules   []driver.Module
-	reduce    [7][4]driver.Function // by mem.Datatype and mem.Op
-	divide    [7]driver.Function
+	reduce    [mem.NumDatatypes][mem.NumOps]driver.Function
+	divide    [mem.NumDatatypes]driver.Function
 	copy      driver.Function
 	updates   [len(ruleNames)]driver.Function
 	layers    [len(layerKernels)]driver.Function
@@ -104,8 +105,10 @@ func (d *Device) load() error {
 		return f
 	}
 	for _, dt := range mem.Datatypes {
-		for _, op := range mem.Ops {
-			d.reduce[dt][op] = find("reduce_" + dt.String() + "_" + op.String())
+		for _, op := range mem.OpsOf(dt) {
+			if alike := kernels.Alike(dt, op); alike == dt {
+				d.reduce[dt][op] = find("reduce_" + dt.String() + "_" + op.String())
+			}
 		}
 		d.divide[dt] = find("divide_" + dt.String())
 	}

@@ -67,18 +67,31 @@ FUNCTION bf16 roundb16(f32 x) {
   return x != x ? 0x7fc0 : (bf16)((v + 0x7fff + (v >> 16 & 1)) >> 16);
 }
 
-// The operators. Sums and products of integers wrap around; the minimum is NaN if either is, and
+// The operators. Sums and products of integers wrap around, to logical operators all but 0 is true; the minimum is NaN if either is, and
 // -0 is less than +0.
 
+// Some types have no kernels of their own for some of these: see operators.h.
+#define INTEGER FUNCTION __attribute__((unused))
 #define INTEGERS(t, unsigned)                                                                              \
-  FUNCTION t sum_##t(t x, t y) { return (t)((unsigned)x + (unsigned)y); }                                  \
-  FUNCTION t prod_##t(t x, t y) { return (t)((unsigned)x * (unsigned)y); }                                 \
-  FUNCTION t min_##t(t x, t y) { return x < y ? x : y; }                                                   \
-  FUNCTION t max_##t(t x, t y) { return x > y ? x : y; }                                                   \
-  FUNCTION t quotient_##t(t x, i64 by) { return (t)(x / (t)by); }
+  INTEGER t sum_##t(t x, t y) { return (t)((unsigned)x + (unsigned)y); }                                   \
+  INTEGER t prod_##t(t x, t y) { return (t)((unsigned)x * (unsigned)y); }                                  \
+  INTEGER t min_##t(t x, t y) { return x < y ? x : y; }                                                    \
+  INTEGER t max_##t(t x, t y) { return x > y ? x : y; }                                                    \
+  INTEGER t band_##t(t x, t y) { return x & y; }                                                           \
+  INTEGER t bor_##t(t x, t y) { return x | y; }                                                            \
+  INTEGER t bxor_##t(t x, t y) { return x ^ y; }                                                           \
+  INTEGER t land_##t(t x, t y) { return (t)((x != 0) & (y != 0)); }                                        \
+  INTEGER t lor_##t(t x, t y) { return (t)((x | y) != 0); }                                                \
+  INTEGER t lxor_##t(t x, t y) { return (t)((x != 0) ^ (y != 0)); }                                        \
+  INTEGER t quotient_##t(t x, i64 by) { return (t)(x / (t)by); }
+INTEGERS(i8, u32)
+INTEGERS(i16, u32)
 INTEGERS(i32, u32)
 INTEGERS(i64, u64)
 INTEGERS(u8, u32)
+INTEGERS(u16, u32)
+INTEGERS(u32, u32)
+INTEGERS(u64, u64)
 
 #define FLOATS(t, n, u)                                                                                    \
   FUNCTION t sum_##t(t x, t y) { return canonical##n(x + y); }                                             \
@@ -196,19 +209,12 @@ FUNCTION i64 head(const void *p, i64 size, i64 n) {
 // reduce_T_OP: dst[i] = a[i] ⊕ b[i] for n elements; dst may be a, b or both.
 // divide_T: dst[i] = a[i] / by, by a double's bits or, for integers, an integer.
 
-#define KERNELS(t)                                                                                         \
-  KERNEL reduce_##t##_sum(t *dst, const t *a, const t *b, i64 n) { MAP2(t, sum_##t) }                      \
-  KERNEL reduce_##t##_prod(t *dst, const t *a, const t *b, i64 n) { MAP2(t, prod_##t) }                    \
-  KERNEL reduce_##t##_min(t *dst, const t *a, const t *b, i64 n) { MAP2(t, min_##t) }                      \
-  KERNEL reduce_##t##_max(t *dst, const t *a, const t *b, i64 n) { MAP2(t, max_##t) }                      \
+#define COMBINES(t, op)                                                                                    \
+  KERNEL reduce_##t##_##op(t *dst, const t *a, const t *b, i64 n) { MAP2(t, op##_##t) }
+#define DIVIDES(t)                                                                                         \
   KERNEL divide_##t(t *dst, const t *a, i64 by, i64 n) { MAP1(t, quotient_##t) }
-KERNELS(f32)
-KERNELS(f64)
-KERNELS(f16)
-KERNELS(bf16)
-KERNELS(i32)
-KERNELS(i64)
-KERNELS(u8)
+#include "operators.h"
+ALL_OPERATORS(COMBINES, DIVIDES)
 
 // copy: dst[i] = a[i] for n bytes.
 

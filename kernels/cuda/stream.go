@@ -139,7 +139,8 @@ func (s *Stream) Reduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error 
 	if dst.Len() == 0 {
 		return nil
 	}
-	return s.launch("reduce", s.d.reduce[dt][op], dst.Len(), address(dst), address(a), address(b), uint64(dst.Len()/dt.Size()))
+	alike := kernels.Alike(dt, op)
+	return s.launch("reduce", s.d.reduce[alike][op], dst.Len(), address(dst), address(a), address(b), uint64(dst.Len()/alike.Size()))
 }
 
 // Divide puts dst[i] = src[i] / by on the stream, likewise.

@@ -35,20 +35,53 @@ func Combine(dt mem.Datatype, op mem.Op, a, b uint64) uint64 {
 		return uint64(combineInt(op, int64(a), int64(b)))
 	case mem.Uint8:
 		return uint64(combineInt(op, uint8(a), uint8(b)))
+	case mem.Int8:
+		return uint64(uint8(combineInt(op, int8(a), int8(b))))
+	case mem.Int16:
+		return uint64(uint16(combineInt(op, int16(a), int16(b))))
+	case mem.Uint16:
+		return uint64(combineInt(op, uint16(a), uint16(b)))
+	case mem.Uint32:
+		return uint64(combineInt(op, uint32(a), uint32(b)))
+	case mem.Uint64:
+		return combineInt(op, a, b)
 	}
 	panic("no such datatype")
 }
 
-func combineInt[T int32 | int64 | uint8](op mem.Op, x, y T) T {
-	switch {
-	case op == mem.Sum:
+// Whole returns x ⊕ y of whole numbers that stand for elements of any type.
+func Whole(op mem.Op, x, y int64) int64 { return combineInt(op, x, y) }
+
+func combineInt[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](op mem.Op, x, y T) T {
+	var is bool
+	switch op {
+	case mem.Sum:
 		return x + y
-	case op == mem.Prod:
+	case mem.Prod:
 		return x * y
-	case (op == mem.Min) == (x < y):
-		return x
+	case mem.Min:
+		return min(x, y)
+	case mem.Max:
+		return max(x, y)
+	case mem.BitAnd:
+		return x & y
+	case mem.BitOr:
+		return x | y
+	case mem.BitXor:
+		return x ^ y
+	case mem.LogicalAnd:
+		is = x != 0 && y != 0
+	case mem.LogicalOr:
+		is = x != 0 || y != 0
+	case mem.LogicalXor:
+		is = (x != 0) != (y != 0)
+	default:
+		panic("no such operator")
 	}
-	return y
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func combineSingle(op mem.Op, x, y float32) float32 {
@@ -139,6 +172,16 @@ func Divide(dt mem.Datatype, a uint64, by float64) uint64 {
 		return uint64(int64(a) / int64(by))
 	case mem.Uint8:
 		return uint64(uint8(a) / uint8(by))
+	case mem.Int8:
+		return uint64(uint8(int8(a) / int8(by)))
+	case mem.Int16:
+		return uint64(uint16(int16(a) / int16(by)))
+	case mem.Uint16:
+		return uint64(uint16(a) / uint16(by))
+	case mem.Uint32:
+		return uint64(uint32(a) / uint32(by))
+	case mem.Uint64:
+		return a / uint64(by)
 	}
 	panic("no such datatype")
 }
@@ -176,9 +219,14 @@ var Specials = [...][]uint64{
 		0, 0x8000, 1, 0x8001, 0x007f, 0x0080, 0x807f, 0x3f80, 0xbf80, 0x3f81, 0x3b80, 0x3b00, 0x7f7f, 0xff7f, 0x7b80,
 		0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7f81, 0xffbf, 0x1fff, 0x3f7f,
 	},
-	mem.Int32: {0, 1, 0xffffffff, 0x7fffffff, 0x80000000, 0x80000001, 0x10000, 0xffff, 0x55555555},
-	mem.Int64: {0, 1, 1<<64 - 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1 << 32, 1<<32 - 1, 1 << 31, 0xffffffff00000000, 0x5555555555555555},
-	mem.Uint8: {0, 1, 2, 15, 16, 17, 127, 128, 129, 254, 255},
+	mem.Int32:  {0, 1, 0xffffffff, 0x7fffffff, 0x80000000, 0x80000001, 0x10000, 0xffff, 0x55555555},
+	mem.Int64:  {0, 1, 1<<64 - 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1 << 32, 1<<32 - 1, 1 << 31, 0xffffffff00000000, 0x5555555555555555},
+	mem.Uint8:  {0, 1, 2, 15, 16, 17, 127, 128, 129, 254, 255},
+	mem.Int8:   {0, 1, 2, 15, 16, 17, 127, 128, 129, 254, 255},
+	mem.Int16:  {0, 1, 0xffff, 0x7fff, 0x8000, 0x8001, 0x100, 0xff, 0x5555},
+	mem.Uint16: {0, 1, 0xffff, 0x7fff, 0x8000, 0x8001, 0x100, 0xff, 0x5555},
+	mem.Uint32: {0, 1, 0xffffffff, 0x7fffffff, 0x80000000, 0x80000001, 0x10000, 0xffff, 0x55555555},
+	mem.Uint64: {0, 1, 1<<64 - 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1 << 32, 1<<32 - 1, 1 << 31, 0xffffffff00000000, 0x5555555555555555},
 }
 
 // Fill gives s elements of random bits, one in four a special one.

@@ -73,44 +73,52 @@ void *must(const char *name) {
 MPI_Comm comm_world, comm_self, comm_null;
 MPI_Datatype type_byte;
 static MPI_Datatype type_null;
-static MPI_Op ops[4]; // by SERVE_SUM, ...
+static MPI_Op ops[SERVE_OPS]; // by SERVE_SUM, ...
 
-// The named types whose elements lie side by side, and what the kernels call those that they add.
+// The named types whose elements lie side by side, and what the kernels take them for. The standard says which
+// operators combine which (MPI 4.0, section 6.9.2).
 #define TYPES(X)                                                                                                               \
-  X(MPI_DOUBLE, "double", SERVE_F64, 8)                                                                                        \
-  X(MPI_FLOAT, "float", SERVE_F32, 4)                                                                                          \
-  X(MPI_INT, "int", SERVE_I32, 4)                                                                                              \
-  X(MPI_LONG, "long", sizeof(long) == 8 ? SERVE_I64 : SERVE_I32, sizeof(long))                                                 \
-  X(MPI_LONG_LONG, "long_long_int", SERVE_I64, 8)                                                                              \
-  X(MPI_INT32_T, "int32_t", SERVE_I32, 4)                                                                                      \
-  X(MPI_INT64_T, "int64_t", SERVE_I64, 8)                                                                                      \
-  X(MPI_UINT8_T, "uint8_t", SERVE_U8, 1)                                                                                       \
-  X(MPI_UNSIGNED_CHAR, "unsigned_char", SERVE_U8, 1)                                                                           \
-  X(MPI_REAL, "real", SERVE_F32, 4)                                                                                            \
-  X(MPI_DOUBLE_PRECISION, "dblprec", SERVE_F64, 8)                                                                             \
-  X(MPI_INTEGER, "integer", SERVE_I32, 4)                                                                                      \
-  X(MPI_REAL4, "real4", SERVE_F32, 4)                                                                                          \
-  X(MPI_REAL8, "real8", SERVE_F64, 8)                                                                                          \
-  X(MPI_INTEGER4, "integer4", SERVE_I32, 4)                                                                                    \
-  X(MPI_INTEGER8, "integer8", SERVE_I64, 8)                                                                                    \
-  X(MPI_BYTE, "byte", NONE, 1)                                                                                                 \
-  X(MPI_CHAR, "char", NONE, 1)                                                                                                 \
-  X(MPI_PACKED, "packed", NONE, 1)                                                                                             \
-  X(MPI_SIGNED_CHAR, "signed_char", NONE, 1)                                                                                   \
-  X(MPI_INT8_T, "int8_t", NONE, 1)                                                                                             \
-  X(MPI_SHORT, "short", NONE, 2)                                                                                               \
-  X(MPI_UNSIGNED_SHORT, "unsigned_short", NONE, 2)                                                                             \
-  X(MPI_INT16_T, "int16_t", NONE, 2)                                                                                           \
-  X(MPI_UINT16_T, "uint16_t", NONE, 2)                                                                                         \
-  X(MPI_UNSIGNED, "unsigned", NONE, 4)                                                                                         \
-  X(MPI_UINT32_T, "uint32_t", NONE, 4)                                                                                         \
-  X(MPI_UINT64_T, "uint64_t", NONE, 8)                                                                                         \
-  X(MPI_UNSIGNED_LONG, "unsigned_long", NONE, sizeof(long))                                                                    \
-  X(MPI_UNSIGNED_LONG_LONG, "unsigned_long_long", NONE, 8)                                                                     \
-  X(MPI_C_FLOAT_COMPLEX, "c_float_complex", NONE, 8)                                                                           \
-  X(MPI_C_DOUBLE_COMPLEX, "c_double_complex", NONE, 16)
+  X(MPI_DOUBLE, "double", SERVE_F64, 8, ARITHMETIC)                                                                            \
+  X(MPI_FLOAT, "float", SERVE_F32, 4, ARITHMETIC)                                                                              \
+  X(MPI_INT, "int", SERVE_I32, 4, ARITHMETIC | BITS | LOGIC)                                                                   \
+  X(MPI_LONG, "long", sizeof(long) == 8 ? SERVE_I64 : SERVE_I32, sizeof(long), ARITHMETIC | BITS | LOGIC)                      \
+  X(MPI_LONG_LONG, "long_long_int", SERVE_I64, 8, ARITHMETIC | BITS | LOGIC)                                                   \
+  X(MPI_INT32_T, "int32_t", SERVE_I32, 4, ARITHMETIC | BITS | LOGIC)                                                           \
+  X(MPI_INT64_T, "int64_t", SERVE_I64, 8, ARITHMETIC | BITS | LOGIC)                                                           \
+  X(MPI_UINT8_T, "uint8_t", SERVE_U8, 1, ARITHMETIC | BITS | LOGIC)                                                            \
+  X(MPI_UNSIGNED_CHAR, "unsigned_char", SERVE_U8, 1, ARITHMETIC | BITS | LOGIC)                                                \
+  X(MPI_REAL, "real", SERVE_F32, 4, ARITHMETIC)                                                                                \
+  X(MPI_DOUBLE_PRECISION, "dblprec", SERVE_F64, 8, ARITHMETIC)                                                                 \
+  X(MPI_INTEGER, "integer", SERVE_I32, 4, ARITHMETIC | BITS)                                                                   \
+  X(MPI_REAL4, "real4", SERVE_F32, 4, ARITHMETIC)                                                                              \
+  X(MPI_REAL8, "real8", SERVE_F64, 8, ARITHMETIC)                                                                              \
+  X(MPI_INTEGER4, "integer4", SERVE_I32, 4, ARITHMETIC | BITS)                                                                 \
+  X(MPI_INTEGER8, "integer8", SERVE_I64, 8, ARITHMETIC | BITS)                                                                 \
+  X(MPI_BYTE, "byte", SERVE_U8, 1, BITS)                                                                                       \
+  X(MPI_CHAR, "char", SERVE_U8, 1, 0)                                                                                          \
+  X(MPI_PACKED, "packed", SERVE_U8, 1, 0)                                                                                      \
+  X(MPI_SIGNED_CHAR, "signed_char", SERVE_I8, 1, ARITHMETIC | BITS | LOGIC)                                                    \
+  X(MPI_INT8_T, "int8_t", SERVE_I8, 1, ARITHMETIC | BITS | LOGIC)                                                              \
+  X(MPI_SHORT, "short", SERVE_I16, 2, ARITHMETIC | BITS | LOGIC)                                                               \
+  X(MPI_UNSIGNED_SHORT, "unsigned_short", SERVE_U16, 2, ARITHMETIC | BITS | LOGIC)                                             \
+  X(MPI_INT16_T, "int16_t", SERVE_I16, 2, ARITHMETIC | BITS | LOGIC)                                                           \
+  X(MPI_UINT16_T, "uint16_t", SERVE_U16, 2, ARITHMETIC | BITS | LOGIC)                                                         \
+  X(MPI_UNSIGNED, "unsigned", SERVE_U32, 4, ARITHMETIC | BITS | LOGIC)                                                         \
+  X(MPI_UINT32_T, "uint32_t", SERVE_U32, 4, ARITHMETIC | BITS | LOGIC)                                                         \
+  X(MPI_UINT64_T, "uint64_t", SERVE_U64, 8, ARITHMETIC | BITS | LOGIC)                                                         \
+  X(MPI_UNSIGNED_LONG, "unsigned_long", sizeof(long) == 8 ? SERVE_U64 : SERVE_U32, sizeof(long), ARITHMETIC | BITS | LOGIC)    \
+  X(MPI_UNSIGNED_LONG_LONG, "unsigned_long_long", SERVE_U64, 8, ARITHMETIC | BITS | LOGIC)                                     \
+  X(MPI_C_FLOAT_COMPLEX, "c_float_complex", SERVE_U8, 8, 0)                                                                    \
+  X(MPI_C_DOUBLE_COMPLEX, "c_double_complex", SERVE_U8, 16, 0)                                                                 \
+  X(MPI_INTEGER1, "integer1", SERVE_I8, 1, ARITHMETIC | BITS)                                                                  \
+  X(MPI_INTEGER2, "integer2", SERVE_I16, 2, ARITHMETIC | BITS)                                                                 \
+  X(MPI_AINT, "aint", SERVE_I64, 8, ARITHMETIC | BITS)                                                                         \
+  X(MPI_OFFSET, "offset", SERVE_I64, 8, ARITHMETIC | BITS)                                                                     \
+  X(MPI_COUNT, "count", SERVE_I64, 8, ARITHMETIC | BITS)                                                                       \
+  X(MPI_C_BOOL, "c_bool", SERVE_U8, 1, LOGIC)                                                                                  \
+  X(MPI_CXX_BOOL, "cxx_bool", SERVE_U8, 1, LOGIC)
 
-#define COUNT_ONE(mpi, ompi, code, size) +1
+#define COUNT_ONE(mpi, ompi, code, size, combined_by) +1
 enum { NTYPES = 0 TYPES(COUNT_ONE) };
 static struct named types[NTYPES];
 
@@ -123,7 +131,10 @@ static void find_handles(void) {
   type_null = HANDLE(MPI_DATATYPE_NULL, "mpi_datatype_null");
   ops[SERVE_SUM] = HANDLE(MPI_SUM, "mpi_op_sum"), ops[SERVE_PROD] = HANDLE(MPI_PROD, "mpi_op_prod");
   ops[SERVE_MIN] = HANDLE(MPI_MIN, "mpi_op_min"), ops[SERVE_MAX] = HANDLE(MPI_MAX, "mpi_op_max");
-#define FIND(mpi, ompi, k, n) types[i].type = HANDLE(mpi, "mpi_" ompi), types[i].code = k, types[i++].size = n;
+  ops[SERVE_BAND] = HANDLE(MPI_BAND, "mpi_op_band"), ops[SERVE_BOR] = HANDLE(MPI_BOR, "mpi_op_bor");
+  ops[SERVE_BXOR] = HANDLE(MPI_BXOR, "mpi_op_bxor"), ops[SERVE_LAND] = HANDLE(MPI_LAND, "mpi_op_land");
+  ops[SERVE_LOR] = HANDLE(MPI_LOR, "mpi_op_lor"), ops[SERVE_LXOR] = HANDLE(MPI_LXOR, "mpi_op_lxor");
+#define FIND(mpi, ompi, k, n, by) types[i].type = HANDLE(mpi, "mpi_" ompi), types[i].code = k, types[i].combined_by = by, types[i++].size = n;
   TYPES(FIND)
   // Fortran's may have other sizes, by the compiler's flags, or not be there.
   for (i = 0; i < NTYPES; i++)
@@ -145,7 +156,8 @@ const struct named *named(MPI_Datatype type) {
   return types[last].size ? &types[last] : NULL;
 }
 
-static const int sizes[] = {[SERVE_F32] = 4, [SERVE_F64] = 8, [SERVE_F16] = 2, [SERVE_BF16] = 2, [SERVE_I32] = 4, [SERVE_I64] = 8, [SERVE_U8] = 1};
+static const int sizes[] = {[SERVE_F32] = 4, [SERVE_F64] = 8, [SERVE_F16] = 2, [SERVE_BF16] = 2, [SERVE_I32] = 4, [SERVE_I64] = 8,
+                            [SERVE_U8] = 1, [SERVE_I8] = 1, [SERVE_I16] = 2, [SERVE_U16] = 2, [SERVE_U32] = 4, [SERVE_U64] = 8};
 
 // ---- libscaffe.so ----
 
@@ -333,20 +345,20 @@ static int tried(trial *t, MPI_Comm comm) {
 }
 
 // serves returns the state of a communicator whose call scaffe serves, NULL where that is passed on, and sets the communicator up
-// if this is the time. exact says that the result is the same whoever serves it.
-static state *serves(int verb, int type, int64_t bytes, int exact, int root, MPI_Comm comm) {
+// if this is the time. exact says of how many ranks the result is the same whoever serves it.
+static state *serves(int verb, int type, int64_t bytes, enum exact exact, int root, MPI_Comm comm) {
   state *st = comm == comm_null ? NULL : state_of(comm);
   if (!st || st->none) return passed(verb, PASSED_COMM), NULL;
   if (root < 0 || root >= st->size) return NULL; // the library says what is wrong
-  exact |= st->size == 2;
-  if (here.set.tries && !exact && bytes < MIN_FLOATS) return passed(verb, PASSED_SMALL), NULL;
+  int same = is_exact(exact, st->size);
+  if (here.set.tries && !same && bytes < MIN_FLOATS) return passed(verb, PASSED_SMALL), NULL;
   if (!st->handle) {
     if (st->calls++ < 1) return passed(verb, PASSED_FIRST), NULL;
     set_up(comm, st);
     if (st->none) return passed(verb, PASSED_COMM), NULL;
   }
   if (!chosen(st, verb, type, bytes)) return passed(verb, PASSED_CHOICE), NULL;
-  if (here.set.tries && exact && !tried(trial_of(st, verb, bytes), comm))
+  if (here.set.tries && same && !tried(trial_of(st, verb, bytes), comm))
     return passed(verb, PASSED_CHOICE), NULL;
   return st;
 }
@@ -360,14 +372,15 @@ static int serve(state *st, MPI_Comm comm, serve_call *c) {
   return MPI_SUCCESS;
 }
 
-int operation(MPI_Op op) {
-  for (int o = 0; o < 4; o++)
-    if (ops[o] == op) return o;
+int operation(const struct named *type, MPI_Op op) {
+  for (int o = 0; o < SERVE_OPS; o++)
+    if (ops[o] == op) return type->combined_by & (o <= SERVE_MAX ? ARITHMETIC : o <= SERVE_BXOR ? BITS : LOGIC) ? o : NONE;
   return NONE;
 }
 
-int is_exact(int code, int op) {
-  return op == SERVE_MIN || op == SERVE_MAX || code == SERVE_I32 || code == SERVE_I64 || code == SERVE_U8;
+enum exact exactness(int code, int op) {
+  if (op == SERVE_SUM && sizes[code] <= 2 && code > SERVE_BF16) return NEVER; // Open MPI's saturate where there is AVX
+  return code > SERVE_BF16 || (op != SERVE_SUM && op != SERVE_PROD) ? ALWAYS : OF_TWO;
 }
 
 // reduction serves a Reduce or an Allreduce, and reports whether it has.
@@ -375,9 +388,9 @@ static int reduction(int verb, const void *send, void *recv, int64_t count, MPI_
   const struct named *t = named(type);
   if (!t) return passed(verb, PASSED_TYPE);
   if (count * t->size < here.set.min) return passed(verb, PASSED_SMALL);
-  int o = operation(op), exact = is_exact(t->code, o);
-  if (t->code == NONE || o == NONE || !send || (verb == SERVE_ALLREDUCE && !recv)) return passed(verb, PASSED_TYPE);
-  state *st = serves(verb, t->code, count * t->size, exact, root, comm);
+  int o = operation(t, op);
+  if (o == NONE || !send || (verb == SERVE_ALLREDUCE && !recv)) return passed(verb, PASSED_TYPE);
+  state *st = serves(verb, t->code, count * t->size, exactness(t->code, o), root, comm);
   if (!st || (st->rank == root && !recv)) return 0;
   serve_call c = {verb, t->code, o, root, (void *)send, recv, count, NULL};
   if (send == MPI_IN_PLACE) c.send = recv;
@@ -435,7 +448,7 @@ static int broadcast(void *buf, int64_t count, MPI_Datatype type, int root, MPI_
   int64_t bytes = count * signature(type, &side_by_side);
   if (bytes < here.set.min) return passed(SERVE_BCAST, PASSED_SMALL);
   if ((side_by_side && !buf) || !packable(bytes)) return passed(SERVE_BCAST, PASSED_TYPE);
-  state *st = serves(SERVE_BCAST, SERVE_U8, bytes, 1, root, comm);
+  state *st = serves(SERVE_BCAST, SERVE_U8, bytes, ALWAYS, root, comm);
   if (!st) return 0;
   serve_call c = {SERVE_BCAST, SERVE_U8, SERVE_SUM, root, buf, buf, bytes, NULL};
   if (side_by_side) {
@@ -496,7 +509,7 @@ static int allgather(const void *send, int64_t count, MPI_Datatype sent, void *r
   if (all < 0) return passed(SERVE_ALLGATHER, PASSED_COMM);
   if (bytes < here.set.min) return passed(SERVE_ALLGATHER, PASSED_SMALL);
   if (!packable(bytes) || (lies && !recv) || (send != MPI_IN_PLACE && !sends(send, count, sent, &sent_lies))) return passed(SERVE_ALLGATHER, PASSED_TYPE);
-  state *st = serves(SERVE_ALLGATHER, SERVE_U8, bytes, 1, 0, comm);
+  state *st = serves(SERVE_ALLGATHER, SERVE_U8, bytes, ALWAYS, 0, comm);
   if (!st) return 0;
   MPI_Aint low, extent = size;
   if (!lies && (*rc = REAL(PMPI_Type_get_extent)(type, &low, &extent)) != MPI_SUCCESS) return 1;
@@ -532,9 +545,9 @@ static int reduce_scatter(const void *send, void *recv, list counts, MPI_Datatyp
   int64_t all = total(&counts, comm);
   if (all < 0) return passed(SERVE_REDUCE_SCATTER, PASSED_COMM);
   if (all * t->size < here.set.min) return passed(SERVE_REDUCE_SCATTER, PASSED_SMALL);
-  int o = operation(op), exact = is_exact(t->code, o);
-  if (t->code == NONE || o == NONE || !send || (!recv && send == MPI_IN_PLACE)) return passed(SERVE_REDUCE_SCATTER, PASSED_TYPE);
-  state *st = serves(SERVE_REDUCE_SCATTER, t->code, all * t->size, exact, 0, comm);
+  int o = operation(t, op);
+  if (o == NONE || !send || (!recv && send == MPI_IN_PLACE)) return passed(SERVE_REDUCE_SCATTER, PASSED_TYPE);
+  state *st = serves(SERVE_REDUCE_SCATTER, t->code, all * t->size, exactness(t->code, o), 0, comm);
   if (!st) return 0;
   int64_t *parts = NULL, own = of(&counts, st->rank) * t->size;
   if (!equal(&counts)) {
@@ -561,7 +574,7 @@ static int alltoall(const void *send, int64_t count, MPI_Datatype sent, void *re
   if (all < 0) return passed(SERVE_ALLTOALL, PASSED_COMM);
   if (bytes < here.set.min) return passed(SERVE_ALLTOALL, PASSED_SMALL);
   if (!packable(bytes) || (lies && !recv) || (send != MPI_IN_PLACE && !sends(send, count, sent, &sent_lies))) return passed(SERVE_ALLTOALL, PASSED_TYPE);
-  state *st = serves(SERVE_ALLTOALL, SERVE_U8, bytes, 1, 0, comm);
+  state *st = serves(SERVE_ALLTOALL, SERVE_U8, bytes, ALWAYS, 0, comm);
   if (!st) return 0;
   int apart = send == MPI_IN_PLACE || !sent_lies;
   char *from = apart ? room(st, comm, bytes, rc) : (void *)send, *into = lies ? recv : room(st, comm, bytes, rc);
@@ -670,7 +683,7 @@ static void begin(void) {
     if (here.rank == 0) fprintf(stderr, "scaffe: invalid SCAFFE_MIN=%s: want the least size of calls to serve, such as 64K; taking 64K\n", min);
     s.min = MIN_DEFAULT, s.tries = 1;
   }
-  if (REAL(PMPI_Bcast)(&s, sizeof s, types[16].type, 0, comm_world) != MPI_SUCCESS || !s.on) return;
+  if (REAL(PMPI_Bcast)(&s, sizeof s, type_byte, 0, comm_world) != MPI_SUCCESS || !s.on) return;
   here.set = s;
   if (REAL(PMPI_Comm_group)(comm_world, &here.world) != MPI_SUCCESS) return;
   if (REAL(PMPI_Comm_create_keyval)(not_copied, forget, &here.keyval, NULL) != MPI_SUCCESS) return;

@@ -100,14 +100,18 @@ extern MPI_Datatype type_byte;
 
 // What is known of a named type whose elements lie side by side.
 #define NONE (-1)
+enum { ARITHMETIC = 1, BITS = 2, LOGIC = 4 };
+enum exact { NEVER, OF_TWO, ALWAYS };
+static inline int is_exact(enum exact e, int ranks) { return e == ALWAYS || (e == OF_TWO && ranks == 2); }
 struct named {
   MPI_Datatype type;
-  int code, size; // code is what the kernels call one that they add, NONE of others
+  int code, size;  // what the kernels take its elements for; bytes
+  int combined_by; // which operators the standard has for it
 };
 
 const struct named *named(MPI_Datatype type);             // NULL of others
-int operation(MPI_Op op);                                 // its number in serve.h, NONE of others
-int is_exact(int code, int op);                           // whether the result is the same whoever adds, in whatever order
+int operation(const struct named *type, MPI_Op op);       // its number in serve.h, NONE of one that the kernels lack for the type
+enum exact exactness(int code, int op);                   // of how many ranks a result is the same whoever adds, in whatever order
 int64_t signature(MPI_Datatype type, int *side_by_side);  // the bytes of an element, 0 of none
 
 // pack and unpack copy elements of a type that do not lie side by side, to and from bytes that do.

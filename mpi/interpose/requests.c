@@ -273,13 +273,13 @@ void requests_end(void) {
 
 // serves returns the state of a communicator whose call scaffe serves, NULL where it is passed on. All ranks decide alike, from what
 // they decide blocking calls by, but for what was tried: a program that goes on meanwhile gains what no trial of calls alone would show.
-static state *serves(int verb, int64_t bytes, int exact, int root, MPI_Comm comm) {
+static state *serves(int verb, int64_t bytes, enum exact exact, int root, MPI_Comm comm) {
   int v = SERVE_VERBS + verb;
   if (bytes < here.set.min || (here.set.tries && bytes < MIN_STARTED)) return passed(v, PASSED_SMALL), NULL;
   state *st = comm == comm_null ? NULL : state_of(comm);
   if (!st || st->none) return passed(v, PASSED_COMM), NULL;
   if (root < 0 || root >= st->size) return NULL; // the library says what is wrong
-  if (here.set.tries && !exact && st->size > 2 && bytes < MIN_FLOATS) return passed(v, PASSED_SMALL), NULL;
+  if (here.set.tries && bytes < MIN_FLOATS && !is_exact(exact, st->size)) return passed(v, PASSED_SMALL), NULL;
   if (!st->handle) return passed(v, PASSED_FIRST), NULL;
   if (!st->starts) return passed(v, PASSED_COMM), NULL;
   // A broadcast is copied once by either, so a thread that has no core for itself only loses.
@@ -291,9 +291,9 @@ static state *serves(int verb, int64_t bytes, int exact, int root, MPI_Comm comm
 static int reduction(int verb, const void *send, void *recv, int64_t count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
                      int persistent, MPI_Request *handle, int *rc) {
   const struct named *t = named(type);
-  int o = operation(op);
-  if (!handle || !t || t->code == NONE || o == NONE || !send || (verb == SERVE_ALLREDUCE && !recv)) return passed(SERVE_VERBS + verb, PASSED_TYPE);
-  state *st = serves(verb, count * t->size, is_exact(t->code, o), root, comm);
+  int o = t ? operation(t, op) : NONE;
+  if (!handle || o == NONE || !send || (verb == SERVE_ALLREDUCE && !recv)) return passed(SERVE_VERBS + verb, PASSED_TYPE);
+  state *st = serves(verb, count * t->size, exactness(t->code, o), root, comm);
   if (!st || (st->rank == root && !recv)) return 0;
   serve_call c = {verb, t->code, o, root, (void *)send, recv, count, NULL};
   if (send == MPI_IN_PLACE) c.send = recv;
@@ -306,7 +306,7 @@ static int broadcast(void *buf, int64_t count, MPI_Datatype type, int root, MPI_
   int side_by_side;
   int64_t bytes = count * signature(type, &side_by_side);
   if (!handle || (side_by_side && !buf)) return passed(SERVE_VERBS + SERVE_BCAST, PASSED_TYPE);
-  state *st = serves(SERVE_BCAST, bytes, 1, root, comm);
+  state *st = serves(SERVE_BCAST, bytes, ALWAYS, root, comm);
   if (!st) return 0;
   request with = {.buf = buf, .bytes = bytes, .count = count, .root = root};
   serve_call c = {SERVE_BCAST, SERVE_U8, SERVE_SUM, root, buf, buf, bytes, NULL};

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_ALLGATHER, SERVE_REDUCE_SCATTER, SERVE_ALLTOALL, SERVE_VERBS };
-enum { SERVE_F32, SERVE_F64, SERVE_F16, SERVE_BF16, SERVE_I32, SERVE_I64, SERVE_U8 };
-enum { SERVE_SUM, SERVE_PROD, SERVE_MIN, SERVE_MAX };
+enum { SERVE_F32, SERVE_F64, SERVE_F16, SERVE_BF16, SERVE_I32, SERVE_I64, SERVE_U8, SERVE_I8, SERVE_I16, SERVE_U16, SERVE_U32, SERVE_U64 }; // integers behind the others
+enum { SERVE_SUM, SERVE_PROD, SERVE_MIN, SERVE_MAX, SERVE_BAND, SERVE_BOR, SERVE_BXOR, SERVE_LAND, SERVE_LOR, SERVE_LXOR, SERVE_OPS };
 
 // A call as its rank makes it. Reductions in place have send == recv; a rank's part of an allgather may lie where it is received.
 typedef struct {

@@ -253,8 +253,12 @@ func reduce(s Subject) error {
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, dt := range mem.Datatypes {
-		for _, op := range mem.Ops {
-			for i, n := range []int{0, 1, 2, 3, 7, 31, 33, 64, 257, 1000, 4999} {
+		for _, op := range mem.OpsOf(dt) {
+			lengths := []int{0, 1, 2, 3, 7, 31, 33, 64, 257, 1000, 4999}
+			if op > mem.Max || dt > mem.Uint8 { // devices treat them as the others
+				lengths = []int{1, 33, 1000}
+			}
+			for i, n := range lengths {
 				alias := aliases[(i+int(op))%len(aliases)]
 				if err := reduction(s, areas, r, dt, op, n, alias); err != nil {
 					return fmt.Errorf("%v of %d %v, %s: %w", op, n, dt, alias, err)
@@ -285,7 +289,7 @@ func specials(s Subject) error {
 		if err != nil {
 			return err
 		}
-		for _, op := range mem.Ops {
+		for _, op := range mem.OpsOf(dt) {
 			want := make([]byte, len(a))
 			kernelstest.Reduce(dt, op, want, a, b)
 			x, errA := areas[0].put(0, a)
@@ -312,7 +316,7 @@ func divide(s Subject) error {
 	}
 	for _, dt := range mem.Datatypes {
 		divisors := []float64{1, 2, 3, 7, 64}
-		if dt == mem.Float32 || dt == mem.Float64 || dt == mem.Float16 || dt == mem.BFloat16 {
+		if dt.Float() {
 			divisors = append(divisors, 1.5)
 		}
 		for _, by := range divisors {
@@ -341,7 +345,7 @@ func division(s Subject, areas []*area, dt mem.Datatype, by float64, inPlace boo
 			x = uint64(kernelstest.NearestF16(float32(i*i) - 1000.25))
 		case mem.BFloat16:
 			x = uint64(kernelstest.NearestBF16(float32(i*i) - 1000.25))
-		case mem.Int32, mem.Int64:
+		case mem.Int8, mem.Int16, mem.Int32, mem.Int64:
 			x = uint64(int64(i*i) - 1000)
 		}
 		data, want = append(data, make([]byte, size)...), append(want, make([]byte, size)...)

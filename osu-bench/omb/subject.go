@@ -157,9 +157,10 @@ func (s *specSubject) query(c *testCase) selection.Query {
 	q := selection.Query{
 		Collective: c.program.verb, Bytes: c.all(), Type: c.typ.Datatype, Buffers: s.buffers,
 		Blocking: s.verb(c), Library: s.comm.HasLibrary(),
+		Wraps: selection.Wraps(c.program.verb, c.typ.Datatype, mem.Sum),
 	}
 	if c.program.is(barrier) {
-		q.Bytes, q.Type = 1, mem.Uint8
+		q.Bytes, q.Type, q.Wraps = 1, mem.Uint8, false
 	}
 	return q
 }

@@ -61,7 +61,13 @@ func encode(b mem.Buffer, dt mem.Datatype, i, x int) {
 		mem.View[int32](b)[i] = int32(x)
 	case mem.Int64:
 		mem.View[int64](b)[i] = int64(x)
-	case mem.Uint8:
+	case mem.Uint32:
+		mem.View[uint32](b)[i] = uint32(x)
+	case mem.Uint64:
+		mem.View[uint64](b)[i] = uint64(x)
+	case mem.Int16, mem.Uint16:
+		mem.View[uint16](b)[i] = uint16(x)
+	case mem.Int8, mem.Uint8:
 		mem.View[uint8](b)[i] = uint8(x)
 	}
 }

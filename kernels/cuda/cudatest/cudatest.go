@@ -26,7 +26,7 @@ func Build(dir string) (string, error) {
 	}
 	here = filepath.Dir(here)
 	source, library := filepath.Join(here, "src", "standin.c"), filepath.Join(dir, "libcuda-standin.so")
-	for _, f := range []string{source, filepath.Join(here, "..", "kernels.cu"), filepath.Join(here, "..", "layers.cu"), filepath.Join(here, "..", "grid.h")} {
+	for _, f := range []string{source, filepath.Join(here, "..", "kernels.cu"), filepath.Join(here, "..", "layers.cu"), filepath.Join(here, "..", "grid.h"), filepath.Join(here, "..", "operators.h")} {
 		if _, err := os.Stat(f); err != nil { // go test looks again where a file has changed that the test has looked at
 			return "", fmt.Errorf("cudatest: its source: %w", err)
 		}

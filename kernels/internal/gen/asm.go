@@ -43,8 +43,8 @@ type operator struct {
 	finish  func(x VecVirtual) // nil: nothing
 }
 
-// kind is a datatype: how its name ends in function names, which constants its
-// loops keep in registers, its four operators, and how a vector of its elements is
+// kind is a datatype, as far as package kernels calls no other one alike: how its name ends in function names, which constants its
+// loops keep in registers, its operators, and how a vector of its elements is
 // loaded, into one register or more, and another one in memory added to it.
 type kind struct {
 	name  string
@@ -57,14 +57,22 @@ type kind struct {
 // store is an instruction from a YMM or XMM register to memory.
 type store func(src, dst Op)
 
-var opNames = []string{"sum", "prod", "min", "max"}
+var opNames = []string{"sum", "prod", "min", "max", "band", "bor", "bxor", "land", "lor", "lxor"}
 
 func main() {
 	ConstraintExpr("amd64")
-	for _, k := range []kind{f32(), f64(), f16(), bf16(), i32(), i64(), u8()} {
+	for _, k := range []kind{
+		f32(), f64(), f16(), bf16(), i32(), i64(), u8(), u16(), i8(), i16(), u32(), u64(), bits(),
+		logic("U8", 0x0101010101010101, func(o ...Op) { VPCMPEQB(o[0], o[1], o[2]) }),
+		logic("U16", 0x0001000100010001, func(o ...Op) { VPCMPEQW(o[0], o[1], o[2]) }),
+		logic("I32", 0x0000000100000001, func(o ...Op) { VPCMPEQD(o[0], o[1], o[2]) }),
+		logic("I64", 1, func(o ...Op) { VPCMPEQQ(o[0], o[1], o[2]) }),
+	} {
 		for _, op := range opNames {
-			reduction(op+k.name, k, k.ops[op], VMOVDQU, false)
-			reduction(op+k.name+"Stream", k, k.ops[op], VMOVNTDQ, true)
+			if f, ok := k.ops[op]; ok {
+				reduction(op+k.name, k, f, VMOVDQU, false)
+				reduction(op+k.name+"Stream", k, f, VMOVNTDQ, true)
+			}
 		}
 	}
 	copyStream()
@@ -415,4 +423,89 @@ func u8() kind {
 		"min": three(func(o ...Op) { VPMINUB(o[0], o[1], o[2]) }),
 		"max": three(func(o ...Op) { VPMAXUB(o[0], o[1], o[2]) }),
 	}))
+}
+
+func u16() kind {
+	return plain("U16", nil, each(map[string]combine{
+		"sum":  three(func(o ...Op) { VPADDW(o[0], o[1], o[2]) }),
+		"prod": three(func(o ...Op) { VPMULLW(o[0], o[1], o[2]) }),
+		"min":  three(func(o ...Op) { VPMINUW(o[0], o[1], o[2]) }),
+		"max":  three(func(o ...Op) { VPMAXUW(o[0], o[1], o[2]) }),
+	}))
+}
+
+func i8() kind {
+	return plain("I8", nil, each(map[string]combine{
+		"min": three(func(o ...Op) { VPMINSB(o[0], o[1], o[2]) }),
+		"max": three(func(o ...Op) { VPMAXSB(o[0], o[1], o[2]) }),
+	}))
+}
+
+func i16() kind {
+	return plain("I16", nil, each(map[string]combine{
+		"min": three(func(o ...Op) { VPMINSW(o[0], o[1], o[2]) }),
+		"max": three(func(o ...Op) { VPMAXSW(o[0], o[1], o[2]) }),
+	}))
+}
+
+func u32() kind {
+	return plain("U32", nil, each(map[string]combine{
+		"min": three(func(o ...Op) { VPMINUD(o[0], o[1], o[2]) }),
+		"max": three(func(o ...Op) { VPMAXUD(o[0], o[1], o[2]) }),
+	}))
+}
+
+// u64 compares as signed what has its highest bit turned over.
+func u64() kind {
+	var high VecVirtual
+	order := func(min bool) combine {
+		return func(x, y VecVirtual) {
+			a, b := YMM(), YMM()
+			VPXOR(high, x, a)
+			VPXOR(high, y, b)
+			VPCMPGTQ(b, a, a) // x > y
+			if min {
+				VPBLENDVB(a, y, x, x)
+			} else {
+				VPBLENDVB(a, x, y, x)
+			}
+		}
+	}
+	return plain("U64", func() { high = broadcast64(1 << 63) }, each(map[string]combine{"min": order(true), "max": order(false)}))
+}
+
+// bits are the bitwise operators, to which elements of any size are bytes.
+func bits() kind {
+	return plain("U8", nil, each(map[string]combine{
+		"band": three(func(o ...Op) { VPAND(o[0], o[1], o[2]) }),
+		"bor":  three(func(o ...Op) { VPOR(o[0], o[1], o[2]) }),
+		"bxor": three(func(o ...Op) { VPXOR(o[0], o[1], o[2]) }),
+	}))
+}
+
+// logic are the logical operators of elements that equal compares; one has a 1 in each of them.
+func logic(name string, word uint64, equal func(...Op)) kind {
+	var zero, one VecVirtual
+	setup := func() {
+		zero, one = YMM(), broadcast64(word)
+		VPXOR(zero, zero, zero)
+	}
+	falsity := func(x VecVirtual) VecVirtual { // a mask of the elements that are 0
+		mask := YMM()
+		equal(zero, x, mask)
+		return mask
+	}
+	return plain(name, setup, map[string]operator{
+		"land": {combine: func(x, y VecVirtual) {
+			either := falsity(x)
+			VPOR(falsity(y), either, either)
+			VPANDN(one, either, x)
+		}},
+		"lor": {three(func(o ...Op) { VPOR(o[0], o[1], o[2]) }), func(x VecVirtual) { VPANDN(one, falsity(x), x) }},
+		"lxor": {combine: func(x, y VecVirtual) {
+			unlike := falsity(x)
+			VPXOR(falsity(y), unlike, unlike)
+			VPAND(one, unlike, x)
+		}},
+	})
 }

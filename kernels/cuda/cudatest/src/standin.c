@@ -445,17 +445,13 @@ typedef struct {
   size_t size;                    // of an element
 } kernel;
 
-#define KERNELS_OF(t)                                                    \
-  {"reduce_" #t "_sum", (void *)reduce_##t##_sum, 3, 4, 3, sizeof(t)},   \
-  {"reduce_" #t "_prod", (void *)reduce_##t##_prod, 3, 4, 3, sizeof(t)}, \
-  {"reduce_" #t "_min", (void *)reduce_##t##_min, 3, 4, 3, sizeof(t)},   \
-  {"reduce_" #t "_max", (void *)reduce_##t##_max, 3, 4, 3, sizeof(t)},   \
-  {"divide_" #t, (void *)divide_##t, 2, 4, 3, sizeof(t)}
+#define COMBINES_OF(t, op) {"reduce_" #t "_" #op, (void *)reduce_##t##_##op, 3, 4, 3, sizeof(t)},
+#define DIVIDES_OF(t) {"divide_" #t, (void *)divide_##t, 2, 4, 3, sizeof(t)},
 #define LAYER(name, buffers, numbers) {#name, (void *)name, buffers, 2 * (buffers) + (numbers), 0, 1}
 #define UPDATE(rule, pointers) {"update_" #rule, (void *)update_##rule, pointers, 14, 4, 4}
 
 static const kernel kernels[] = {
-    KERNELS_OF(f32), KERNELS_OF(f64), KERNELS_OF(f16), KERNELS_OF(bf16), KERNELS_OF(i32), KERNELS_OF(i64), KERNELS_OF(u8),
+    ALL_OPERATORS(COMBINES_OF, DIVIDES_OF)
     {"copy", (void *)copy, 2, 3, 2, 1},
     UPDATE(sgd, 3), UPDATE(nesterov, 3), UPDATE(adagrad, 3), UPDATE(rmsprop, 3), UPDATE(adadelta, 4), UPDATE(adam, 4),
     LAYER(fill, 1, 1),
