@@ -64,6 +64,88 @@ func Bcast(b *schedule.Builder, p schedule.Params) {
 	}
 }
 
+// Gather adds to b that everyone's part goes up the tree to the root's Out. A rank between keeps those of
+// the ranks below it beside its own, and sends them on together: P-1 messages in all, as with linear, but of
+// these the root receives ⌈log2 P⌉, and half of all bytes move twice or more. So it is for few of them.
+func Gather(b *schedule.Builder, p schedule.Params) {
+	r := p.Relative()
+	at := schedule.In.At // of a leaf, which has nothing but its own
+	if below := children(r, p.Size); r == 0 || len(below) > 0 {
+		at = kept(b, p, schedule.Out)
+		for _, c := range p.PartChunks(p.Rank) {
+			b.Copy(schedule.In.At(c), at(c))
+		}
+		for _, child := range below {
+			for _, c := range p.PartsChunks(p.Absolute(child), subtree(child, p.Size)) {
+				b.Recv(p.Absolute(child), at(c))
+			}
+		}
+	}
+	if r > 0 {
+		for _, c := range p.PartsChunks(p.Rank, subtree(r, p.Size)) {
+			b.Send(p.Absolute(parent(r)), at(c))
+		}
+	}
+}
+
+// Scatter adds to b that everyone's part of the root's In comes down the tree: a Gather backwards, those of the
+// largest subtree first.
+func Scatter(b *schedule.Builder, p schedule.Params) {
+	r := p.Relative()
+	below := children(r, p.Size)
+	at := schedule.Out.At
+	if r == 0 || len(below) > 0 {
+		at = kept(b, p, schedule.In)
+	}
+	if r > 0 {
+		for _, c := range p.PartsChunks(p.Rank, subtree(r, p.Size)) {
+			b.Recv(p.Absolute(parent(r)), at(c))
+		}
+	}
+	for i := len(below) - 1; i >= 0; i-- {
+		for _, c := range p.PartsChunks(p.Absolute(below[i]), subtree(below[i], p.Size)) {
+			b.Send(p.Absolute(below[i]), at(c))
+		}
+	}
+	for _, c := range p.PartChunks(p.Rank) {
+		b.Copy(at(c), schedule.Out.At(c))
+	}
+}
+
+// kept says where a rank with children has the parts of its subtree: the root in a buffer of its own, others one
+// after the other in Scratch.
+func kept(b *schedule.Builder, p schedule.Params, root schedule.Buffer) func(schedule.Range) schedule.Ref {
+	r := p.Relative()
+	if r == 0 {
+		return root.At
+	}
+	ranges := p.PartsOf(p.Rank, subtree(r, p.Size))
+	total := 0
+	for _, x := range ranges {
+		total += x.Len
+	}
+	from := b.Reserve(total).Off
+	return func(c schedule.Range) schedule.Ref {
+		off := from
+		for _, x := range ranges {
+			if x.Off <= c.Off && c.End() <= x.End() {
+				off += c.Off - x.Off
+				break
+			}
+			off += x.Len
+		}
+		return schedule.Scratch.At(schedule.Range{Off: off, Len: c.Len})
+	}
+}
+
+// subtree returns how many ranks the tree below r has, r itself among them.
+func subtree(r, size int) int {
+	if r == 0 {
+		return size
+	}
+	return min(r&-r, size-r)
+}
+
 // parent returns the relative rank above r > 0: r without its lowest bit.
 func parent(r int) int { return r & (r - 1) }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
-var family = schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}
+var family = schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast, Gather: binomial.Gather, Scatter: binomial.Scatter}
 
 func TestConformance(t *testing.T) { checktest.Run(t, family) }
 

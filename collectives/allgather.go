@@ -7,9 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
-	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -26,6 +24,9 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 	if !k.needsRecv {
 		k.recv = mem.Buffer{}
 	}
+	if !k.needsSend {
+		k.send = mem.Buffer{}
+	}
 	for _, b := range []struct {
 		name   string
 		buffer mem.Buffer
@@ -35,13 +36,13 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 		}
 	}
 	size, elem := c.Size(), k.dt.Size()
-	whole, part, all, one := k.recv, k.send, "receive", "send"
+	whole, part, all, one, has := k.recv, k.send, "receive", "send", k.needsRecv
 	if !k.collective.Gathers() {
-		whole, part, all, one = part, whole, one, all
+		whole, part, all, one, has = part, whole, one, all, k.needsSend
 	}
 	count = whole.Len() / elem
-	if !k.needsRecv { // it is the root's
-		count = k.send.Len() / elem * size
+	if !has { // it is the root's
+		count = part.Len() / elem * size
 		if k.counts != nil {
 			if count = 0; len(k.counts) == size {
 				count = sum(k.counts)
@@ -61,10 +62,7 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 	if part.Len() != own*elem {
 		return 0, fmt.Errorf("the %s buffer has %d elements, but this rank's part has %d", one, part.Len()/elem, own)
 	}
-	if !k.needsRecv {
-		return count, nil
-	}
-	if whole.Overlaps(part) && !part.Same(whole.Slice(k.off*elem, own*elem)) {
+	if has && whole.Overlaps(part) && !part.Same(whole.Slice(k.off*elem, own*elem)) {
 		return 0, fmt.Errorf("the %s buffer overlaps the %s buffer, but is not this rank's part of it: use just that part, or a buffer that lies apart", one, all)
 	}
 	return count, nil
@@ -78,16 +76,6 @@ func sum(counts []int) (n int) {
 		}
 	}
 	return n
-}
-
-// gathered finds the plan of a Gather. Nothing is chosen for it: it is linear.
-func (c *Comm) gathered(k *call, count int) (*nbc.Plan, string, error) {
-	s := k.spec
-	if len(s.Levels) == 0 {
-		s = spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}
-	}
-	plan, err := c.plan(k.at(c, count), s.String(), func(at spec.Call) (*schedule.Schedule, error) { return spec.Build(at, s) })
-	return plan, s.String(), err
 }
 
 // countParts adds the counts up, and returns this rank's.

@@ -203,7 +203,8 @@ func TestGatherArguments(t *testing.T) {
 		"too little room":               {b(0, 8), b(16, 28), []int{2, 2}, 1, nil, "it has 3 elements, their counts are 2, 2"},
 		"no such root":                  {b(0, 8), b(16, 32), nil, 2, nil, "root must be a rank of the communicator"},
 		"cuts":                          {b(0, 8), b(16, 32), nil, 1, []Option{Parts(1)}, "option Parts does not go with a gather"},
-		"an algorithm that has none":    {b(0, 8), b(16, 32), nil, 1, []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "ring"}}})}, "a gather is done by linear, at one level"},
+		"an algorithm that has none":    {b(0, 8), b(16, 32), nil, 1, []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "ring"}}})}, "use another one for gather"},
+		"levels":                        {b(0, 8), b(16, 32), nil, 1, []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "chain", Size: 2}, {Algorithm: "linear"}}})}, "a gather is done at one level"},
 		"device memory at a non-root":   {mem.At(unsafe.Pointer(&bytes[0]), 8, mem.CUDA), mem.Buffer{}, nil, 0, nil, "the send buffer lies in cuda memory"},
 		"device memory to receive into": {b(0, 8), mem.At(unsafe.Pointer(&bytes[0]), 16, mem.CUDA), nil, 1, nil, "the receive buffer lies in cuda memory"},
 	} {
@@ -234,6 +235,73 @@ func TestGatherArguments(t *testing.T) {
 	}
 	if err := started.Wait(context.Background()); err != nil || recv[0] != 5 || recv[1] != 6 || recv[2] != 7 {
 		t.Errorf("gathered %v, %v", recv, err)
+	}
+}
+
+// Wrong arguments of a scatter are refused by the call itself, at the root and elsewhere;
+// right ones, in any form, bring each rank its part.
+func TestScatterArguments(t *testing.T) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := inproc.NewWorld(2, inproc.Options{})
+	comms := make([]*Comm, 2)
+	for r := range comms {
+		e, err := nbc.Start(world.Open(r), device.CPU(k), nbc.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = e.Close() }()
+		comms[r] = World(e, Options{})
+	}
+	bytes := make([]byte, 64)
+	b := func(from, to int) mem.Buffer { return mem.Of(bytes[from:to]) }
+	for name, x := range map[string]struct {
+		send, recv mem.Buffer
+		counts     []int
+		root       int
+		opts       []Option
+		want       string
+	}{
+		"too few counts":             {b(16, 32), b(0, 8), []int{4}, 1, nil, "scatter needs the counts of all 2 ranks, in their order (got 1)"},
+		"another part":               {b(16, 32), b(0, 8), []int{3, 1}, 1, nil, "the receive buffer has 2 elements, but this rank's part has 1"},
+		"another part, no root":      {mem.Buffer{}, b(0, 8), []int{3, 1}, 0, nil, "the receive buffer has 2 elements, but this rank's part has 1"},
+		"other rank's place":         {b(16, 32), b(16, 24), nil, 1, nil, "is not this rank's part of it"},
+		"no such root":               {b(16, 32), b(0, 8), nil, 2, nil, "root must be a rank of the communicator"},
+		"cuts":                       {b(16, 32), b(0, 8), nil, 1, []Option{Parts(1)}, "option Parts does not go with a scatter"},
+		"levels":                     {b(16, 32), b(0, 8), nil, 1, []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "chain", Size: 2}, {Algorithm: "linear"}}})}, "a scatter is done at one level"},
+		"an algorithm that has none": {b(16, 32), b(0, 8), nil, 1, []Option{With(spec.Spec{Levels: []spec.Level{{Algorithm: "chain"}}})}, "use another one for scatter"},
+		"device memory at the root":  {mem.At(unsafe.Pointer(&bytes[0]), 16, mem.CUDA), b(16, 24), nil, 1, nil, "the send buffer lies in cuda memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := comms[1]
+			_, inited := c.ScatterInit(x.send, x.recv, x.counts, mem.Float32, x.root, x.opts...)
+			_, started := c.Iscatter(x.send, x.recv, x.counts, mem.Float32, x.root, x.opts...)
+			for form, err := range map[string]error{
+				"Scatter": c.Scatter(context.Background(), x.send, x.recv, x.counts, mem.Float32, x.root, x.opts...), "Iscatter": started, "ScatterInit": inited,
+			} {
+				if err == nil || !strings.Contains(err.Error(), x.want) {
+					t.Errorf("%s ends with %v, without %q", form, err, x.want)
+				}
+			}
+		})
+	}
+	for _, e := range []int{0, 1} { // instances are counted alike
+		comms[e].counts = [2]uint64{}
+	}
+	recv := make([]float32, 2)
+	started, err := comms[1].Iscatter(mem.Buffer{}, mem.Of(recv), []int{1, 2}, mem.Float32, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer started.Close()
+	all := []float32{5, 6, 7} // rank 0 has its own in place
+	if err := comms[0].Scatter(context.Background(), mem.Of(all), mem.Of(all[:1]), []int{1, 2}, mem.Float32, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := started.Wait(context.Background()); err != nil || recv[0] != 6 || recv[1] != 7 || all[0] != 5 {
+		t.Errorf("scattered %v and %v, %v", all, recv, err)
 	}
 }
 

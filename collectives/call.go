@@ -20,10 +20,10 @@ import (
 type Call struct {
 	Collective schedule.Collective
 	Send, Recv mem.Buffer
-	Counts     []int // of an Allgather, Gather or ReduceScatter
+	Counts     []int // of an Allgather, Gather, Scatter or ReduceScatter
 	Datatype   mem.Datatype
 	Op         mem.Op // of a reduction
-	Root       int    // of a Reduce, Bcast or Gather
+	Root       int    // of a Reduce, Bcast, Gather or Scatter
 }
 
 // call is a collective as asked for.
@@ -76,6 +76,10 @@ func (c *Comm) gather(send, recv mem.Buffer, counts []int, dt mem.Datatype, root
 	return call{collective: schedule.Gather, root: root, send: send, recv: recv, counts: counts, dt: dt, needsSend: true, needsRecv: c.rank == root}
 }
 
+func (c *Comm) scatter(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int) call {
+	return call{collective: schedule.Scatter, root: root, send: send, recv: recv, counts: counts, dt: dt, needsSend: c.rank == root, needsRecv: true}
+}
+
 func (c *Comm) reduceScatter(send, recv mem.Buffer, counts []int, dt mem.Datatype, op mem.Op) call {
 	return call{collective: schedule.ReduceScatter, send: send, recv: recv, counts: counts, dt: dt, op: op, needsSend: true, needsRecv: true}
 }
@@ -95,6 +99,8 @@ func (c *Comm) call(k Call) call {
 		return c.allgather(k.Send, k.Recv, k.Counts, k.Datatype)
 	case schedule.Gather:
 		return c.gather(k.Send, k.Recv, k.Counts, k.Datatype, k.Root)
+	case schedule.Scatter:
+		return c.scatter(k.Send, k.Recv, k.Counts, k.Datatype, k.Root)
 	case schedule.ReduceScatter:
 		return c.reduceScatter(k.Send, k.Recv, k.Counts, k.Datatype, k.Op)
 	case schedule.Alltoall:
@@ -188,9 +194,6 @@ func scales(dt mem.Datatype) bool { return dt == mem.Float16 || dt == mem.BFloat
 func (c *Comm) planned(k *call, count int) (*nbc.Plan, string, error) {
 	if len(k.cuts) > 0 {
 		return c.packed(k, count)
-	}
-	if k.collective == schedule.Gather {
-		return c.gathered(k, count)
 	}
 	choice, err := c.Select(k.query(c, count), k.spec)
 	if err != nil || choice.Spec.IsLibrary() {

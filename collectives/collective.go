@@ -46,10 +46,17 @@ func (c *Comm) Allgather(ctx context.Context, send, recv mem.Buffer, counts []in
 }
 
 // Gather copies every rank's send to root's recv, one part after the other in the order
-// of ranks. Parts and buffers are as for Allgather; recv counts at root only. It is
-// always linear: nothing is selected for it.
+// of ranks. Parts and buffers are as for Allgather; recv counts at root only.
 func (c *Comm) Gather(ctx context.Context, send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) error {
 	k := c.gather(send, recv, counts, dt, root)
+	return c.run(ctx, &k, opts)
+}
+
+// Scatter copies each rank's part of root's send to that rank's recv: counts[r] elements for rank r, as those of
+// Allgather. send counts at root only and holds all parts; root's recv may be its part of send (in place), but not
+// overlap send otherwise.
+func (c *Comm) Scatter(ctx context.Context, send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) error {
+	k := c.scatter(send, recv, counts, dt, root)
 	return c.run(ctx, &k, opts)
 }
 
@@ -114,6 +121,12 @@ func (c *Comm) Igather(send, recv mem.Buffer, counts []int, dt mem.Datatype, roo
 	return c.start(&k, opts)
 }
 
+// Iscatter starts a Scatter, as Ireduce does a Reduce.
+func (c *Comm) Iscatter(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
+	k := c.scatter(send, recv, counts, dt, root)
+	return c.start(&k, opts)
+}
+
 // IreduceScatter starts a ReduceScatter, as Ireduce does a Reduce.
 func (c *Comm) IreduceScatter(send, recv mem.Buffer, counts []int, dt mem.Datatype, op mem.Op, opts ...Option) (*nbc.Request, error) {
 	k := c.reduceScatter(send, recv, counts, dt, op)
@@ -158,6 +171,11 @@ func (c *Comm) AllgatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatyp
 // GatherInit makes a persistent request for Gather, as ReduceInit does for Reduce.
 func (c *Comm) GatherInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
 	return c.create(c.gather(send, recv, counts, dt, root).persist(), opts)
+}
+
+// ScatterInit makes a persistent request for Scatter, as ReduceInit does for Reduce.
+func (c *Comm) ScatterInit(send, recv mem.Buffer, counts []int, dt mem.Datatype, root int, opts ...Option) (*nbc.Request, error) {
+	return c.create(c.scatter(send, recv, counts, dt, root).persist(), opts)
 }
 
 // ReduceScatterInit makes a persistent request for ReduceScatter, as ReduceInit does for Reduce.

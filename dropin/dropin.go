@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -59,6 +60,7 @@ type Comm struct {
 	engine *nbc.Engine
 	comm   *collectives.Comm
 	starts starts
+	memory sync.Map // of unsafe.Pointer, what Alloc has returned: mem.Buffer
 }
 
 // Open sets up the ranks of a communicator, which all call it together, on a thread that MPI allows
@@ -136,6 +138,25 @@ func (c *Comm) Chooses(v schedule.Collective, dt mem.Datatype, bytes int) (bool,
 	return !choice.Spec.IsLibrary(), nil
 }
 
+// Alloc returns memory that the ranks of the node share (registered memory), nil where there is none.
+func (c *Comm) Alloc(bytes int) unsafe.Pointer {
+	b, err := c.comm.Alloc(bytes)
+	if err != nil || b.Len() == 0 {
+		return nil
+	}
+	c.memory.Store(b.Pointer(), b)
+	return b.Pointer()
+}
+
+// Free gives it back, and reports whether it was that.
+func (c *Comm) Free(p unsafe.Pointer) bool {
+	b, was := c.memory.LoadAndDelete(p)
+	if was {
+		c.comm.Free(b.(mem.Buffer))
+	}
+	return was
+}
+
 // Size is how many ranks the communicator has.
 func (c *Comm) Size() int { return c.comm.Size() }
 
@@ -170,10 +191,11 @@ func (c *Comm) bind(k Call) collectives.Call {
 			recv = own
 		}
 	}
-	if v != schedule.Bcast {
+	root := c.comm.Rank() == k.Root
+	if v != schedule.Bcast && (v != schedule.Scatter || root) {
 		all.Send = mem.At(k.Send, k.Datatype.Bytes(send), mem.Host)
 	}
-	if v != schedule.Reduce || c.comm.Rank() == k.Root {
+	if v != schedule.Reduce && v != schedule.Gather || root {
 		all.Recv = mem.At(k.Recv, k.Datatype.Bytes(recv), mem.Host)
 	}
 	return all

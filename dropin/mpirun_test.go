@@ -92,8 +92,8 @@ func TestMPICalls(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		said := ranks(t, folder, n, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "calls", "many")
 		counts := served.FindAllStringSubmatch(said, -1)
-		if len(counts) != 6 {
-			t.Errorf("%d ranks: a report of %d collectives, not 6:\n%s", n, len(counts), said)
+		if len(counts) != 8 {
+			t.Errorf("%d ranks: a report of %d collectives, not 8:\n%s", n, len(counts), said)
 		}
 		for _, c := range counts {
 			if k, _ := strconv.Atoi(c[2]); k < 20*n {
@@ -130,7 +130,7 @@ func TestMPIArchive(t *testing.T) {
 func TestMPITrial(t *testing.T) {
 	folder := built(t)
 	said := ranks(t, folder, 2, []string{"SCAFFE_REPORT=1"}, "threads", "single")
-	if n := served.FindAllStringSubmatch(said, -1); len(n) != 6 || n[2][2] == "0" || !strings.Contains(said, "to find out") {
+	if n := served.FindAllStringSubmatch(said, -1); len(n) != 8 || n[2][2] == "0" || !strings.Contains(said, "to find out") {
 		t.Errorf("2 ranks: nothing was tried:\n%s", said)
 	}
 	said = ranks(t, folder, 3, []string{"SCAFFE_REPORT=1"}, "threads", "single")

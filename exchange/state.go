@@ -290,7 +290,7 @@ func (x *Exchange) Specs(b *Bucket) []spec.Spec { return x.specs(b, x.moves(b)[0
 func (x *Exchange) specs(b *Bucket, bytes int) []spec.Spec {
 	var specs []spec.Spec
 	for _, v := range collectivesOf(b.Scheme) {
-		if v == schedule.Gather { // for which nothing is selected
+		if v == schedule.Gather { // for which the schemes select nothing
 			specs = append(specs, linear)
 			continue
 		}

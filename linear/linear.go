@@ -1,5 +1,5 @@
 // Package linear builds the linear algorithms: the root exchanges the whole buffer with every
-// other rank itself. That is P-1 steps of the whole buffer at one rank, or, in a gather, an
+// other rank itself. That is P-1 steps of the whole buffer at one rank, or, in a gather, a scatter, an
 // allgather or an alltoall, of each rank's part. It is the reference implementation that every other builder must equal,
 // and the best choice for two ranks or next to no bytes.
 package linear
@@ -88,6 +88,9 @@ func Alltoall(b *schedule.Builder, p schedule.Params) {
 // Gather adds to b that every rank sends its part to the root: what Adam does with
 // sufficient factors (Chilimbi et al. 2014).
 func Gather(b *schedule.Builder, p schedule.Params) { b.GatherParts(p) }
+
+// Scatter adds to b that the root sends every rank its part.
+func Scatter(b *schedule.Builder, p schedule.Params) { b.ScatterParts(p) }
 
 // Allgather adds to b that every rank sends its part to every other: what Poseidon does
 // with sufficient factors (section 3.2). A rank sends to those after it in turn, so that

@@ -8,7 +8,7 @@ import (
 	"github.com/scaffe/scaffe/schedule/check/checktest"
 )
 
-var family = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather, Alltoall: linear.Alltoall}
+var family = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather, Scatter: linear.Scatter, Alltoall: linear.Alltoall}
 
 func TestConformance(t *testing.T) { checktest.Run(t, family) }
 

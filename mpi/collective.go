@@ -20,14 +20,16 @@ const (
 	allgather
 	reduceScatter
 	alltoall
+	gather
+	scatter
 )
 
 // name returns the MPI name of v, of its non-blocking form where rs says so.
 func (v verb) name(nonblocking bool) string {
 	if nonblocking {
-		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "", "MPI_Ibarrier", "MPI_Iallgatherv", "MPI_Ireduce_scatter", "MPI_Ialltoall"}[v]
+		return [...]string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "", "MPI_Ibarrier", "MPI_Iallgatherv", "MPI_Ireduce_scatter", "MPI_Ialltoall", "MPI_Igatherv", "MPI_Iscatterv"}[v]
 	}
-	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local", "MPI_Barrier", "MPI_Allgatherv", "MPI_Reduce_scatter", "MPI_Alltoall"}[v]
+	return [...]string{"MPI_Reduce", "MPI_Bcast", "MPI_Allreduce", "MPI_Reduce_local", "MPI_Barrier", "MPI_Allgatherv", "MPI_Reduce_scatter", "MPI_Alltoall", "MPI_Gatherv", "MPI_Scatterv"}[v]
 }
 
 // types are the numbers by which the C side knows package mem's datatypes; 0 is a
@@ -124,6 +126,16 @@ func (t Timer) Alltoall(took []float64, send, recv unsafe.Pointer, count int, dt
 	return t.run(took, alltoall, send, recv, count, dt, mem.Sum, 0, Parts{})
 }
 
+// Gather times Comm.Gather, as Reduce does Comm.Reduce.
+func (t Timer) Gather(took []float64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return t.run(took, gather, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
+// Scatter times Comm.Scatter, as Reduce does Comm.Reduce.
+func (t Timer) Scatter(took []float64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return t.run(took, scatter, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
 // Meet times Comm.Barrier, as Reduce does Comm.Reduce.
 func (t Timer) Meet(took []float64) error {
 	return t.run(took, barrier, nil, nil, 0, mem.Uint8, mem.Sum, 0, Parts{})
@@ -136,8 +148,8 @@ func (t Timer) run(took []float64, v verb, send, recv unsafe.Pointer, count int,
 	return t.loop(took, v, send, recv, count, dt, op, root, parts)
 }
 
-// Parts are how many elements every rank has in an allgather or a reduce-scatter, and where they lie in the
-// buffer of all: one after the other.
+// Parts are how many elements every rank has in an allgather, a gather, a scatter or a reduce-scatter, and where they lie
+// in the buffer of all: one after the other.
 type Parts struct {
 	all  int
 	each int     // elements of every rank, where list is empty

@@ -43,6 +43,16 @@ func (c *Comm) Alltoall(send, recv unsafe.Pointer, count int, dt mem.Datatype) e
 	return c.collective(alltoall, nil, 0, send, recv, count, dt, mem.Sum, 0, Parts{})
 }
 
+// Gather copies the only part there is.
+func (c *Comm) Gather(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(gather, nil, 0, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
+// Scatter copies the only part there is.
+func (c *Comm) Scatter(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(scatter, nil, 0, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
 // ReduceLocal would combine count elements at in into those at inout; without MPI
 // it returns an error.
 func (c *Comm) ReduceLocal(_, _ unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
@@ -82,6 +92,16 @@ func (c *Comm) IreduceScatter(rs *Requests, id uint64, send, recv unsafe.Pointer
 // Ialltoall begins an Alltoall.
 func (c *Comm) Ialltoall(rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype) error {
 	return c.collective(alltoall, rs, id, send, recv, count, dt, mem.Sum, 0, Parts{})
+}
+
+// Igather begins a Gather.
+func (c *Comm) Igather(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(gather, rs, id, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
+// Iscatter begins a Scatter.
+func (c *Comm) Iscatter(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(scatter, rs, id, send, recv, parts.all, dt, mem.Sum, root, parts)
 }
 
 func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, _ Parts) error {

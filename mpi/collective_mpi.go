@@ -61,6 +61,18 @@ func (c *Comm) Alltoall(send, recv unsafe.Pointer, count int, dt mem.Datatype) e
 	return c.collective(alltoall, nil, 0, send, recv, count, dt, mem.Sum, 0, Parts{})
 }
 
+// Gather copies every rank's part, at send, to recv of root, one part after the other; send of root may be its part of
+// recv (in place). Otherwise it is like Reduce. Equal parts are left to MPI_Gather, others to MPI_Gatherv.
+func (c *Comm) Gather(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(gather, nil, 0, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
+// Scatter copies every rank's part at send of root to recv of that rank; recv of root may be its part of send (in
+// place). Otherwise it is like Reduce. Equal parts are left to MPI_Scatter, others to MPI_Scatterv.
+func (c *Comm) Scatter(send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(scatter, nil, 0, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
 // ReduceLocal combines count elements at in into those at inout, without any
 // communication: MPI_Reduce_local.
 func (c *Comm) ReduceLocal(in, inout unsafe.Pointer, count int, dt mem.Datatype, op mem.Op) error {
@@ -101,6 +113,16 @@ func (c *Comm) Ialltoall(rs *Requests, id uint64, send, recv unsafe.Pointer, cou
 	return c.collective(alltoall, rs, id, send, recv, count, dt, mem.Sum, 0, Parts{})
 }
 
+// Igather begins a Gather, like Ireduce; so must parts' Memory.
+func (c *Comm) Igather(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(gather, rs, id, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
+// Iscatter begins a Scatter, like Ireduce; so must parts' Memory.
+func (c *Comm) Iscatter(rs *Requests, id uint64, send, recv unsafe.Pointer, parts Parts, dt mem.Datatype, root int) error {
+	return c.collective(scatter, rs, id, send, recv, parts.all, dt, mem.Sum, root, parts)
+}
+
 func (c *Comm) collective(v verb, rs *Requests, id uint64, send, recv unsafe.Pointer, count int, dt mem.Datatype, op mem.Op, root int, parts Parts) error {
 	if err := c.check(v, rs != nil, count, dt, op, root); err != nil {
 		return err
@@ -124,19 +146,24 @@ func flag(b bool) C.int {
 	return 0
 }
 
-// inPlace is 1 where the result replaces this rank's contribution, or holds it already.
+// inPlace is 1 where the result replaces this rank's contribution, or holds it already, or is held by what it gives.
 func (c *Comm) inPlace(v verb, send, recv unsafe.Pointer, dt mem.Datatype, root int, parts Parts) C.int {
-	if v == allgather {
+	switch v {
+	case allgather, gather, scatter:
+		whole, part := recv, send
+		if v == scatter {
+			whole, part = send, recv
+		}
 		_, off := parts.of(c.rank)
-		return flag(recv != nil && send == unsafe.Add(recv, dt.Bytes(off)))
+		return flag((v == allgather || c.rank == root) && whole != nil && part == unsafe.Add(whole, dt.Bytes(off)))
 	}
 	return flag(send == recv && (v == allreduce || v == reduce && c.rank == root))
 }
 
-// count returns how many elements this rank gives, or gets of a reduce-scatter; of an alltoall, how many a block has.
+// count returns how many elements this rank gives, or gets of a reduce-scatter or a scatter; of an alltoall, how many a block has.
 func (c *Comm) count(v verb, all int, parts Parts) C.int {
 	switch v {
-	case allgather, reduceScatter:
+	case allgather, reduceScatter, gather, scatter:
 		all, _ = parts.of(c.rank)
 	case alltoall:
 		all /= c.Size()

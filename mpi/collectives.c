@@ -71,11 +71,13 @@ static int own_copy(const void **from, const void *recv, int n, MPI_Datatype t) 
 }
 #endif
 
-// offsets are those of an allgather's parts: they lie behind the counts of all ranks.
+// offsets are those of parts: they lie behind the counts of all ranks.
 static const int *offsets(MPI_Comm comm, const int *parts) {
   int size = 0;
   return PMPI_Comm_size(comm, &size) == MPI_SUCCESS ? parts + size : parts;
 }
+
+enum { SCATTER = 9 }; // the verbs are in the order of the Go side's
 
 static int blocking(MPI_Comm comm, int verb, const void *send, void *recv, int n, MPI_Datatype t, MPI_Op op, int root, const int *parts) {
   switch (verb) {
@@ -89,6 +91,12 @@ static int blocking(MPI_Comm comm, int verb, const void *send, void *recv, int n
     if (!parts) return PMPI_Reduce_scatter_block(send, recv, n, t, op, comm);
     return PMPI_Reduce_scatter(send, recv, parts, t, op, comm);
   case 7: return PMPI_Alltoall(send, n, t, recv, n, t, comm);
+  case 8:
+    if (!parts) return PMPI_Gather(send, n, t, recv, n, t, root, comm);
+    return PMPI_Gatherv(send, n, t, recv, parts, offsets(comm, parts), t, root, comm);
+  case SCATTER:
+    if (!parts) return PMPI_Scatter(send, n, t, recv, n, t, root, comm);
+    return PMPI_Scatterv(send, parts, offsets(comm, parts), t, recv, n, t, root, comm);
   }
   return PMPI_Allreduce(send, recv, n, t, op, comm);
 }
@@ -105,19 +113,33 @@ static int begin(MPI_Comm comm, int verb, const void *send, void *recv, int n, M
     if (!parts) return PMPI_Ireduce_scatter_block(send, recv, n, t, op, comm, q);
     return PMPI_Ireduce_scatter(send, recv, parts, t, op, comm, q);
   case 7: return PMPI_Ialltoall(send, n, t, recv, n, t, comm, q);
+  case 8:
+    if (!parts) return PMPI_Igather(send, n, t, recv, n, t, root, comm, q);
+    return PMPI_Igatherv(send, n, t, recv, parts, offsets(comm, parts), t, root, comm, q);
+  case SCATTER:
+    if (!parts) return PMPI_Iscatter(send, n, t, recv, n, t, root, comm, q);
+    return PMPI_Iscatterv(send, parts, offsets(comm, parts), t, recv, n, t, root, comm, q);
   }
   return PMPI_Iallreduce(send, recv, n, t, op, comm, q);
+}
+
+// In place, one of the two buffers is MPI_IN_PLACE: of a scatter the root's that receives.
+static void places(int verb, int in_place, const void **send, void **recv) {
+  if (in_place && verb == SCATTER) *recv = MPI_IN_PLACE;
+  else if (in_place) *send = MPI_IN_PLACE;
 }
 
 int scaffe_collective(scaffe_comm *c, scaffe_reqs *r, uint64_t id, int verb, void *send, void *recv, int in_place,
                       int count, int type, int op, int root, const int *parts) {
   ON_THREAD;
-  const void *from = in_place ? MPI_IN_PLACE : send;
+  const void *from = send;
+  void *to = recv;
+  places(verb, in_place, &from, &to);
   if (!r && verb == 0 && in_place) TRY(own_copy(&from, recv, count, type_of(type)));
-  if (!r) return blocking(c->comm, verb, from, recv, count, type_of(type), op_of(op), root, parts);
+  if (!r) return blocking(c->comm, verb, from, to, count, type_of(type), op_of(op), root, parts);
   MPI_Request *q;
   TRY(scaffe_room(r, &q));
-  TRY(begin(c->comm, verb, from, recv, count, type_of(type), op_of(op), root, parts, q));
+  TRY(begin(c->comm, verb, from, to, count, type_of(type), op_of(op), root, parts, q));
   return scaffe_added(r, id);
 }
 
@@ -135,7 +157,9 @@ static double microseconds(void) {
 int scaffe_time(scaffe_comm *c, int nonblocking, int meet, int verb, void *send, void *recv, int in_place, int count,
                 int type, int op, int root, const int *parts, int n, double *took) {
   ON_THREAD;
-  const void *from = in_place ? MPI_IN_PLACE : send;
+  const void *from = send;
+  void *to = recv;
+  places(verb, in_place, &from, &to);
   MPI_Datatype t = type_of(type);
   MPI_Op o = op_of(op);
   for (int i = 0; i < n; i++) {
@@ -144,10 +168,10 @@ int scaffe_time(scaffe_comm *c, int nonblocking, int meet, int verb, void *send,
     double start = microseconds();
     if (nonblocking) {
       MPI_Request q;
-      TRY(begin(c->comm, verb, from, recv, count, t, o, root, parts, &q));
+      TRY(begin(c->comm, verb, from, to, count, t, o, root, parts, &q));
       TRY(PMPI_Wait(&q, MPI_STATUS_IGNORE));
     } else {
-      TRY(blocking(c->comm, verb, from, recv, count, t, o, root, parts));
+      TRY(blocking(c->comm, verb, from, to, count, t, o, root, parts));
     }
     took[i] = microseconds() - start;
   }

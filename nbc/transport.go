@@ -182,7 +182,7 @@ type LibraryCall struct {
 	Collective schedule.Collective
 	Send, Recv mem.Buffer // as in package collectives; Send is Recv in place, or its part of it
 	Count      int        // of the whole buffer
-	Counts     []int      // of the parts of an Allgather or ReduceScatter; nil: equal
+	Counts     []int      // of the parts of a collective of parts; nil: equal
 	Datatype   mem.Datatype
 	Op         mem.Op
 	Root       int

@@ -102,7 +102,7 @@ func (b *Builder) CopyAll() {
 	}
 }
 
-// CopyPart adds that the rank's own part of an Allgather goes to Out, chunk by chunk.
+// CopyPart adds that the rank's own part goes from In to Out, chunk by chunk.
 // Other ranks' parts are never copied: they arrive where they belong.
 func (b *Builder) CopyPart(p Params) {
 	for _, c := range p.PartChunks(p.Rank) {
@@ -132,6 +132,23 @@ func (b *Builder) GatherParts(p Params) {
 			b.Recv(from, Out.At(c))
 		}
 	}
+}
+
+// ScatterParts adds that everyone's part of the root's In goes to that rank's Out.
+func (b *Builder) ScatterParts(p Params) {
+	if p.Rank != p.Root {
+		for _, c := range p.PartChunks(p.Rank) {
+			b.Recv(p.Root, Out.At(c))
+		}
+		return
+	}
+	for i := 1; i < p.Size; i++ {
+		to := (p.Root + i) % p.Size
+		for _, c := range p.PartChunks(to) {
+			b.Send(to, In.At(c))
+		}
+	}
+	b.CopyPart(p)
 }
 
 // Schedule returns what was built. The builder must not be used afterwards.

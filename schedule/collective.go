@@ -28,13 +28,18 @@ const (
 	// consist of as many blocks as there are ranks, of Count/Size elements each. What is left of Count
 	// where the ranks do not divide it is not used. In and Out lie apart (Builder.Apart).
 	Alltoall
+	// Scatter copies every rank's part of the root's In to that rank's Out, to the place that it has in
+	// In; nothing else of Out is there.
+	Scatter
 )
 
-// Collectives lists those that programs ask for by name and that several families of
-// algorithms serve: all but Gather, which is package linear's alone.
-var Collectives = []Collective{Reduce, Bcast, Allreduce, Allgather, ReduceScatter, Alltoall}
+// Collectives lists all of them.
+var Collectives = []Collective{Reduce, Bcast, Allreduce, Allgather, ReduceScatter, Alltoall, Gather, Scatter}
 
-var collectives = [...]string{Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather", Gather: "gather", ReduceScatter: "reduce_scatter", Alltoall: "alltoall"}
+var collectives = [...]string{
+	Reduce: "reduce", Bcast: "bcast", Allreduce: "allreduce", Allgather: "allgather", Gather: "gather",
+	ReduceScatter: "reduce_scatter", Alltoall: "alltoall", Scatter: "scatter",
+}
 
 // Valid reports whether c is a Collective.
 func (c Collective) Valid() bool { return int(c) < len(collectives) }
@@ -43,11 +48,11 @@ func (c Collective) Valid() bool { return int(c) < len(collectives) }
 func (c Collective) Reduces() bool { return c == Reduce || c == Allreduce || c == ReduceScatter }
 
 // Rooted reports whether c has a root.
-func (c Collective) Rooted() bool { return c == Reduce || c == Bcast || c == Gather }
+func (c Collective) Rooted() bool { return c == Reduce || c == Bcast || c == Gather || c == Scatter }
 
 // Parts reports whether everyone has a part of the buffer (Params.Parts), which it gives
 // or gets.
-func (c Collective) Parts() bool { return c.Gathers() || c == ReduceScatter }
+func (c Collective) Parts() bool { return c.Gathers() || c == ReduceScatter || c == Scatter }
 
 // ByRank reports whether the buffer consists of something for every rank, so that each has to do
 // with a share of it.
@@ -56,7 +61,7 @@ func (c Collective) ByRank() bool { return c.Parts() || c == Alltoall }
 // Gathers reports whether everyone gives a part of the buffer.
 func (c Collective) Gathers() bool { return c == Allgather || c == Gather }
 
-// String returns reduce, bcast, allreduce, allgather, gather, reduce_scatter or alltoall.
+// String returns reduce, bcast, allreduce, allgather, gather, reduce_scatter, alltoall or scatter.
 func (c Collective) String() string {
 	if c.Valid() {
 		return collectives[c]
@@ -78,13 +83,13 @@ func ParseCollective(s string) (Collective, error) {
 }
 
 // Algorithm is a family of builders: what adds each collective to a Builder. A
-// family may lack Reduce and Bcast, and then serves those without a root alone; or an
+// family may lack Reduce and Bcast, and then serves those without a root alone; or a Gather or Scatter; or an
 // Allreduce of its own, which is then the reduction to the root joined to the
 // broadcast; or an Allgather, which is then everyone's part sent to the root, joined
 // to the broadcast; or a ReduceScatter, which is then the reduction of each rank's part to
 // that rank. An Alltoall is always its own.
 type Algorithm struct {
-	Reduce, Bcast, Allreduce, Allgather, Gather, ReduceScatter, Alltoall func(*Builder, Params)
+	Reduce, Bcast, Allreduce, Allgather, Gather, Scatter, ReduceScatter, Alltoall func(*Builder, Params)
 	// Order returns the ranges of the buffer in the order in which Allreduce wants
 	// p.Rank's contribution, and in that in which p.Rank has the results; nil:
 	// both from front to back. The levels below such a rank go in that order
@@ -106,6 +111,8 @@ func (a Algorithm) Serves(c Collective) bool {
 		return a.Bcast != nil
 	case c == Gather:
 		return a.Gather != nil
+	case c == Scatter:
+		return a.Scatter != nil
 	case c == Alltoall:
 		return a.Alltoall != nil
 	}
@@ -127,6 +134,9 @@ func (a Algorithm) Add(b *Builder, c Collective, p Params) {
 		return
 	case c == Gather:
 		a.Gather(b, p)
+		return
+	case c == Scatter:
+		a.Scatter(b, p)
 		return
 	case c == Alltoall:
 		a.Alltoall(b, p)

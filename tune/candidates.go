@@ -49,13 +49,13 @@ func Specs(s *selection.Selector, l spec.Layout, q selection.Query, chains bool)
 		}
 	}
 	for _, spec := range levels(l) {
-		if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= pruneFactor*best && len(out) < maxSpecs {
+		if spec.Serves(q.Collective) == nil && selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= pruneFactor*best && len(out) < maxSpecs {
 			add(spec)
 		}
 	}
 	if chains {
 		for _, spec := range chainSizes(l) {
-			if selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= chainPruneFactor*best {
+			if spec.Serves(q.Collective) == nil && selection.Predict(q.Collective, q.Bytes, spec, l, s.Model, q.Buffers) <= chainPruneFactor*best {
 				add(spec)
 			}
 		}

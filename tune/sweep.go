@@ -353,12 +353,12 @@ func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error
 	in, out := s.in.Slice(0, j.bytes), s.out.Slice(0, j.bytes)
 	k := collectives.Call{Collective: j.collective, Send: in, Recv: out, Datatype: s.Type, Op: mem.Sum}
 	switch j.collective {
-	case schedule.Allgather:
+	case schedule.Allgather, schedule.Gather:
 		k.Recv, k.Send = s.parts(out)
 	case schedule.Alltoall:
 		k.Send, _ = s.parts(in)
 		k.Recv, _ = s.parts(out)
-	case schedule.ReduceScatter:
+	case schedule.ReduceScatter, schedule.Scatter:
 		k.Send, _ = s.parts(in)
 		_, k.Recv = s.parts(out)
 	}

@@ -37,7 +37,7 @@ func init() { runtime.GOMAXPROCS(processors) }
 var verbs = [C.SERVE_VERBS]schedule.Collective{
 	C.SERVE_REDUCE: schedule.Reduce, C.SERVE_BCAST: schedule.Bcast, C.SERVE_ALLREDUCE: schedule.Allreduce,
 	C.SERVE_ALLGATHER: schedule.Allgather, C.SERVE_REDUCE_SCATTER: schedule.ReduceScatter,
-	C.SERVE_ALLTOALL: schedule.Alltoall,
+	C.SERVE_ALLTOALL: schedule.Alltoall, C.SERVE_GATHER: schedule.Gather, C.SERVE_SCATTER: schedule.Scatter,
 }
 
 // types and ops are likewise those of reductions.
@@ -168,6 +168,19 @@ func serve_drop(prepared C.uintptr_t) {
 	h := cgo.Handle(prepared)
 	h.Value().(*nbc.Request).Close()
 	h.Delete()
+}
+
+//export serve_alloc
+func serve_alloc(handle C.uintptr_t, bytes C.size_t) unsafe.Pointer {
+	return of(handle).Alloc(int(bytes))
+}
+
+//export serve_free
+func serve_free(handle C.uintptr_t, memory unsafe.Pointer) C.int {
+	if of(handle).Free(memory) {
+		return 1
+	}
+	return 0
 }
 
 //export serve_close

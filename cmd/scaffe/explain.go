@@ -25,7 +25,7 @@ func explainCommand() *cli.Command {
 		Usage:     "say which algorithm a collective uses, and why",
 		ArgsUsage: collectiveArgument + " BYTES",
 		Description: "It answers for the ranks it runs on or, with --nodes and --ppn, for any other layout.\n" +
-			"BYTES are those of the buffer; of an allgather or a reduce_scatter, of all parts together, of an alltoall, of all blocks.\n" +
+			"BYTES are those of the buffer; of a collective of parts, of all of them together, of an alltoall, of all blocks.\n" +
 			"How whole layers are kept in step, and why, says the command schemes.\n\n" +
 			cmdline.Examples(
 				"scaffe explain reduce 64M --nodes 4 --ppn 2",
@@ -38,7 +38,7 @@ func explainCommand() *cli.Command {
 			localFlag(),
 			typeFlag(),
 			buffersFlag(),
-			&cli.BoolFlag{Name: "nonblocking", Usage: "explain Ireduce, Ibcast, Iallreduce, Iallgather, IreduceScatter or Ialltoall"},
+			&cli.BoolFlag{Name: "nonblocking", Usage: "explain Ireduce, Ibcast, Iallreduce, Iallgather, IreduceScatter, Ialltoall, Igather or Iscatter"},
 			&cli.BoolFlag{Name: "simulate", Usage: "also simulate the schedules"},
 		),
 		Subcommands: []*cli.Command{explainSchemesCommand()},

@@ -45,7 +45,7 @@ func scheduleCommand() *cli.Command {
 		Flags: []cli.Flag{
 			cmdline.Int("ranks", 4, 1, "number of ranks, `N`"),
 			cmdline.Int("root", 0, 0, "`RANK` of the root"),
-			cmdline.Checked("size", "1M", "`SIZE` of the buffer in bytes; of an allgather or a reduce_scatter, of all parts; of an alltoall, of all blocks", cmdline.Parsed(parseSize, "want a size such as 256K or 4M")),
+			cmdline.Checked("size", "1M", "`SIZE` of the buffer in bytes; of a collective of parts, of all of them; of an alltoall, of all blocks", cmdline.Parsed(parseSize, "want a size such as 256K or 4M")),
 			typeFlag(),
 			&cli.StringFlag{Name: "svg", Usage: "draw the schedule to `FILE` instead of printing it (- for stdout)"},
 		},

@@ -55,7 +55,7 @@ func (k Case) String() string {
 // Collectives lists the collectives that a spec serves.
 func Collectives(s spec.Spec) []schedule.Collective {
 	var served []schedule.Collective
-	for _, c := range append(schedule.Collectives[:len(schedule.Collectives):len(schedule.Collectives)], schedule.Gather) {
+	for _, c := range schedule.Collectives {
 		if s.Serves(c) == nil {
 			served = append(served, c)
 		}
@@ -174,7 +174,7 @@ func shapes(size int, roots []int) []Case {
 				}
 				continue
 			}
-			if v == schedule.Gather {
+			if v.Parts() {
 				for _, root := range roots {
 					cases = append(cases, gathers(s, v, size, root)...)
 				}
@@ -199,8 +199,7 @@ func shapes(size int, roots []int) []Case {
 	return cases
 }
 
-// gathers returns the allgathers or reduce-scatters of a spec, or the gathers to a root: parts
-// that are equal,
+// gathers returns the collectives of parts of a spec, with a root where there is one: parts that are equal,
 // that grow and of which some are empty, each in place and not.
 func gathers(s spec.Spec, v schedule.Collective, size, root int) (cases []Case) {
 	equal, grow, few := make([]int, size), make([]int, size), make([]int, size)
@@ -277,11 +276,11 @@ func (k Case) part(rank int) schedule.Range { return schedule.Split(k.Counts)[ra
 
 // Prepare prepares the case on one rank.
 func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
-	if k.Collective == schedule.ReduceScatter {
-		return k.prepareScatter(c)
+	if k.Collective.Gathers() {
+		return k.prepareParts(c)
 	}
 	if k.Collective.Parts() {
-		return k.prepareParts(c)
+		return k.prepareScatter(c)
 	}
 	r := &Running{c: c, k: k, send: k.buffer(), recv: k.buffer()}
 	if k.InPlace || k.Collective == schedule.Bcast {
@@ -315,7 +314,7 @@ func (k Case) prepareParts(c *collectives.Comm) (*Running, error) {
 	return r, err
 }
 
-// prepareScatter is Prepare of a reduce-scatter.
+// prepareScatter is Prepare of a reduce-scatter or a scatter, of which all ranks have what to send, but the root's counts.
 func (k Case) prepareScatter(c *collectives.Comm) (*Running, error) {
 	own := k.part(c.Rank())
 	r := &Running{c: c, k: k, send: k.buffer(), recv: k.bufferOf(own.Len)}
@@ -353,11 +352,11 @@ func (r *Running) Check() error {
 		return err
 	}
 	k := r.k
-	if k.Collective == schedule.ReduceScatter {
-		return r.checkScatter()
+	if k.Collective.Gathers() {
+		return r.checkParts()
 	}
 	if k.Collective.Parts() {
-		return r.checkParts()
+		return r.checkScatter()
 	}
 	want, input := k.buffer(), k.buffer()
 	switch hasResult := k.Collective != schedule.Reduce || r.c.Rank() == k.Root; {
@@ -406,7 +405,7 @@ func (r *Running) checkParts() error {
 	return same("the input", r.k.Datatype, r.send, input)
 }
 
-// checkScatter is Check of a reduce-scatter that has ended.
+// checkScatter is Check of a reduce-scatter or a scatter that has ended.
 func (r *Running) checkScatter() error {
 	own := r.k.part(r.c.Rank())
 	want, input, off := r.k.bufferOf(own.Len), r.k.buffer(), 0
@@ -415,9 +414,12 @@ func (r *Running) checkScatter() error {
 		want, off = input, own.Off
 	}
 	for i := range own.Len {
-		x, err := result(r.k.Datatype, r.k.Op, r.c.Size(), own.Off+i)
-		if err != nil {
-			return err
+		x := contribution(r.k.Datatype, r.k.Op, r.k.Root, own.Off+i)
+		if r.k.Collective.Reduces() {
+			var err error
+			if x, err = result(r.k.Datatype, r.k.Op, r.c.Size(), own.Off+i); err != nil {
+				return err
+			}
 		}
 		Put(r.k.Datatype, want[margin:], off+i, x)
 	}

@@ -5,9 +5,8 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// parted is the closed form of an allgather or a reduce-scatter of equal parts, or of an alltoall: every rank's
-// ops, and copies or additions,
-// and what every node's port carries. It tells specs from each other by the messages on
+// parted is the closed form of a collective of equal parts, or of an alltoall: the ops of every rank, or of the root where
+// there is one, and copies or additions, and what every node's port carries. It tells specs from each other by the messages on
 // the longest way, no more: their bytes are the same.
 func (e *estimate) parted(v schedule.Collective, s spec.Spec) float64 {
 	ranks, nodes, near := float64(e.l.Ranks), float64(e.l.Nodes), float64(e.l.PPN)
@@ -16,7 +15,7 @@ func (e *estimate) parted(v schedule.Collective, s spec.Spec) float64 {
 		busy = max(1, near/e.m.Cores)
 	}
 	members := nodes
-	if e.l.Nodes == 1 || v == schedule.Alltoall {
+	if e.l.Nodes == 1 || v == schedule.Alltoall || v.Rooted() {
 		members = ranks
 	}
 	last := s.Levels[len(s.Levels)-1]
@@ -31,13 +30,18 @@ func (e *estimate) parted(v schedule.Collective, s spec.Spec) float64 {
 		ops = log2(members)
 		follow = ops
 	case "binomial":
-		follow = log2(members)
+		if follow = log2(members); v.Rooted() {
+			ops = follow
+		}
 	case "linear", "direct":
 		follow = 1
 	}
 	chunks := max(1, e.bytes/members/float64(chunk))
 	work := e.take(e.bytes)
-	if v == schedule.ReduceScatter {
+	switch v {
+	case schedule.Scatter: // every rank takes its own
+		work = e.take(e.bytes / members)
+	case schedule.ReduceScatter:
 		work = e.combine(e.bytes, inPlacePasses, true)
 	}
 	thread := times(busy, work) + times(times(receiveSendOps*e.m.Op, ops), chunks)

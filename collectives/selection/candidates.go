@@ -217,7 +217,7 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 // what a network does with many.
 const fewSenders = 8
 
-// parted is shapes of an allgather, a reduce-scatter or an alltoall. The leaders of nodes have unequal parts
+// parted is shapes of collectives of parts, or of an alltoall. The leaders of nodes have unequal parts
 // where the nodes have unequal numbers of ranks, which a ring takes as it takes others.
 func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec.Spec) (all []spec.Spec) {
 	if v == schedule.Alltoall {
@@ -225,6 +225,12 @@ func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec
 			return []spec.Spec{one("direct"), one("linear")}
 		}
 		return []spec.Spec{one("linear")}
+	}
+	if v.Rooted() {
+		if v == schedule.Gather && l.Nodes > fewSenders {
+			return []spec.Spec{one("binomial")}
+		}
+		return []spec.Spec{one("linear"), one("binomial")}
 	}
 	few := "doubling" // for few bytes
 	if v == schedule.ReduceScatter {
@@ -275,7 +281,7 @@ func cutBytes(l spec.Layout, q Query) int {
 	switch {
 	case !q.Collective.ByRank():
 		return q.Bytes
-	case l.Nodes > 1 && q.Collective != schedule.Alltoall:
+	case l.Nodes > 1 && q.Collective != schedule.Alltoall && !q.Collective.Rooted():
 		return q.Bytes / l.Nodes
 	}
 	return q.Bytes / l.Ranks

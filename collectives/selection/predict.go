@@ -295,7 +295,7 @@ func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64
 	// written; a broadcast's is read once.
 	passes := map[schedule.Collective]float64{
 		schedule.Reduce: ranks + 1, schedule.Bcast: ranks, schedule.Allreduce: 2 * ranks, schedule.Allgather: ranks + 1, schedule.ReduceScatter: ranks + 1,
-		schedule.Alltoall: 2 * ranks,
+		schedule.Alltoall: 2 * ranks, schedule.Gather: 2, schedule.Scatter: 2,
 	}[v]
 	limit := 0.0
 	if l.PPN > 1 {
@@ -306,7 +306,7 @@ func Limit(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64
 		switch v {
 		case schedule.Allreduce:
 			wire = times(2*wire, (nodes-1)/nodes)
-		case schedule.Allgather, schedule.ReduceScatter:
+		case schedule.Allgather, schedule.ReduceScatter, schedule.Gather, schedule.Scatter:
 			wire = times(wire, (nodes-1)/nodes)
 		case schedule.Alltoall:
 			wire = times(times(wire, ranks), (nodes-1)/nodes)

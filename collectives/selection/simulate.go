@@ -210,6 +210,7 @@ func opsPerChunk(v schedule.Collective, s spec.Spec, l spec.Layout) int {
 		}
 		each := 2 // a receive and a send
 		switch {
+		case v.ByRank() && v.Rooted(): // for every part
 		case level.Algorithm == "ring", level.Algorithm == "direct", v.ByRank():
 			each = 2 * size
 		case level.Algorithm == "doubling":
@@ -253,7 +254,7 @@ func nodesOf(l spec.Layout) []int {
 }
 
 // library is the MPI library's collective of few bytes: a tree, or for
-// allreduce recursive doubling, of whole messages; for allgather and reduce-scatter, of parts.
+// allreduce recursive doubling, of whole messages; for collectives of parts, of these.
 func library(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64 {
 	rate := m.Library.Bandwidth
 	if rate == 0 {

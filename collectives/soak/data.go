@@ -73,9 +73,9 @@ func (d *data) result(rank, i int) int64 {
 	case schedule.Alltoall:
 		each := d.count / d.size
 		return d.contribution(i/each, rank*each+i%each)
-	case schedule.Bcast:
+	case schedule.Bcast, schedule.Scatter:
 		return d.contribution(d.root, i)
-	case schedule.Allgather:
+	case schedule.Allgather, schedule.Gather:
 		from := 0
 		for i >= d.part(from).End() {
 			from++
@@ -99,14 +99,14 @@ func (d *data) result(rank, i int) int64 {
 
 // given returns the elements that a rank gives, got those that it gets.
 func (d *data) given(rank int) schedule.Range {
-	if d.collective == schedule.ReduceScatter {
+	if !d.collective.Gathers() {
 		return schedule.Range{Len: d.count}
 	}
 	return d.part(rank)
 }
 
 func (d *data) got(rank int) schedule.Range {
-	if d.collective == schedule.ReduceScatter {
+	if !d.collective.Gathers() {
 		return d.part(rank)
 	}
 	return schedule.Range{Len: d.count}
@@ -128,8 +128,13 @@ func (d *data) part(rank int) schedule.Range {
 }
 
 // gives reports whether a rank contributes, gets whether it has the result.
-func (d *data) gives(rank int) bool { return d.collective != schedule.Bcast || rank == d.root }
-func (d *data) gets(rank int) bool  { return d.collective != schedule.Reduce || rank == d.root }
+func (d *data) gives(rank int) bool {
+	return d.collective != schedule.Bcast && d.collective != schedule.Scatter || rank == d.root
+}
+
+func (d *data) gets(rank int) bool {
+	return d.collective != schedule.Reduce && d.collective != schedule.Gather || rank == d.root
+}
 
 // fill writes rank's contribution to send and what must not stay to recv, which
 // may be the same.

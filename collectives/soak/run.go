@@ -382,17 +382,17 @@ func (r *runner) buffersOf(c *collectives.Comm, k call, kind uint64) (buffers, e
 		return c.Alloc(n)
 	}
 	var err error
-	if b.recv, err = alloc(b.gets(b.me) && !(k.inPlace && k.collective == schedule.ReduceScatter), b.got(b.me).Len); err != nil {
+	if b.recv, err = alloc(b.gets(b.me) && !b.within(b.me), b.got(b.me).Len); err != nil {
 		return b, err
 	}
 	own := b.part(b.me)
 	at, n := k.dt.Bytes(own.Off), k.dt.Bytes(own.Len)
 	switch {
-	case k.collective == schedule.ReduceScatter:
-		if b.send, err = alloc(true, k.count); err == nil && k.inPlace {
+	case k.collective.Parts() && !k.collective.Gathers():
+		if b.send, err = alloc(b.gives(b.me), k.count); err == nil && b.within(b.me) {
 			b.recv = b.send.Slice(at, n)
 		}
-	case k.collective == schedule.Allgather && k.inPlace:
+	case k.collective.Gathers() && k.inPlace && b.gets(b.me):
 		b.send = b.recv.Slice(at, n)
 	case k.collective == schedule.Bcast || k.inPlace && b.gets(b.me):
 		b.send = b.recv
@@ -400,6 +400,11 @@ func (r *runner) buffersOf(c *collectives.Comm, k call, kind uint64) (buffers, e
 		b.send, err = alloc(true, own.Len)
 	}
 	return b, err
+}
+
+// within reports whether a rank's result is a part of what it gives.
+func (d *data) within(rank int) bool {
+	return d.inPlace && d.collective.Parts() && !d.collective.Gathers() && d.gives(rank)
 }
 
 func (b *buffers) fillNow(execution uint64) {
@@ -412,7 +417,7 @@ func (b *buffers) checkNow() error { return b.check(mem.Bytes(b.send), mem.Bytes
 // free gives memory back that no operation uses.
 func (b *buffers) free() {
 	both := []mem.Buffer{b.recv, b.send} // first what the other may be a part of
-	if b.collective == schedule.ReduceScatter {
+	if b.collective.Parts() && !b.collective.Gathers() {
 		slices.Reverse(both)
 	}
 	for _, m := range both {

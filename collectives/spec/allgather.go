@@ -48,19 +48,6 @@ func (c Call) allgather(b *schedule.Builder, p schedule.Params, s Spec) error {
 	return nil
 }
 
-// gather adds a gather, which has one level.
-func (c Call) gather(b *schedule.Builder, p schedule.Params, s Spec) (err error) {
-	l := s.Levels[0]
-	if l.Chunk == 0 {
-		l.Chunk = DefaultChunk
-	}
-	p.Chunk = max(1, l.Chunk/c.ElemSize)
-	if p.Parts, err = c.parts(); err == nil {
-		algorithms[l.Algorithm].Add(b, schedule.Gather, p)
-	}
-	return err
-}
-
 // brings returns, for every member of a group, where the parts lie that it has when the
 // levels below have done theirs.
 func (g group) brings(all []int, parts [][]schedule.Range) [][]schedule.Range {

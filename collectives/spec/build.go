@@ -58,14 +58,8 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 	if c.Collective == schedule.Allgather {
 		return c.allgather(b, p, s)
 	}
-	if c.Collective == schedule.Gather {
-		return c.gather(b, p, s)
-	}
-	if c.Collective == schedule.Alltoall {
-		way, _ := groups(c, p, s)
-		p.Chunk = way[0].params(c).Chunk
-		algorithms[last].Alltoall(b, p)
-		return nil
+	if _, one := oneLevel[c.Collective]; one {
+		return c.atOnce(b, p, s.Levels[0])
 	}
 	if c.Collective == schedule.ReduceScatter {
 		return c.reduceScatter(b, p, s)
@@ -98,6 +92,18 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 		return fmt.Errorf("spec: unknown collective %v", c.Collective)
 	}
 	return nil
+}
+
+// atOnce adds a collective that has one level.
+func (c Call) atOnce(b *schedule.Builder, p schedule.Params, l Level) (err error) {
+	p.Chunk = group{Level: l}.params(c).Chunk
+	if c.Collective.Parts() {
+		p.Parts, err = c.parts()
+	}
+	if err == nil {
+		algorithms[l.Algorithm].Add(b, c.Collective, p)
+	}
+	return err
 }
 
 // scaled adds the scaling of In, and returns a view in which In is what it results

@@ -91,7 +91,7 @@ func TestEverySpecIsProved(t *testing.T) {
 					}
 					for _, count := range counts {
 						for _, v := range schedule.Collectives {
-							if s.Serves(v) != nil || v.ByRank() && root > 0 {
+							if s.Serves(v) != nil || v.ByRank() && !v.Rooted() && root > 0 {
 								continue // it has none, and its data go all ways anyway
 							}
 							if err := check.Prove(v, plan(t, v, s, size, root, count), root); err != nil {
@@ -135,7 +135,7 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 					for turn, root := range checktest.Roots(size) {
 						count := []int{17, 1, 12, 0, 40}[(turn+size)%5]
 						for _, v := range served {
-							if v.ByRank() && root > 0 {
+							if v.ByRank() && !v.Rooted() && root > 0 {
 								continue
 							}
 							if err := check.Prove(v, planOn(t, v, s, size, root, count, nodes), root); err != nil {
@@ -167,6 +167,15 @@ func TestEveryReduceScatterIsProved(t *testing.T) {
 	})
 }
 
+// Likewise gathers and scatters, whose data go along trees of all ranks, to and from every root.
+func TestEveryGatherAndScatterIsProved(t *testing.T) {
+	for _, v := range []schedule.Collective{schedule.Gather, schedule.Scatter} {
+		t.Run(v.String(), func(t *testing.T) {
+			proveParts(t, v, []string{"linear", "linear,chunk=2", "binomial", "binomial,chunk=1", "binomial,chunk=3"})
+		})
+	}
+}
+
 // proveParts proves specs for all counts and layouts, and, of a reduction, scaled too.
 func proveParts(t *testing.T, v schedule.Collective, texts []string) {
 	for _, text := range texts {
@@ -179,6 +188,9 @@ func proveParts(t *testing.T, v schedule.Collective, texts []string) {
 			for size := 1; size <= 33; size++ {
 				for _, counts := range checktest.Counts(size) {
 					c := spec.Call{Collective: v, Size: size, Count: 17, ElemSize: 1, Counts: counts, Scaled: v.Reduces() && size%2 == 1}
+					if v.Rooted() {
+						c.Root = (size + len(counts)) / 2 % size
+					}
 					if counts != nil {
 						c.Count = 0
 						for _, n := range counts {
@@ -187,7 +199,7 @@ func proveParts(t *testing.T, v schedule.Collective, texts []string) {
 					}
 					for layout, nodes := range layouts(size) {
 						c.Nodes = nodes
-						if err := check.Prove(c.Collective, planCall(t, c, s), 0, counts...); err != nil {
+						if err := check.Prove(c.Collective, planCall(t, c, s), c.Root, counts...); err != nil {
 							t.Fatalf("%d ranks (%s), counts %v: %v", size, layout, counts, err)
 						}
 					}

@@ -59,9 +59,9 @@ const (
 )
 
 var algorithms = map[string]schedule.Algorithm{
-	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather, Alltoall: linear.Alltoall},
+	"linear":   {Reduce: linear.Reduce, Bcast: linear.Bcast, Allgather: linear.Allgather, Gather: linear.Gather, Scatter: linear.Scatter, Alltoall: linear.Alltoall},
 	"chain":    {Reduce: chain.Reduce, Bcast: chain.Bcast},
-	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast},
+	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast, Gather: binomial.Gather, Scatter: binomial.Scatter},
 	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter, Alltoall: direct.Alltoall},
 	"ring":     {Allreduce: ring.Allreduce, Order: ring.Order, Allgather: ring.Allgather, ReduceScatter: ring.ReduceScatter},
 	"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
@@ -160,19 +160,20 @@ func (s Spec) Validate() error {
 
 // Serves reports why a spec cannot do a collective; nil where it can.
 func (s Spec) Serves(c schedule.Collective) error {
-	if c == schedule.Gather {
-		if len(s.Levels) != 1 || !algorithms[s.Levels[0].Algorithm].Serves(c) {
-			return fmt.Errorf("spec %v: a gather is done by linear, at one level", s)
-		}
-		return nil
-	}
-	if c == schedule.Alltoall && len(s.Levels) > 1 {
-		return fmt.Errorf("spec %v: an alltoall is done at one level, of which every rank has its own message for every other", s)
+	if why, one := oneLevel[c]; one && len(s.Levels) > 1 {
+		return fmt.Errorf("spec %v: %s", s, why)
 	}
 	if last := s.Levels[len(s.Levels)-1].Algorithm; !s.IsLibrary() && !algorithms[last].Serves(c) {
 		return fmt.Errorf("spec %v is for %s, as %s is: use another one for %v", s, listed(algorithms[last].Collectives()), last, c)
 	}
 	return nil
+}
+
+// oneLevel are the collectives that a single algorithm does, and why.
+var oneLevel = map[schedule.Collective]string{
+	schedule.Alltoall: "an alltoall is done at one level, of which every rank has its own message for every other",
+	schedule.Gather:   "a gather is done at one level: use linear, or binomial, which is a tree by itself",
+	schedule.Scatter:  "a scatter is done at one level: use linear, or binomial, which is a tree by itself",
 }
 
 // listed returns the names of collectives as a person lists them.

@@ -299,6 +299,58 @@ static void alltoalls(MPI_Comm comm, const char *what) {
   MPI_Type_free(&pair);
 }
 
+// gathers brings blocks to a root and back again, with types of one signature that differ between the ranks.
+static void gathers(MPI_Comm comm, const char *what) {
+  int me, n;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &n);
+  MPI_Datatype vector, pair; // every other element
+  MPI_Type_vector(2, 1, 2, MPI_INT, &vector);
+  MPI_Type_create_resized(vector, 0, 4 * sizeof(int), &pair);
+  MPI_Type_free(&vector);
+  MPI_Type_commit(&pair);
+  for (int s = 0; s < NSIZES; s++)
+    for (int way = 0; way < 5; way++) { // as it is, in place, parts derived on some ranks, the whole derived, that in place
+      int count = sizes[s] / n / 2 * 2, root = (s + way) % n, at = me == root, placed = at && (way == 1 || way == 4);
+      int thin = way == 2 && me % 2 == 0 ? 2 : 1, wide = way > 2 ? 2 : 1;
+      int *part = malloc((thin * count + 1) * sizeof(int)), *whole = malloc((wide * n * count + 1) * sizeof(int));
+      int few = thin == 2 ? count / 2 : count, each = wide == 2 ? count / 2 : count;
+      MPI_Datatype small = thin == 2 ? pair : MPI_INT, large = wide == 2 ? pair : MPI_INT;
+      for (int i = 0; i < thin * count + 1; i++) part[i] = -1;
+      for (int i = 0; i < wide * n * count + 1; i++) whole[i] = -1;
+      for (int i = 0; i < count; i++) {
+        if (placed) whole[wide * (me * count + i)] = mine(me, i);
+        else part[thin * i] = mine(me, i);
+      }
+      MPI_Gather(placed ? MPI_IN_PLACE : part, few, small, at ? whole : NULL, each, large, root, comm);
+      for (int r = 0, ok = 1; r < n && at && ok; r++)
+        for (int i = 0; i < count && ok; i++) {
+          int *e = whole + wide * (r * count + i);
+          if (e[0] == mine(r, i) && (wide == 1 || e[1] == -1)) continue;
+          FAIL("%s: gather of %d, way %d: element %d of rank %d", what, count, way, i, r);
+          ok = 0;
+        }
+      if (whole[at ? wide * n * count : 0] != -1) FAIL("%s: gather wrote where it should not", what);
+      for (int r = 0; r < n && at; r++)
+        for (int i = 0; i < count; i++) whole[wide * (r * count + i)] = block(root, r, i);
+      for (int i = 0; i < count && !placed; i++) part[thin * i] = -2;
+      MPI_Scatter(at ? whole : NULL, each, large, placed ? MPI_IN_PLACE : part, few, small, root, comm);
+      for (int i = 0; i < count && !placed; i++)
+        if (part[thin * i] != block(root, me, i) || (thin == 2 && part[2 * i + 1] != -1)) {
+          FAIL("%s: scatter of %d, way %d: element %d", what, count, way, i);
+          break;
+        }
+      if (part[thin * count] != -1) FAIL("%s: scatter wrote beyond", what);
+      for (int i = 0; i < n * count && at; i++)
+        if (whole[wide * i] != block(root, i / count, i % count)) {
+          FAIL("%s: scatter of %d, way %d wrote to what was sent", what, count, way);
+          break;
+        }
+      free(part), free(whole);
+    }
+  MPI_Type_free(&pair);
+}
+
 #define SCATTERS(T, type)                                                                                                      \
   static void scatters_##T(MPI_Comm comm, const char *what) {                                                                  \
     int me, n;                                                                                                                 \
@@ -351,6 +403,31 @@ static void all(MPI_Comm comm, const char *what) {
   scatters_float(comm, what);
   scatters_long(comm, what);
   alltoalls(comm, what);
+  gathers(comm, what);
+}
+
+// memory reduces in what MPI_Alloc_mem returns, on some ranks alone: that and the program's own may meet in one call.
+static void memory(void) {
+  for (int some = 0; some < 2; some++)
+    for (long n = 16; n <= 1 << 20; n <<= 8) {
+      float *v, *w;
+      int here = some == 0 || rank % 2 == 0;
+      if (here) {
+        MPI_Alloc_mem(n * sizeof *v, MPI_INFO_NULL, &v);
+        MPI_Alloc_mem(n * sizeof *w, MPI_INFO_NULL, &w);
+      } else v = malloc(n * sizeof *v), w = malloc(n * sizeof *w);
+      for (int k = 0; k < 3; k++) {
+        for (long i = 0; i < n; i++) v[i] = rank + k + i % 3, w[i] = -1;
+        MPI_Allreduce(v, w, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        for (long i = 0; i < n; i++)
+          if (w[i] != size * (size - 1) / 2 + size * (k + i % 3)) {
+            FAIL("memory of MPI_Alloc_mem: element %ld of %ld: %g", i, n, w[i]);
+            break;
+          }
+      }
+      if (here) MPI_Free_mem(v), MPI_Free_mem(w);
+      else free(v), free(w);
+    }
 }
 
 // What is passed on: other operations, pairs, communicators of one rank and between two groups.
@@ -409,6 +486,7 @@ int main(int argc, char **argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   all(MPI_COMM_WORLD, "the world");
+  memory();
   others();
   progress();
   MPI_Comm turned, dup;

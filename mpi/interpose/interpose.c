@@ -188,6 +188,8 @@ static int load(void) {
       lib.prepare = (serve_prepare_fn *)dlsym(h, "serve_prepare");
       lib.start = (serve_start_fn *)dlsym(h, "serve_start");
       lib.drop = (serve_drop_fn *)dlsym(h, "serve_drop");
+      lib.alloc = (serve_alloc_fn *)dlsym(h, "serve_alloc");
+      lib.free = (serve_free_fn *)dlsym(h, "serve_free");
       lib.close = (serve_close_fn *)dlsym(h, "serve_close");
     } else {
       const char *e = dlerror();
@@ -195,7 +197,7 @@ static int load(void) {
     }
   }
   pthread_mutex_unlock(&loading);
-  return lib.open && lib.chooses && lib.call && lib.starts && lib.prepare && lib.start && lib.drop && lib.close;
+  return lib.open && lib.chooses && lib.call && lib.starts && lib.prepare && lib.start && lib.drop && lib.alloc && lib.free && lib.close;
 }
 
 // ---- communicators ----
@@ -591,6 +593,80 @@ static int alltoall(const void *send, int64_t count, MPI_Datatype sent, void *re
   return 1;
 }
 
+// gather serves a Gather. Ranks may use different types of one signature: what does not lie side by side goes through memory where it does.
+// (Of a Gatherv or a Scatterv the root alone knows how much it is; those are passed on.)
+static int gather(const void *send, int64_t count, MPI_Datatype sent, void *recv, int64_t each, MPI_Datatype type, int root, MPI_Comm comm, int *rc) {
+  state *st = comm == comm_null ? NULL : state_of(comm);
+  if (!st || st->none) return passed(SERVE_GATHER, PASSED_COMM);
+  int gets = st->rank == root, in_place = gets && send == MPI_IN_PLACE, lies = 1, sent_lies = 1;
+  int64_t own = gets ? each * signature(type, &lies) : count * signature(sent, &sent_lies), bytes = own * st->size;
+  if (bytes < here.set.min) return passed(SERVE_GATHER, PASSED_SMALL);
+  if (!packable(bytes) || (gets && lies && !recv) || (!in_place && !sends(send, count, sent, &sent_lies))) return passed(SERVE_GATHER, PASSED_TYPE);
+  if (!serves(SERVE_GATHER, SERVE_U8, bytes, ALWAYS, root, comm)) return 0;
+  MPI_Aint low, extent = 0;
+  if (!lies && (*rc = REAL(PMPI_Type_get_extent)(type, &low, &extent)) != MPI_SUCCESS) return 1;
+  char *whole = !gets ? NULL : lies ? recv : room(st, comm, bytes, rc), *part = (void *)send;
+  if (in_place) part = whole + own * root;
+  else if (!sent_lies) part = room(st, comm, own, rc);
+  if ((whole || !gets) && part) {
+    if (in_place && !lies) *rc = pack((char *)recv + each * extent * root, each, type, part, own, comm);
+    else if (!sent_lies) *rc = pack(send, count, sent, part, own, comm);
+    serve_call c = {SERVE_GATHER, SERVE_U8, SERVE_SUM, root, part, whole, bytes, NULL};
+    if (*rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
+    if (*rc == MPI_SUCCESS && !lies) *rc = unpack(whole, bytes, recv, each * st->size, type, comm);
+  }
+  if (!in_place && !sent_lies) free(part);
+  if (!lies) free(whole);
+  return 1;
+}
+
+// scatter serves a Scatter, likewise.
+static int scatter(const void *send, int64_t count, MPI_Datatype sent, void *recv, int64_t each, MPI_Datatype type, int root, MPI_Comm comm, int *rc) {
+  state *st = comm == comm_null ? NULL : state_of(comm);
+  if (!st || st->none) return passed(SERVE_SCATTER, PASSED_COMM);
+  int gives = st->rank == root, in_place = gives && recv == MPI_IN_PLACE, lies = 1, sent_lies = 1;
+  int64_t own = gives ? count * signature(sent, &sent_lies) : each * signature(type, &lies), bytes = own * st->size;
+  if (bytes < here.set.min) return passed(SERVE_SCATTER, PASSED_SMALL);
+  if (!packable(bytes) || (gives && sent_lies && !send) || (!in_place && !sends(recv, each, type, &lies))) return passed(SERVE_SCATTER, PASSED_TYPE);
+  if (!serves(SERVE_SCATTER, SERVE_U8, bytes, ALWAYS, root, comm)) return 0;
+  char *whole = !gives ? NULL : sent_lies ? (void *)send : room(st, comm, bytes, rc), *part = recv;
+  if (in_place) part = whole + own * root;
+  else if (!lies) part = room(st, comm, own, rc);
+  if ((whole || !gives) && part) {
+    if (!sent_lies) *rc = pack(send, count * st->size, sent, whole, bytes, comm);
+    serve_call c = {SERVE_SCATTER, SERVE_U8, SERVE_SUM, root, whole, part, bytes, NULL};
+    if (*rc == MPI_SUCCESS) *rc = serve(st, comm, &c);
+    if (*rc == MPI_SUCCESS && !in_place && !lies) *rc = unpack(part, own, recv, each, type, comm);
+  }
+  if (!in_place && !lies) free(part);
+  if (!sent_lies) free(whole);
+  return 1;
+}
+
+// ---- memory ----
+
+static int shared; // pieces of memory that the program has of scaffe
+
+// allocate serves an Alloc_mem of as much as calls are served with, where MPI_COMM_WORLD is set up: elsewhere memory that ranks share would
+// need them all. A rank that has such memory and one that has not may use theirs in the same call.
+static int allocate(MPI_Aint bytes, void *into) {
+  if (bytes < here.set.min || !into) return 0;
+  state *st = state_of(comm_world);
+  void *m = st && st->handle ? lib.alloc(st->handle, (size_t)bytes) : NULL;
+  if (!m) return 0;
+  __atomic_add_fetch(&shared, 1, __ATOMIC_RELAXED);
+  *(void **)into = m;
+  return 1;
+}
+
+static int give_back(void *memory) {
+  if (__atomic_load_n(&shared, __ATOMIC_RELAXED) == 0 || !memory) return 0;
+  state *st = state_of(comm_world);
+  if (!st || !st->handle || !lib.free(st->handle, memory)) return 0;
+  __atomic_sub_fetch(&shared, 1, __ATOMIC_RELAXED);
+  return 1;
+}
+
 // ---- beginning and end ----
 
 // say_report says on rank 0 who served what. Forms that do not block have lines where they were called.
@@ -599,7 +675,7 @@ static void say_report(void) {
   long long mine[NUMBERS], all[NUMBERS];
   memcpy(mine, counts, sizeof mine);
   if (REAL(PMPI_Reduce)(mine, all, NUMBERS, types[4].type, ops[SERVE_SUM], 0, comm_world) != MPI_SUCCESS || here.rank != 0) return;
-  static const char *const names[SERVE_VERBS] = {"Reduce", "Bcast", "Allreduce", "Allgather", "Reduce_scatter", "Alltoall"};
+  static const char *const names[SERVE_VERBS] = {"Reduce", "Bcast", "Allreduce", "Allgather", "Reduce_scatter", "Alltoall", "Gather", "Scatter"};
   fprintf(stderr, "scaffe: calls of all ranks\n");
   for (int v = 0; v < 2 * SERVE_VERBS; v++) {
     long long *n = all + v * (1 + PASSED_KINDS), any = v < SERVE_VERBS;
@@ -750,6 +826,22 @@ static void begin(void) {
     ENTER(alltoall(send, count, sent, recv, each, type, comm, &rc))                                                            \
     PASS(REAL(MPI##_Alltoall)(send, count, sent, recv, each, type, comm));                                                     \
   }                                                                                                                            \
+  int MPI##_Gather(const void *send, int count, MPI_Datatype sent, void *recv, int each, MPI_Datatype type, int root, MPI_Comm comm) {\
+    ENTER(gather(send, count, sent, recv, each, type, root, comm, &rc))                                                        \
+    PASS(REAL(MPI##_Gather)(send, count, sent, recv, each, type, root, comm));                                                 \
+  }                                                                                                                            \
+  int MPI##_Scatter(const void *send, int count, MPI_Datatype sent, void *recv, int each, MPI_Datatype type, int root, MPI_Comm comm) {\
+    ENTER(scatter(send, count, sent, recv, each, type, root, comm, &rc))                                                       \
+    PASS(REAL(MPI##_Scatter)(send, count, sent, recv, each, type, root, comm));                                                \
+  }                                                                                                                            \
+  int MPI##_Alloc_mem(MPI_Aint bytes, MPI_Info info, void *into) {                                                             \
+    ENTER(allocate(bytes, into))                                                                                               \
+    PASS(REAL(MPI##_Alloc_mem)(bytes, info, into));                                                                            \
+  }                                                                                                                            \
+  int MPI##_Free_mem(void *memory) {                                                                                           \
+    ENTER(give_back(memory))                                                                                                   \
+    PASS(REAL(MPI##_Free_mem)(memory));                                                                                        \
+  }                                                                                                                            \
   int MPI##_Init(int *argc, char ***argv) {                                                                                    \
     int first = !inside;                                                                                                       \
     inside++;                                                                                                                  \
@@ -803,6 +895,14 @@ static void begin(void) {
   int MPI##_Alltoall_c(const void *send, MPI_Count count, MPI_Datatype sent, void *recv, MPI_Count each, MPI_Datatype type, MPI_Comm comm) {\
     ENTER(alltoall(send, count, sent, recv, each, type, comm, &rc))                                                            \
     PASS(REAL(MPI##_Alltoall_c)(send, count, sent, recv, each, type, comm));                                                   \
+  }                                                                                                                            \
+  int MPI##_Gather_c(const void *send, MPI_Count count, MPI_Datatype sent, void *recv, MPI_Count each, MPI_Datatype type, int root, MPI_Comm comm) {\
+    ENTER(gather(send, count, sent, recv, each, type, root, comm, &rc))                                                        \
+    PASS(REAL(MPI##_Gather_c)(send, count, sent, recv, each, type, root, comm));                                               \
+  }                                                                                                                            \
+  int MPI##_Scatter_c(const void *send, MPI_Count count, MPI_Datatype sent, void *recv, MPI_Count each, MPI_Datatype type, int root, MPI_Comm comm) {\
+    ENTER(scatter(send, count, sent, recv, each, type, root, comm, &rc))                                                       \
+    PASS(REAL(MPI##_Scatter_c)(send, count, sent, recv, each, type, root, comm));                                              \
   }
 #else
 #define WRAP_LARGE(MPI)

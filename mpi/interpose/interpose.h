@@ -129,6 +129,8 @@ extern struct lib {
   serve_prepare_fn *prepare;
   serve_start_fn *start;
   serve_drop_fn *drop;
+  serve_alloc_fn *alloc;
+  serve_free_fn *free;
   serve_close_fn *close;
 } lib;
 

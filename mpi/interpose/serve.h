@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_ALLGATHER, SERVE_REDUCE_SCATTER, SERVE_ALLTOALL, SERVE_VERBS };
+enum { SERVE_REDUCE, SERVE_BCAST, SERVE_ALLREDUCE, SERVE_ALLGATHER, SERVE_REDUCE_SCATTER, SERVE_ALLTOALL, SERVE_GATHER, SERVE_SCATTER, SERVE_VERBS };
 enum { SERVE_F32, SERVE_F64, SERVE_F16, SERVE_BF16, SERVE_I32, SERVE_I64, SERVE_U8, SERVE_I8, SERVE_I16, SERVE_U16, SERVE_U32, SERVE_U64 }; // integers behind the others
 enum { SERVE_SUM, SERVE_PROD, SERVE_MIN, SERVE_MAX, SERVE_BAND, SERVE_BOR, SERVE_BXOR, SERVE_LAND, SERVE_LOR, SERVE_LXOR, SERVE_OPS };
 
-// A call as its rank makes it. Reductions in place have send == recv; a rank's part of an allgather may lie where it is received.
+// A call as its rank makes it. Reductions in place have send == recv; a rank's part of a gather may lie where it is received, that of a
+// scatter where it is sent from. What other ranks than the root have no use for does not count.
 typedef struct {
   int verb, type, op, root;
   void *send, *recv;
@@ -40,6 +41,10 @@ typedef uintptr_t serve_prepare_fn(uintptr_t handle, serve_call *call);
 typedef int serve_start_fn(uintptr_t prepared, int32_t *ended, serve_bell *bell);
 // serve_drop forgets what serve_prepare readied, at once or when it has ended.
 typedef void serve_drop_fn(uintptr_t prepared);
+// serve_alloc returns memory that the ranks of a node share, which calls on that communicator are faster in; NULL where there is none.
+typedef void *serve_alloc_fn(uintptr_t handle, size_t bytes);
+// serve_free gives it back, and reports whether it was that.
+typedef int serve_free_fn(uintptr_t handle, void *memory);
 // serve_close ends what serve_open began; all ranks call it together.
 typedef void serve_close_fn(uintptr_t handle);
 

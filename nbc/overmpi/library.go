@@ -75,6 +75,10 @@ func (t *Transport) callLibrary(c nbc.LibraryCall, parts mpi.Parts) error {
 		return t.data.ReduceScatter(send, recv, parts, c.Datatype, c.Op)
 	case schedule.Alltoall:
 		return t.data.Alltoall(send, recv, c.Count, c.Datatype)
+	case schedule.Gather:
+		return t.data.Gather(send, recv, parts, c.Datatype, c.Root)
+	case schedule.Scatter:
+		return t.data.Scatter(send, recv, parts, c.Datatype, c.Root)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }
@@ -89,9 +93,15 @@ func wrapLibrary(err error) error {
 // Supports returns what the library cannot do with c. Device memory it never
 // gets: reductions of it crash or crawl, whatever the library says of itself.
 func (t *Transport) Supports(c nbc.LibraryCall) error {
-	names := [...]string{schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce", schedule.Allgather: "MPI_Iallgatherv", schedule.ReduceScatter: "MPI_Ireduce_scatter", schedule.Alltoall: "MPI_Ialltoall"}
+	names := [...]string{
+		schedule.Reduce: "MPI_Ireduce", schedule.Bcast: "MPI_Ibcast", schedule.Allreduce: "MPI_Iallreduce", schedule.Allgather: "MPI_Iallgatherv",
+		schedule.ReduceScatter: "MPI_Ireduce_scatter", schedule.Alltoall: "MPI_Ialltoall", schedule.Gather: "MPI_Igatherv", schedule.Scatter: "MPI_Iscatterv",
+	}
 	if c.Blocking {
-		names = [...]string{schedule.Reduce: "MPI_Reduce", schedule.Bcast: "MPI_Bcast", schedule.Allreduce: "MPI_Allreduce", schedule.Allgather: "MPI_Allgatherv", schedule.ReduceScatter: "MPI_Reduce_scatter", schedule.Alltoall: "MPI_Alltoall"}
+		names = [...]string{
+			schedule.Reduce: "MPI_Reduce", schedule.Bcast: "MPI_Bcast", schedule.Allreduce: "MPI_Allreduce", schedule.Allgather: "MPI_Allgatherv",
+			schedule.ReduceScatter: "MPI_Reduce_scatter", schedule.Alltoall: "MPI_Alltoall", schedule.Gather: "MPI_Gatherv", schedule.Scatter: "MPI_Scatterv",
+		}
 	}
 	if int(c.Collective) >= len(names) || names[c.Collective] == "" {
 		return fmt.Errorf("overmpi: unknown collective %d of the library", c.Collective)
@@ -103,20 +113,20 @@ func (t *Transport) Supports(c nbc.LibraryCall) error {
 	if c.Counts != nil {
 		part = c.Counts[t.Rank()]
 	}
-	switch c.Collective {
-	case schedule.Allgather:
+	if c.Collective.Gathers() {
 		gives = part
-	case schedule.ReduceScatter:
+	} else if c.Collective.Parts() {
 		gets = part
 	}
+	root := c.Root == t.Rank()
 	for _, b := range []struct {
 		mem.Buffer
 		name  string
 		used  bool
 		count int
 	}{
-		{c.Send, "send", c.Collective != schedule.Bcast, gives},
-		{c.Recv, "receive", c.Collective != schedule.Reduce || c.Root == t.Rank(), gets},
+		{c.Send, "send", c.Collective != schedule.Bcast && (c.Collective != schedule.Scatter || root), gives},
+		{c.Recv, "receive", c.Collective != schedule.Reduce && c.Collective != schedule.Gather || root, gets},
 	} {
 		need := c.Datatype.Bytes(b.count)
 		switch {
@@ -144,6 +154,10 @@ func (t *Transport) beginLibrary(id uint64, c nbc.LibraryCall, parts mpi.Parts) 
 		return t.data.IreduceScatter(t.reqs, id, send, recv, parts, c.Datatype, c.Op)
 	case schedule.Alltoall:
 		return t.data.Ialltoall(t.reqs, id, send, recv, c.Count, c.Datatype)
+	case schedule.Gather:
+		return t.data.Igather(t.reqs, id, send, recv, parts, c.Datatype, c.Root)
+	case schedule.Scatter:
+		return t.data.Iscatter(t.reqs, id, send, recv, parts, c.Datatype, c.Root)
 	}
 	return fmt.Errorf("unknown collective %d of the library", c.Collective)
 }

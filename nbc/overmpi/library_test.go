@@ -106,19 +106,15 @@ func TestLibraryRefusals(t *testing.T) {
 	}))
 }
 
-// TestLibraryAllgather: equal and unequal parts on the Go heap, in place and not, all under
-// way at once.
-func TestLibraryAllgather(t *testing.T) {
+// TestLibraryParts: equal and unequal parts on the Go heap, in place and not, all under way at once.
+func TestLibraryParts(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
-		mpitest.On(t, with(func(t *Transport) error { return runAllgathers(t, blocking) }))
-	}
-}
-
-// TestLibraryReduceScatter: equal and unequal parts on the Go heap, in place and not, all
-// under way at once.
-func TestLibraryReduceScatter(t *testing.T) {
-	for _, blocking := range []bool{false, true} {
-		mpitest.On(t, with(func(t *Transport) error { return runReduceScatters(t, blocking) }))
+		for _, v := range []schedule.Collective{schedule.Allgather, schedule.Gather} {
+			mpitest.On(t, with(func(t *Transport) error { return runGathers(t, v, blocking) }))
+		}
+		for _, v := range []schedule.Collective{schedule.ReduceScatter, schedule.Scatter} {
+			mpitest.On(t, with(func(t *Transport) error { return runScatters(t, v, blocking) }))
+		}
 	}
 }
 
@@ -161,7 +157,8 @@ func runAlltoalls(t *Transport, blocking bool) error {
 	return nil
 }
 
-func runReduceScatters(t *Transport, blocking bool) error {
+// runScatters runs reduce-scatters, or scatters from the last rank.
+func runScatters(t *Transport, v schedule.Collective, blocking bool) error {
 	me, size := t.Rank(), t.Size()
 	counts, at, all := make([]int, size), 0, 0
 	for r := range counts {
@@ -173,7 +170,7 @@ func runReduceScatters(t *Transport, blocking bool) error {
 	}
 	var calls []nbc.LibraryCall
 	for how := range 4 {
-		c := nbc.LibraryCall{Collective: schedule.ReduceScatter, Count: 3 * size, Datatype: mem.Float32, Op: mem.Sum, Blocking: blocking}
+		c := nbc.LibraryCall{Collective: v, Root: size - 1, Count: 3 * size, Datatype: mem.Float32, Op: mem.Sum, Blocking: blocking}
 		own, off := 3, 3*me
 		if how < 2 {
 			c.Count, c.Counts, own, off = all, counts, counts[me], at
@@ -200,7 +197,11 @@ func runReduceScatters(t *Transport, blocking bool) error {
 			off = at
 		}
 		for i, got := range mem.Float32s(c.Recv) {
-			if want := float32(size * (size + 1) / 2 * (1 + off + i)); got != want {
+			want := float32(size * (1 + off + i))
+			if v.Reduces() {
+				want = float32(size * (size + 1) / 2 * (1 + off + i))
+			}
+			if got != want {
 				return fmt.Errorf("call %d: element %d is %v, want %v", how, i, got, want)
 			}
 		}
@@ -223,7 +224,8 @@ func ended(t *Transport, n int) error {
 	return nil
 }
 
-func runAllgathers(t *Transport, blocking bool) error {
+// runGathers runs allgathers, or gathers to the last rank.
+func runGathers(t *Transport, v schedule.Collective, blocking bool) error {
 	me, size := t.Rank(), t.Size()
 	counts, at, all := make([]int, size), 0, 0
 	for r := range counts {
@@ -235,7 +237,7 @@ func runAllgathers(t *Transport, blocking bool) error {
 	}
 	var calls []nbc.LibraryCall
 	for how := range 4 {
-		c := nbc.LibraryCall{Collective: schedule.Allgather, Count: 3 * size, Datatype: mem.Float32, Blocking: blocking}
+		c := nbc.LibraryCall{Collective: v, Root: size - 1, Count: 3 * size, Datatype: mem.Float32, Blocking: blocking}
 		own, off := 3, 3*me
 		if how < 2 {
 			c.Count, c.Counts, own, off = all, counts, counts[me], at
@@ -255,6 +257,9 @@ func runAllgathers(t *Transport, blocking bool) error {
 	runtime.GC()
 	if err := ended(t, len(calls)); err != nil {
 		return err
+	}
+	if v == schedule.Gather && me != size-1 {
+		return nil
 	}
 	for how, c := range calls {
 		at := 0

@@ -1,8 +1,8 @@
 // dropin times the collectives of a plain MPI program with libscaffe-mpi.so and without, in turn, in one run.
 // It is started with the library preloaded (scripts/bench-dropin): MPI_X are then the library's, and what the MPI
-// library itself does is found behind it, by its handle. Buffers are malloc's, their bytes those of all parts together. Times are the slowest rank's.
+// library itself does is found behind it, by its handle. Buffers are malloc's or MPI_Alloc_mem's, their bytes those of all parts together. Times are the slowest rank's.
 //
-//	dropin [-m MIN:MAX] [-f FACTOR] [-t TURNS]
+//	dropin [-m MIN:MAX] [-f FACTOR] [-t TURNS] [-b malloc|mpi]
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -18,6 +18,8 @@ static int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
 static int (*allgather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
 static int (*reduce_scatter)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
 static int (*alltoall)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
+static int (*gather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
+static int (*scatter)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
 
 static int find(struct dl_phdr_info *i, size_t n, void *out) {
   (void)n;
@@ -60,21 +62,26 @@ static double once(int verb, int count, int with) {
   case 9: MPI_Reduce_scatter_block(send, recv, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
   case 10: alltoall(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, MPI_COMM_WORLD); break;
   case 11: MPI_Alltoall(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, MPI_COMM_WORLD); break;
+  case 12: gather(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+  case 13: MPI_Gather(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+  case 14: scatter(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+  case 15: MPI_Scatter(send, part, MPI_FLOAT, recv, part, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
   }
   return now() - t;
 }
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
-  int turns = 31, factor = 4;
+  int turns = 31, factor = 4, mpis = 0;
   long min = 4, max = 64 << 20;
   for (int i = 1; i + 1 < argc; i += 2) {
     char *colon = strchr(argv[i + 1], ':');
     if (!strcmp(argv[i], "-t")) turns = atoi(argv[i + 1]);
     else if (!strcmp(argv[i], "-f")) factor = atoi(argv[i + 1]);
+    else if (!strcmp(argv[i], "-b") && (!strcmp(argv[i + 1], "mpi") || !strcmp(argv[i + 1], "malloc"))) mpis = !strcmp(argv[i + 1], "mpi");
     else if (!strcmp(argv[i], "-m") && colon) min = atol(argv[i + 1]), max = atol(colon + 1);
     else {
-      fprintf(stderr, "usage: dropin [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS]\n");
+      fprintf(stderr, "usage: dropin [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS] [-b malloc|mpi]\n");
       MPI_Abort(MPI_COMM_WORLD, 2);
     }
   }
@@ -82,18 +89,19 @@ int main(int argc, char **argv) {
   dl_iterate_phdr(find, &mpi);
   if (!mpi || !(allreduce = dlsym(mpi, "PMPI_Allreduce")) || !(reduce = dlsym(mpi, "PMPI_Reduce")) || !(bcast = dlsym(mpi, "PMPI_Bcast")) ||
       !(allgather = dlsym(mpi, "PMPI_Allgather")) || !(reduce_scatter = dlsym(mpi, "PMPI_Reduce_scatter_block")) ||
-      !(alltoall = dlsym(mpi, "PMPI_Alltoall"))) {
+      !(alltoall = dlsym(mpi, "PMPI_Alltoall")) || !(gather = dlsym(mpi, "PMPI_Gather")) || !(scatter = dlsym(mpi, "PMPI_Scatter"))) {
     fprintf(stderr, "dropin: the MPI library below is not found\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  send = malloc(max), recv = malloc(max);
+  if (mpis) MPI_Alloc_mem(max, MPI_INFO_NULL, &send), MPI_Alloc_mem(max, MPI_INFO_NULL, &recv);
+  else send = malloc(max), recv = malloc(max);
   memset(send, 0, max), memset(recv, 0, max);
   if (rank == 0) printf("collective,ranks,bytes,without_us,with_us,ratio,low,high\n");
-  static const char *const names[] = {"reduce", "bcast", "allreduce", "allgather", "reduce_scatter", "alltoall"};
+  static const char *const names[] = {"reduce", "bcast", "allreduce", "allgather", "reduce_scatter", "alltoall", "gather", "scatter"};
   double *mine = malloc(2 * turns * sizeof *mine), *all = malloc(2 * turns * sizeof *all), *ratio = malloc(turns * sizeof *ratio);
-  for (int verb = 0; verb < 6; verb++)
+  for (int verb = 0; verb < (int)(sizeof names / sizeof *names); verb++)
     for (long bytes = min; bytes <= max; bytes *= factor) {
       int count = (int)(bytes / sizeof(float)), inner = bytes <= 4096 ? 100 : bytes <= 65536 ? 20 : 1;
       for (int i = -2; i < turns; i++) // the pairs begin with one and the other in turn
@@ -114,6 +122,7 @@ int main(int argc, char **argv) {
       fflush(stdout);
       free(without), free(with);
     }
+  if (mpis) MPI_Free_mem(send), MPI_Free_mem(recv);
   MPI_Finalize();
   return 0;
 }

@@ -130,7 +130,7 @@ type runner struct {
 func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options, stdout, stderr io.Writer) (*runner, error) {
 	r := &runner{program: p, opts: o, comm: comm}
 	most := o.MemLimit
-	if p.gathers() || p.exchanges() { // as in OMB, all parts together must not be more
+	if p.multiplies() { // as in OMB, all parts together must not be more
 		most /= comm.Size()
 	}
 	if o.Max > most && !p.is(latency|bandwidth) {
@@ -197,17 +197,18 @@ func (r *runner) allocate() (err error) {
 		alloc = mem.TryAlloc
 	}
 	n := max(r.opts.Max, 1)
-	if r.program.exchanges() {
-		n *= r.comm.Size()
+	given, got := n, n
+	if r.program.exchanges() || r.program.deals() {
+		given *= r.comm.Size()
 	}
-	if r.send, err = alloc(n); err != nil {
-		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, n, err)
+	if r.send, err = alloc(given); err != nil {
+		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, given, err)
 	}
-	if r.program.gathers() {
-		n *= r.comm.Size()
+	if r.program.exchanges() || r.program.gathers() {
+		got *= r.comm.Size()
 	}
-	if r.recv, err = alloc(n); err != nil {
-		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, n, err)
+	if r.recv, err = alloc(got); err != nil {
+		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, got, err)
 	}
 	for _, b := range []mem.Buffer{r.send, r.recv} {
 		bytes := mem.Bytes(b)

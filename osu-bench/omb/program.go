@@ -46,6 +46,8 @@ var Programs = []Program{
 	{"osu_allgather", "Allgather Latency", blocking | withPlace, schedule.Allgather},
 	{"osu_reduce_scatter", "Reduce_scatter Latency", blocking, schedule.ReduceScatter},
 	{"osu_alltoall", "All-to-All Personalized Exchange Latency", blocking, schedule.Alltoall},
+	{"osu_gather", "Gather Latency", blocking | withRoot | withPlace, schedule.Gather},
+	{"osu_scatter", "Scatter Latency", blocking | withRoot, schedule.Scatter},
 	{"osu_barrier", "Barrier Latency", barrier, schedule.Allreduce}, // of a byte, as package collectives does it
 	{"osu_ireduce", "Non-blocking Reduce Latency", nonblocking | withRoot | withPlace, schedule.Reduce},
 	{"osu_ibcast", "Non-Blocking Broadcast Latency", nonblocking | withRoot, schedule.Bcast},
@@ -53,6 +55,8 @@ var Programs = []Program{
 	{"osu_iallgather", "Non-blocking Allgather Latency", nonblocking | withPlace, schedule.Allgather},
 	{"osu_ireduce_scatter", "Non-blocking Reduce_scatter Latency", nonblocking, schedule.ReduceScatter},
 	{"osu_ialltoall", "Non-blocking All-to-All Latency", nonblocking, schedule.Alltoall},
+	{"osu_igather", "Non-blocking Gather Latency", nonblocking | withRoot | withPlace, schedule.Gather},
+	{"osu_iscatter", "Non-blocking Scatter Latency", nonblocking | withRoot, schedule.Scatter},
 	{"osu_latency", "Latency", latency, 0},
 	{"osu_bw", "Bandwidth", bandwidth, 0},
 	{"osu_reduce_local", "Reduce Local Latency", local, 0},
@@ -87,7 +91,13 @@ func (p Program) mostRanks() int {
 }
 
 // gathers reports whether every rank's message has a place of its own in the result.
-func (p Program) gathers() bool { return p.is(collective) && p.verb == schedule.Allgather }
+func (p Program) gathers() bool { return p.is(collective) && p.verb.Gathers() }
+
+// deals reports whether the root has a message for every rank.
+func (p Program) deals() bool { return p.is(collective) && p.verb == schedule.Scatter }
+
+// multiplies reports whether the size is that of one rank's message of many.
+func (p Program) multiplies() bool { return p.gathers() || p.exchanges() || p.deals() }
 
 // exchanges reports whether every rank has a message for every rank.
 func (p Program) exchanges() bool { return p.is(collective) && p.verb == schedule.Alltoall }

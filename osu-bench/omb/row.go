@@ -32,7 +32,7 @@ type Row struct {
 	Time Interval
 	// Algbw is Size over that time in GB/s, Busbw what that means for each
 	// rank's link: Algbw times 2(n-1)/n for an allreduce, times (n-1)/n for a
-	// reduce-scatter, times n-1 for an allgather or an alltoall,
+	// reduce-scatter, times n-1 for an allgather, an alltoall, a gather or a scatter,
 	// times 1 for others.
 	// For the bandwidth test Size counts once for every message of a window.
 	Algbw, Busbw float64
@@ -78,10 +78,10 @@ func (row *Row) rate(c *testCase, slowest []float64) {
 }
 
 // busFactor is nccl-tests': how many times over its links each rank must carry
-// the buffer in any algorithm. Of an allgather the size is each rank's, of an alltoall each block's, and all but its own
-// come to it.
+// the buffer in any algorithm. Of an allgather, a gather or a scatter the size is each rank's, of an alltoall each block's, and all but its own
+// come to it, or to the root, or from there.
 func busFactor(p Program, n int) float64 {
-	if p.gathers() || p.exchanges() {
+	if p.multiplies() {
 		return float64(n - 1)
 	}
 	if p.is(collective) && p.verb == schedule.Allreduce {

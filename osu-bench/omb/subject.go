@@ -39,14 +39,13 @@ type testCase struct {
 	bytes      int // of one message
 	count      int // elements
 	rank, size int
-	send, recv mem.Buffer // bytes each; recv, of an allgather, of every rank, of an alltoall both; recv of a reduce-scatter, of this one's part
+	send, recv mem.Buffer // bytes each; recv of a gather, send of a scatter and both of an alltoall, of every rank; recv of a reduce-scatter, of this one's part
 	counts     []int      // of the parts of a reduce-scatter
 }
 
-// all returns the bytes of a collective's whole buffer: those of a message, but for an
-// allgather, where the size is each rank's, and an alltoall, where it is each block's.
+// all returns the bytes of a collective's whole buffer: those of a message, but where the size is each rank's.
 func (c *testCase) all() int {
-	if c.program.gathers() || c.program.exchanges() {
+	if c.program.multiplies() {
 		return c.bytes * c.size
 	}
 	return c.bytes
@@ -54,7 +53,7 @@ func (c *testCase) all() int {
 
 // given returns how many bytes this rank gives.
 func (c *testCase) given() int {
-	if c.program.exchanges() {
+	if c.program.exchanges() || c.program.deals() {
 		return c.all()
 	}
 	return c.bytes
@@ -62,7 +61,10 @@ func (c *testCase) given() int {
 
 // result returns where in a collective's whole buffer this rank's result lies, in bytes.
 func (c *testCase) result() (off, n int) {
-	if !c.program.scatters() {
+	switch {
+	case c.program.deals():
+		return c.bytes * c.rank, c.bytes
+	case !c.program.scatters():
 		return 0, c.all()
 	}
 	for _, before := range c.counts[:c.rank] {
@@ -103,7 +105,7 @@ func (c *testCase) roots() []int {
 	return roots
 }
 
-// in returns the buffer that a reduction or an allgather of this rank reads.
+// in returns the buffer that a reduction or a gather of this rank reads.
 func (c *testCase) in() mem.Buffer {
 	switch {
 	case !c.opts.InPlace:
@@ -114,7 +116,7 @@ func (c *testCase) in() mem.Buffer {
 	return c.recv
 }
 
-// parts are those of an allgather or a reduce-scatter by the MPI library.
+// parts are those of a collective of parts by the MPI library.
 func (c *testCase) parts() mpi.Parts {
 	if c.program.scatters() && c.count%c.size == 0 {
 		return mpi.PartsOf(mpi.Parts{}, c.count, c.size, nil)
@@ -421,6 +423,10 @@ func (s *mpiSubject) times(c *testCase, root int, w *work, out []sample) (err er
 		err = t.Bcast(took, recv, c.count, c.typ.Datatype, root)
 	case c.program.verb == schedule.Allgather:
 		err = t.Allgather(took, send, recv, c.parts(), c.typ.Datatype)
+	case c.program.verb == schedule.Gather:
+		err = t.Gather(took, send, recv, c.parts(), c.typ.Datatype, root)
+	case c.program.deals():
+		err = t.Scatter(took, send, recv, c.parts(), c.typ.Datatype, root)
 	case c.program.exchanges():
 		err = t.Alltoall(took, send, recv, c.count*c.size, c.typ.Datatype)
 	case c.program.scatters():
@@ -445,6 +451,10 @@ func (s *mpiSubject) under(c *testCase, root int, w *work, o *sample) (err error
 		err = s.m.comm.Ibcast(s.m.reqs, 1, recv, c.count, c.typ.Datatype, root)
 	case schedule.Allgather:
 		err = s.m.comm.Iallgather(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype)
+	case schedule.Gather:
+		err = s.m.comm.Igather(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype, root)
+	case schedule.Scatter:
+		err = s.m.comm.Iscatter(s.m.reqs, 1, send, recv, c.parts(), c.typ.Datatype, root)
 	case schedule.Alltoall:
 		err = s.m.comm.Ialltoall(s.m.reqs, 1, send, recv, c.count*c.size, c.typ.Datatype)
 	case schedule.ReduceScatter:

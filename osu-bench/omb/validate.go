@@ -188,8 +188,11 @@ func (k *checker) after(c *testCase, iteration int) int {
 		return k.wrong(c.recv, func(i int) int { return pattern(0, i, iteration, l) + pattern(1, i, iteration, l) })
 	case c.program.verb == schedule.Bcast:
 		return k.wrong(c.recv, k.of(c.root(iteration), iteration))
-	case c.program.verb == schedule.Reduce && c.rank != c.root(iteration):
+	case (c.program.verb == schedule.Reduce || c.program.verb == schedule.Gather) && c.rank != c.root(iteration):
 		return 0
+	case c.program.deals():
+		gave := k.of(c.root(iteration), iteration)
+		return k.wrong(c.recv, func(i int) int { return gave(c.count*c.rank + i) })
 	case c.program.gathers():
 		wrong := 0
 		for rank := range c.size {

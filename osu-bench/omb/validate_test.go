@@ -105,7 +105,7 @@ func TestValidationFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		result := 128
-		if p.gathers() || p.exchanges() {
+		if p.gathers() || p.exchanges() { // one rank's of a scatter
 			result *= 2
 		}
 		if p.scatters() {

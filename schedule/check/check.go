@@ -11,7 +11,7 @@ import (
 // collective c: that they leave the sum of every rank's In in root's Out (Reduce) or
 // in every rank's Out (Allreduce), or in every rank's Out what root's Out held at the
 // start (Bcast) or everyone's part of In (Allgather; in root's alone: Gather), or in every rank's Out its
-// part of the sum and nothing else (ReduceScatter), or its block of everyone's In (Alltoall). Where there is no root, root says nothing. counts are those of the parts; none: equal ones.
+// part of the sum and nothing else (ReduceScatter) or of root's In (Scatter), or its block of everyone's In (Alltoall). Where there is no root, root says nothing. counts are those of the parts; none: equal ones.
 func Prove(c schedule.Collective, all []*schedule.Schedule, root int, counts ...int) error {
 	if !c.Valid() {
 		return fmt.Errorf("check: unknown %v", c)
@@ -59,9 +59,9 @@ func (g goal) start(rank, count int) schedule.Ref {
 	switch {
 	case g.Gathers():
 		return schedule.In.At(g.parts[rank])
-	case g.Reduces(), g.Collective == schedule.Alltoall:
+	case g.Reduces(), g.Collective == schedule.Alltoall, g.Collective == schedule.Scatter && rank == g.root:
 		return schedule.In.At(whole)
-	case rank == g.root:
+	case g.Collective == schedule.Bcast && rank == g.root:
 		return schedule.Out.At(whole)
 	}
 	return schedule.Out.At(schedule.Range{})
@@ -106,7 +106,7 @@ func (g goal) end(rank, size, count int) (want []cell[term]) {
 
 // out is the part of Out that a rank with a result has.
 func (g goal) out(rank, count int) schedule.Range {
-	if g.Collective == schedule.ReduceScatter {
+	if g.Parts() && !g.Gathers() {
 		return g.parts[rank]
 	}
 	return schedule.Range{Len: count}

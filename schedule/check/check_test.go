@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/schedule"
@@ -134,7 +135,7 @@ func TestMalformedInMemory(t *testing.T) {
 // proof looks at: without it there is a race.
 func TestEveryDependencyIsNeeded(t *testing.T) {
 	p := schedule.Params{Size: 5, Root: 3, Count: 23, Chunk: 3}
-	family := schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast, Alltoall: linear.Alltoall}
+	family := schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast, Alltoall: linear.Alltoall, Gather: binomial.Gather, Scatter: binomial.Scatter}
 	for _, v := range schedule.Collectives {
 		all := family.Build(v, p)
 		for _, s := range all {

@@ -13,8 +13,8 @@ import (
 
 var (
 	chains    = schedule.Algorithm{Reduce: chain.Reduce, Bcast: chain.Bcast}
-	binomials = schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}
-	linears   = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast, Alltoall: linear.Alltoall}
+	binomials = schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast, Gather: binomial.Gather, Scatter: binomial.Scatter}
+	linears   = schedule.Algorithm{Reduce: linear.Reduce, Bcast: linear.Bcast, Alltoall: linear.Alltoall, Gather: linear.Gather, Scatter: linear.Scatter}
 )
 
 // steps returns how many steps size ranks take for n chunks.

@@ -140,9 +140,9 @@ func (m *machine) do(rank, i int) {
 // gives reports whether a rank contributes element i.
 func gives(v schedule.Collective, rank, size, root, count, i int) bool {
 	switch v {
-	case schedule.Bcast:
+	case schedule.Bcast, schedule.Scatter:
 		return rank == root
-	case schedule.Allgather:
+	case schedule.Allgather, schedule.Gather:
 		return count*rank/size <= i && i < count*(rank+1)/size
 	}
 	return true
@@ -151,11 +151,11 @@ func gives(v schedule.Collective, rank, size, root, count, i int) bool {
 // wrong returns what is wrong with the result.
 func (m *machine) wrong(v schedule.Collective, root int) error {
 	for r, s := range m.all {
-		if v == schedule.Reduce && r != root {
+		if (v == schedule.Reduce || v == schedule.Gather) && r != root {
 			continue
 		}
 		from, to := 0, s.Count
-		if v == schedule.ReduceScatter {
+		if v == schedule.ReduceScatter || v == schedule.Scatter {
 			from, to = s.Count*r/s.Size, s.Count*(r+1)/s.Size
 		}
 		block := s.Count / s.Size

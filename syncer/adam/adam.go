@@ -116,7 +116,7 @@ func prepare(comm *collectives.Comm, server int, b syncer.Bucket, m sfb.Matrix, 
 	if !x.serves {
 		all = mem.Buffer{}
 	}
-	if x.push, err = comm.GatherInit(x.Part(x.own), all, counts, mem.Float32, server, append(opts, collectives.With(spec.Spec{}))...); err != nil {
+	if x.push, err = comm.GatherInit(x.Part(x.own), all, counts, mem.Float32, server, append(opts, collectives.With(spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}))...); err != nil {
 		return x, err
 	}
 	data := b.Data.Slice(mem.Float32.Bytes(part.Off), mem.Float32.Bytes(part.Len))

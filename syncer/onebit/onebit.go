@@ -144,7 +144,7 @@ func (x *matrix) prepare(comm *collectives.Comm, b syncer.Bucket, m sfb.Matrix, 
 			return err
 		}
 	}
-	linear := append(opts[:len(opts):len(opts)], collectives.With(spec.Spec{})) // nothing is chosen for a gather
+	linear := append(opts[:len(opts):len(opts)], collectives.With(spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}}))
 	for r := range size {
 		into := mem.Buffer{}
 		if r == rank {
@@ -160,7 +160,6 @@ func (x *matrix) prepare(comm *collectives.Comm, b syncer.Bucket, m sfb.Matrix, 
 		}
 		x.gathers = append(x.gathers, g)
 	}
-	linear[len(linear)-1] = collectives.With(spec.Spec{Levels: []spec.Level{{Algorithm: "linear"}}})
 	if x.gather, err = comm.AllgatherInit(x.part(2, rank), x.memory[2], counts, mem.Int32, linear...); err != nil || m.Bias.Len == 0 {
 		return err
 	}

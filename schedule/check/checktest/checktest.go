@@ -47,7 +47,7 @@ var Cuts = []schedule.Params{
 	{Count: 17, Chunk: 3},
 }
 
-// Counts returns the parts of an Allgather or Gather that a suite should try, for a number of
+// Counts returns the parts of a collective of parts that a suite should try, for a number of
 // ranks: equal ones, ones that grow, all but one rank's empty, and random ones, some of
 // them empty.
 func Counts(size int) [][]int {
@@ -68,15 +68,11 @@ func Ranges(counts []int) (parts [][]schedule.Range) {
 	return parts
 }
 
-// Run proves an algorithm: 1 to 33 ranks, Roots, Cuts, all collectives, of an Allgather
-// or Gather all Counts.
+// Run proves an algorithm: 1 to 33 ranks, Roots, Cuts, all collectives, of those of parts
+// all Counts.
 func Run(t *testing.T, a schedule.Algorithm) {
 	t.Helper()
-	served := a.Collectives()
-	if a.Gather != nil {
-		served = append(served, schedule.Gather)
-	}
-	for _, c := range served {
+	for _, c := range a.Collectives() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= 33; size++ {
@@ -96,7 +92,7 @@ func Run(t *testing.T, a schedule.Algorithm) {
 	}
 }
 
-// unequal proves an algorithm's Allgather or Gather of parts that are not equal.
+// unequal proves an algorithm's collective of parts that are not equal.
 func unequal(t *testing.T, a schedule.Algorithm, c schedule.Collective, size int) {
 	t.Helper()
 	for _, counts := range Counts(size)[1:] {

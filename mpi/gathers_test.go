@@ -10,8 +10,9 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// gather is one allgather of the tests.
-type gather struct {
+// gathering is one allgather of the tests, or gather to the last rank.
+type gathering struct {
+	verb     verb
 	dt       mem.Datatype
 	counts   []int // nil: equal
 	inPlace  bool
@@ -19,7 +20,7 @@ type gather struct {
 	timed    bool // by a Timer
 }
 
-func TestAllgather(t *testing.T) {
+func TestGathers(t *testing.T) {
 	size := world.Size()
 	grow, one := make([]int, size), make([]int, size)
 	for r := range grow {
@@ -28,16 +29,16 @@ func TestAllgather(t *testing.T) {
 	one[size-1] = 1000
 	for _, dt := range []mem.Datatype{mem.Float32, mem.Float64, mem.Int32, mem.Int64, mem.Uint8} {
 		for _, counts := range [][]int{nil, grow, one} {
-			for how := range 8 {
-				g := gather{dt, counts, how&1 > 0, how&2 > 0, how&4 > 0}
+			for how := range 16 {
+				g := gathering{[]verb{allgather, gather}[how/8], dt, counts, how&1 > 0, how&2 > 0, how&4 > 0}
 				on(t, g.run)
 			}
 		}
 	}
 }
 
-// run runs an allgather and compares every element.
-func (g gather) run() error {
+// run runs it and compares every element.
+func (g gathering) run() error {
 	me, size := world.Rank(), world.Size()
 	all := 100 * size
 	if g.counts != nil {
@@ -64,6 +65,9 @@ func (g gather) run() error {
 	if err := g.start(send, recv, parts); err != nil {
 		return fmt.Errorf("%+v: %w", g, err)
 	}
+	if g.verb == gather && me != size-1 {
+		return nil
+	}
 	for rank := range size {
 		n, off := parts.of(rank)
 		for i := range n {
@@ -75,25 +79,39 @@ func (g gather) run() error {
 	return nil
 }
 
-// start runs the allgather to its end.
-func (g gather) start(send, recv mem.Buffer, parts Parts) error {
+// start runs it to its end.
+func (g gathering) start(send, recv mem.Buffer, parts Parts) error {
 	c := world.Comm()
 	if g.timed {
 		took := []float64{-1, -1, -1}
 		timer := c.Time()
 		timer.Nonblocking, timer.Barrier = !g.blocking, true
-		err := timer.Allgather(took, send.Pointer(), recv.Pointer(), parts, g.dt)
+		var err error
+		if g.verb == gather {
+			err = timer.Gather(took, send.Pointer(), recv.Pointer(), parts, g.dt, c.Size()-1)
+		} else {
+			err = timer.Allgather(took, send.Pointer(), recv.Pointer(), parts, g.dt)
+		}
 		if err == nil && slices.Min(took) < 0 {
 			err = fmt.Errorf("times %v", took)
 		}
 		return err
+	}
+	if g.blocking && g.verb == gather {
+		return c.Gather(send.Pointer(), recv.Pointer(), parts, g.dt, c.Size()-1)
 	}
 	if g.blocking {
 		return c.Allgather(send.Pointer(), recv.Pointer(), parts, g.dt)
 	}
 	rs := world.NewRequests()
 	defer rs.Free()
-	if err := c.Iallgather(rs, 7, send.Pointer(), recv.Pointer(), parts, g.dt); err != nil {
+	var err error
+	if g.verb == gather {
+		err = c.Igather(rs, 7, send.Pointer(), recv.Pointer(), parts, g.dt, c.Size()-1)
+	} else {
+		err = c.Iallgather(rs, 7, send.Pointer(), recv.Pointer(), parts, g.dt)
+	}
+	if err != nil {
 		return err
 	}
 	got, err := finish(rs, 1)

@@ -7,15 +7,16 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-// scatter is one reduce-scatter of the tests.
-type scatter struct {
+// scattering is one reduce-scatter of the tests, or scatter from the last rank.
+type scattering struct {
+	verb     verb
 	dt       mem.Datatype
 	counts   []int // nil: equal
 	blocking bool
 	timed    bool // by a Timer
 }
 
-func TestReduceScatter(t *testing.T) {
+func TestScatters(t *testing.T) {
 	size := world.Size()
 	grow, one := make([]int, size), make([]int, size)
 	for r := range grow {
@@ -24,16 +25,16 @@ func TestReduceScatter(t *testing.T) {
 	one[size-1] = 1000
 	for _, dt := range []mem.Datatype{mem.Float32, mem.Float64, mem.Int32, mem.Int64} {
 		for _, counts := range [][]int{nil, grow, one} {
-			for how := range 4 {
-				s := scatter{dt, counts, how&1 > 0, how&2 > 0}
+			for how := range 8 {
+				s := scattering{[]verb{reduceScatter, scatter}[how/4], dt, counts, how&1 > 0, how&2 > 0}
 				on(t, s.run)
 			}
 		}
 	}
 }
 
-// run runs a reduce-scatter and compares every element, and one beyond.
-func (s scatter) run() error {
+// run runs it and compares every element, and one beyond.
+func (s scattering) run() error {
 	me, size := world.Rank(), world.Size()
 	all := 100 * size
 	if s.counts != nil {
@@ -56,8 +57,12 @@ func (s scatter) run() error {
 	if err := s.start(send, recv, parts); err != nil {
 		return fmt.Errorf("%+v: %w", s, err)
 	}
+	factor := size * (size + 1) / 2
+	if s.verb == scatter {
+		factor = size
+	}
 	for i := range own {
-		if got, want := get(recv, s.dt, i), (at+i)*size*(size+1)/2; got != want {
+		if got, want := get(recv, s.dt, i), (at+i)*factor; got != want {
 			return fmt.Errorf("%+v: element %d is %d, want %d", s, i, got, want)
 		}
 	}
@@ -67,20 +72,31 @@ func (s scatter) run() error {
 	return nil
 }
 
-// start runs the reduce-scatter to its end.
-func (s scatter) start(send, recv mem.Buffer, parts Parts) error {
+// start runs it to its end.
+func (s scattering) start(send, recv mem.Buffer, parts Parts) error {
 	c := world.Comm()
 	switch {
 	case s.timed:
 		t := c.Time()
 		t.Nonblocking = !s.blocking
+		if s.verb == scatter {
+			return t.Scatter(make([]float64, 2), send.Pointer(), recv.Pointer(), parts, s.dt, c.Size()-1)
+		}
 		return t.ReduceScatter(make([]float64, 2), send.Pointer(), recv.Pointer(), parts, s.dt, mem.Sum)
+	case s.blocking && s.verb == scatter:
+		return c.Scatter(send.Pointer(), recv.Pointer(), parts, s.dt, c.Size()-1)
 	case s.blocking:
 		return c.ReduceScatter(send.Pointer(), recv.Pointer(), parts, s.dt, mem.Sum)
 	}
 	rs := world.NewRequests()
 	defer rs.Free()
-	if err := c.IreduceScatter(rs, 7, send.Pointer(), recv.Pointer(), parts, s.dt, mem.Sum); err != nil {
+	var err error
+	if s.verb == scatter {
+		err = c.Iscatter(rs, 7, send.Pointer(), recv.Pointer(), parts, s.dt, c.Size()-1)
+	} else {
+		err = c.IreduceScatter(rs, 7, send.Pointer(), recv.Pointer(), parts, s.dt, mem.Sum)
+	}
+	if err != nil {
 		return err
 	}
 	got, err := finish(rs, 1)

@@ -1,0 +1,7 @@
+// Command osu_gather is a program of osu-bench: see package
+// github.com/scaffe/scaffe/osu-bench/omb, and osu_gather -h.
+package main
+
+import "github.com/scaffe/scaffe/osu-bench/omb"
+
+func main() { omb.Main("osu_gather") }
