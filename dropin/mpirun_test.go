@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/mpi"
 )
 
@@ -35,7 +37,7 @@ var place = sync.OnceValues(func() (string, error) {
 		}
 	}
 	run("../scripts/build-lib", folder)
-	for _, program := range []string{"calls", "requests", "threads"} {
+	for _, program := range []string{"calls", "requests", "threads", "device"} {
 		run(os.Getenv("SCAFFE_MPICC"), "-O1", "-Wall", "-Werror", "-o", filepath.Join(folder, program), filepath.Join("testdata", program+".c"), "-lpthread")
 	}
 	return folder, err
@@ -185,6 +187,19 @@ func TestMPIRequests(t *testing.T) {
 // Over the MPI library alone, as between nodes.
 func TestMPICallsWithoutSharedMemory(t *testing.T) {
 	ranks(t, built(t), 2, []string{"SCAFFE_MIN=1", "SCAFFE_SHM=off", "SCAFFE_ALGORITHM=chain"}, "calls")
+}
+
+// On memory of a GPU, which the library below does not take: who has such memory stages it, also where others have the host's.
+func TestMPIDevice(t *testing.T) {
+	folder := built(t)
+	driver, err := cudatest.Build(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := ranks(t, folder, 3, []string{"SCAFFE_EAGER=1", "SCAFFE_MIN=1", "SCAFFE_REPORT=1", cuda.EnvLibrary + "=" + driver}, "device", driver)
+	if strings.Contains(said, "passed on") {
+		t.Errorf("calls on a GPU's memory were passed on:\n%s", said)
+	}
 }
 
 // Under any level of threads, and with children.

@@ -365,10 +365,17 @@ static state *serves(int verb, int type, int64_t bytes, enum exact exact, int ro
   return st;
 }
 
+int element_size(int type) { return sizes[type]; }
+
 static int serve(state *st, MPI_Comm comm, serve_call *c) {
+  staging gpu;
   counts[c->verb].served++;
   double begun = now();
-  if (lib.call(st->handle, c) != 0) return failed(st, comm);
+  int rc = stage(st, c, &gpu);
+  if (rc == MPI_SUCCESS) rc = stage_down(&gpu);
+  if (rc == MPI_SUCCESS) rc = lib.call(st->handle, c) == 0 ? stage_up(&gpu) : MPI_ERR_OTHER;
+  unstage(&gpu);
+  if (rc != MPI_SUCCESS) return failed(st, comm);
   trial *t = trial_of(st, c->verb, c->count * sizes[c->type]);
   if (!t->yes) shortest(&t->scaffe, now() - begun);
   return MPI_SUCCESS;
@@ -561,7 +568,7 @@ static int reduce_scatter(const void *send, void *recv, list counts, MPI_Datatyp
   if (send != MPI_IN_PLACE) *rc = serve(st, comm, &c);
   else if (front) {
     *rc = serve(st, comm, &c);
-    if (*rc == MPI_SUCCESS) memcpy(recv, front, (size_t)own);
+    if (*rc == MPI_SUCCESS) *rc = move(recv, front, (size_t)own);
     free(front);
   }
   free(parts);
@@ -581,7 +588,7 @@ static int alltoall(const void *send, int64_t count, MPI_Datatype sent, void *re
   int apart = send == MPI_IN_PLACE || !sent_lies;
   char *from = apart ? room(st, comm, bytes, rc) : (void *)send, *into = lies ? recv : room(st, comm, bytes, rc);
   if (from && into) {
-    if (send == MPI_IN_PLACE && lies) memcpy(from, recv, (size_t)bytes);
+    if (send == MPI_IN_PLACE && lies) *rc = move(from, recv, (size_t)bytes);
     else if (send == MPI_IN_PLACE) *rc = pack(recv, all, type, from, bytes, comm);
     else if (!sent_lies) *rc = pack(send, count * st->size, sent, from, bytes, comm);
     serve_call c = {SERVE_ALLTOALL, SERVE_U8, SERVE_SUM, 0, from, into, bytes, NULL};

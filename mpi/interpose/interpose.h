@@ -134,6 +134,24 @@ extern struct lib {
   serve_close_fn *close;
 } lib;
 
+int element_size(int type); // bytes, by SERVE_F32, ...
+
+// device.c stages memory of a GPU.
+typedef struct {
+  void *device, *host; // NULL of what lies on the host already
+  int64_t bytes;
+  int part; // host is a part of the other buffer's
+} staged;
+typedef struct {
+  staged send, recv;
+  int failed;
+} staging;
+int stage(const state *st, serve_call *c, staging *s);  // gives a call memory of the host's in place of a GPU's
+int stage_down(const staging *s);                       // copies what is given, before the call
+int stage_up(const staging *s);                         // copies what has come, after it
+void unstage(staging *s);
+int move(void *to, const void *from, size_t bytes);     // memcpy, one of the two may be a GPU's
+
 // requests.c serves calls that do not block.
 void requests_find(void);         // the library's handles
 void requests_drain(state *st);   // returns when none of a communicator's is under way

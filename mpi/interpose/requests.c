@@ -37,6 +37,7 @@ typedef struct request {
   int64_t bytes, count;
   MPI_Datatype type;
   int root;
+  staging gpu;
   struct request *next; // in its bucket
 } request;
 
@@ -123,6 +124,7 @@ static void await(const request *q) {
 // ---- the life of a request ----
 
 static void discard(request *q) {
+  unstage(&q->gpu);
   if (q->prepared) lib.drop(q->prepared);
   if (q->packed) {
     free(q->packed);
@@ -144,6 +146,7 @@ static int retire(request *q, MPI_Request *handle) {
   await(q);
   if (q->ended < 0) rc = q->st ? failed(q->st, q->comm) : refuse(q, MPI_ERR_OTHER);
   else if (q->packed && q->st && q->st->rank != q->root) rc = unpack(q->packed, q->bytes, q->buf, q->count, q->type, comm_self);
+  else if (q->st) rc = stage_up(&q->gpu);
   pthread_mutex_lock(&lock);
   q->active = 0;
   __atomic_sub_fetch(&active, 1, __ATOMIC_RELAXED);
@@ -168,6 +171,7 @@ static int start(request *q) {
     int rc = pack(q->buf, q->count, q->type, q->packed, q->bytes, comm_self);
     if (rc != MPI_SUCCESS) return rc;
   }
+  if (stage_down(&q->gpu) != MPI_SUCCESS) return failed(q->st, q->comm);
   pthread_mutex_lock(&lock);
   q->active = 1, q->ended = 0;
   __atomic_add_fetch(&active, 1, __ATOMIC_RELAXED);
@@ -187,7 +191,7 @@ static int add(state *st, MPI_Comm comm, serve_call *c, request *with, int persi
   if (q) {
     *q = *with;
     q->comm = comm, q->st = st, q->verb = c->verb, q->persistent = persistent;
-    q->prepared = lib.prepare(st->handle, c);
+    q->prepared = stage(st, c, &q->gpu) == MPI_SUCCESS ? lib.prepare(st->handle, c) : 0;
   }
   if (!q || !q->prepared || REAL(PMPI_Recv_init)(NULL, 0, type_byte, MPI_PROC_NULL, 0, comm_self, &q->handle) != MPI_SUCCESS) {
     if (q) discard(q);
@@ -254,6 +258,7 @@ void requests_drain(state *st) {
     for (request *q = table[b]; q; q = q->next)
       if (q->st == st) {
         if (q->packed && q->active && st->rank != q->root && q->ended > 0) unpack(q->packed, q->bytes, q->buf, q->count, q->type, comm_self);
+        else if (q->active && q->ended > 0) stage_up(&q->gpu);
         if (q->packed) free(q->packed), REAL(PMPI_Type_free)(&q->type), q->packed = NULL;
         lib.drop(q->prepared);
         q->prepared = 0, q->st = NULL;

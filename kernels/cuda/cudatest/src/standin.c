@@ -256,6 +256,25 @@ API int cuCtxSetCurrent(void *c) {
   return OK;
 }
 
+static __thread void *pushed[8]; // those below the current one
+static __thread int pushes;
+
+API int cuCtxPushCurrent_v2(void *c) {
+  CALL("cuCtxPushCurrent_v2");
+  if (pushes == 8) return INVALID_VALUE;
+  pushed[pushes++] = current;
+  current = c;
+  return OK;
+}
+
+API int cuCtxPopCurrent_v2(void **c) {
+  CALL("cuCtxPopCurrent_v2");
+  if (!pushes) return INVALID_CONTEXT;
+  *c = current;
+  current = pushed[--pushes];
+  return OK;
+}
+
 // Memory. The program knows an address where nothing can be read or written; what lies there is
 // at another one, which only this library knows.
 
@@ -412,6 +431,20 @@ static void leave(allocation *a) {
   pthread_mutex_lock(&lock);
   if (!--a->users && a->freed) unmap(a);
   pthread_mutex_unlock(&lock);
+}
+
+API int cuPointerGetAttribute(void *data, int attribute, u64 p) {
+  CALL("cuPointerGetAttribute");
+  allocation *a;
+  pthread_mutex_lock(&lock);
+  for (a = allocations; a && (a->freed || p < a->address || p >= a->address + a->bytes); a = a->next) {}
+  pthread_mutex_unlock(&lock);
+  if (!a) return INVALID_VALUE; // the host's
+  switch (attribute) {
+  case 1: *(void **)data = &contexts[0]; return OK;
+  case 2: *(unsigned *)data = 2; return OK; // CU_MEMORYTYPE_DEVICE
+  }
+  return INVALID_VALUE;
 }
 
 // copy_bytes copies; dst and src are the host's where they are not to_device and from_device.
