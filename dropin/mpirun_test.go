@@ -37,9 +37,10 @@ var place = sync.OnceValues(func() (string, error) {
 		}
 	}
 	run("../scripts/build-lib", folder)
-	for _, program := range []string{"calls", "requests", "threads", "device"} {
+	for _, program := range []string{"calls", "requests", "threads", "device", "guest"} {
 		run(os.Getenv("SCAFFE_MPICC"), "-O1", "-Wall", "-Werror", "-o", filepath.Join(folder, program), filepath.Join("testdata", program+".c"), "-lpthread")
 	}
+	run(os.Getenv("SCAFFE_MPICC"), "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", filepath.Join(folder, "tool.so"), filepath.Join("testdata", "tool.c"))
 	return folder, err
 })
 
@@ -72,7 +73,7 @@ func ranks(t *testing.T, folder string, n int, environment []string, line ...str
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // of what hangs
 	defer cancel()
 	args := append([]string{"-np", strconv.Itoa(n), "env"}, environment...)
-	if !slices.Contains(environment, "LD_PRELOAD") {
+	if !slices.ContainsFunc(environment, func(s string) bool { return strings.HasPrefix(s, "LD_PRELOAD") }) {
 		args = slices.Insert(args, 3, "LD_PRELOAD="+filepath.Join(folder, "libscaffe-mpi.so"))
 	}
 	if program := filepath.Join(folder, line[0]); filepath.Base(line[0]) == line[0] && !strings.HasPrefix(line[0], "python") {
@@ -199,6 +200,73 @@ func TestMPIDevice(t *testing.T) {
 	said := ranks(t, folder, 3, []string{"SCAFFE_EAGER=1", "SCAFFE_MIN=1", "SCAFFE_REPORT=1", cuda.EnvLibrary + "=" + driver}, "device", driver)
 	if strings.Contains(said, "passed on") {
 		t.Errorf("calls on a GPU's memory were passed on:\n%s", said)
+	}
+}
+
+// Among signals and faults of the program's own, collective files, mistakes, and a thousand communicators.
+func TestMPIGuest(t *testing.T) {
+	folder := built(t)
+	everything := []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}
+	for _, line := range [][]string{
+		{"guest", "signals"},
+		{"guest", "files", filepath.Join(t.TempDir(), "file")},
+		{"guest", "mistakes"},
+		{"guest", "communicators", "1000"},
+	} {
+		said := ranks(t, folder, 2, everything, line...)
+		if c := regexp.MustCompile(`MPI_Allreduce +served (\d+)`).FindStringSubmatch(said); c == nil || c[1] == "0" {
+			t.Errorf("%s: no sum was served:\n%s", line[1], said)
+		}
+	}
+	// With little address space, which Go asks for much of, or without the right to read another process, all is as it was.
+	said := ranks(t, folder, 2, everything, "/bin/sh", "-c", `ulimit -v 4000000; exec "$0" sums`, filepath.Join(folder, "guest"))
+	if strings.Contains(said, "panic") || strings.Contains(said, "fatal error") {
+		t.Errorf("with 4 GB of address space:\n%s", said)
+	}
+}
+
+// Tools that have MPI_X and call PMPI_X see the program's calls before scaffe, and what is passed on behind it.
+func TestMPITools(t *testing.T) {
+	folder := built(t)
+	lib, tool := filepath.Join(folder, "libscaffe-mpi.so"), filepath.Join(folder, "tool.so")
+	calls := func(said string) int {
+		c := regexp.MustCompile(`tool: (\d+) calls`).FindStringSubmatch(said)
+		if c == nil {
+			t.Fatalf("the tool says nothing:\n%s", said)
+		}
+		n, _ := strconv.Atoi(c[1])
+		return n
+	}
+	served := regexp.MustCompile(`MPI_Allreduce +served (\d+)`)
+	before := ranks(t, folder, 2, []string{"LD_PRELOAD=" + tool + ":" + lib, "SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "guest", "sums")
+	if n, c := calls(before), served.FindStringSubmatch(before); n != 21 || c == nil || c[1] == "0" {
+		t.Errorf("in front, a tool sees %d of 21 calls:\n%s", n, before)
+	}
+	behind := ranks(t, folder, 2, []string{"LD_PRELOAD=" + lib + ":" + tool, "SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "guest", "sums")
+	if n, c := calls(behind), served.FindStringSubmatch(behind); n == 0 || n > 5 || c == nil || c[1] == "0" {
+		t.Errorf("behind, a tool sees %d calls, where a few are passed on:\n%s", n, behind)
+	}
+}
+
+// A rank that is killed among served calls is an error to the others, within ten seconds.
+func TestMPIKilled(t *testing.T) {
+	folder, said := built(t), t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	mpirun := filepath.Join(os.Getenv("SCAFFE_MPI_DIR"), "bin", "mpirun")
+	program := []string{"env", "LD_PRELOAD=" + filepath.Join(folder, "libscaffe-mpi.so"), "SCAFFE_MIN=1", filepath.Join(folder, "guest"), "killed", said}
+	args := append([]string{"--enable-recovery", "-np", "3"}, program...)
+	if library, _ := exec.CommandContext(ctx, mpirun, "--version").CombinedOutput(); strings.Contains(string(library), "HYDRA") {
+		// Hydra would end the others: a shell around each rank outlives it, and the signal that follows.
+		args = append([]string{"-disable-auto-cleanup", "-np", "3", "sh", "-c", `trap : USR1; "$0" "$@"; sleep 12`}, program...)
+	}
+	out, _ := exec.CommandContext(ctx, mpirun, args...).CombinedOutput() // fails, whatever the others do
+	for _, rank := range []string{"rank0", "rank1"} {
+		text, err := os.ReadFile(filepath.Join(said, rank))
+		var took float64
+		if n, _ := fmt.Sscanf(string(text), "an error after %f s", &took); err != nil || n != 1 || took > 10 {
+			t.Errorf("%s: %v, %q\n%s", rank, err, text, out)
+		}
 	}
 }
 

@@ -8,11 +8,6 @@
 #include <string.h>
 
 static int rank, size, errors;
-#ifdef OMPI_MAJOR_VERSION
-enum { bottom = 1 };
-#else
-enum { bottom = 0 }; // MPICH's MPI_Pack, which scaffe calls, takes no MPI_BOTTOM
-#endif
 
 #define FAIL(...)                                                                                                              \
   do {                                                                                                                         \
@@ -206,7 +201,7 @@ static void allgathers(MPI_Comm comm, const char *what) {
       else {
         for (int i = 0; way == 2 && i < count; i++) in[i] = mine(me, i);
         if (way == 3) MPI_Allgather(in, count, MPI_INT, out, count / 2, pair, comm);
-        else if (way == 4 && me == 0 && count > 0 && bottom) {
+        else if (way == 4 && me == 0 && count > 0) {
           MPI_Aint where;
           MPI_Datatype there;
           MPI_Get_address(in, &where);

@@ -416,27 +416,42 @@ int64_t signature(MPI_Datatype type, int *side_by_side) {
   return type != type_null && REAL(PMPI_Type_size)(type, &size) == MPI_SUCCESS && size > 0 ? size : 0;
 }
 
+// from_bottom makes, of elements with absolute addresses, one whose addresses begin at base: MPI_BOTTOM is NULL in MPICH, whose MPI_Pack
+// and MPI_Unpack refuse it.
+static int from_bottom(int64_t *count, MPI_Datatype *type, const void *base) {
+  if (*count > INT_MAX) return MPI_ERR_COUNT;
+  int n = (int)*count, rc;
+  MPI_Aint back = -(MPI_Aint)base;
+  if ((rc = REAL(PMPI_Type_create_hindexed)(1, &n, &back, *type, type)) != MPI_SUCCESS) return rc;
+  *count = 1;
+  return REAL(PMPI_Type_commit)(type);
+}
+
+// copied packs or unpacks.
+static int copied(void *buf, int64_t count, MPI_Datatype type, void *packed, int64_t bytes, MPI_Comm comm, int packs) {
+  int rc = MPI_SUCCESS, bottom = !buf && count > 0;
+  if (bottom && (rc = from_bottom(&count, &type, buf = packed)) != MPI_SUCCESS) return rc;
 #if MPI_VERSION >= 4
-int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
   MPI_Count at = 0;
-  return REAL(PMPI_Pack_c)(buf, count, type, into, bytes, &at, comm);
-}
-
-int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
-  MPI_Count at = 0;
-  return REAL(PMPI_Unpack_c)(from, bytes, &at, buf, count, type, comm);
-}
+  if (packs) rc = REAL(PMPI_Pack_c)(buf, count, type, packed, bytes, &at, comm);
+  else rc = REAL(PMPI_Unpack_c)(packed, bytes, &at, buf, count, type, comm);
 #else
-int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
   int at = 0;
-  return bytes > INT_MAX ? MPI_ERR_COUNT : REAL(PMPI_Pack)(buf, (int)count, type, into, (int)bytes, &at, comm);
+  if (bytes > INT_MAX) rc = MPI_ERR_COUNT;
+  else if (packs) rc = REAL(PMPI_Pack)(buf, (int)count, type, packed, (int)bytes, &at, comm);
+  else rc = REAL(PMPI_Unpack)(packed, (int)bytes, &at, buf, (int)count, type, comm);
+#endif
+  if (bottom) REAL(PMPI_Type_free)(&type);
+  return rc;
+}
+
+int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm) {
+  return copied((void *)buf, count, type, into, bytes, comm, 1);
 }
 
 int unpack(const void *from, int64_t bytes, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm) {
-  int at = 0;
-  return bytes > INT_MAX ? MPI_ERR_COUNT : REAL(PMPI_Unpack)(from, (int)bytes, &at, buf, (int)count, type, comm);
+  return copied(buf, count, type, (void *)from, bytes, comm, 0);
 }
-#endif
 
 // packable reports whether what some ranks may have to pack can be: MPI before 4 counts packed bytes in an int.
 static int packable(int64_t bytes) { return MPI_VERSION >= 4 || bytes <= INT_MAX; }
