@@ -46,6 +46,12 @@
 // range, one after the other, are received together, and added in one pass where the
 // device can (Folder), in the schedule's order.
 //
+// # Memory
+//
+// The buffers of a request, and its scratch memory, may lie in another memory than the host's where the device
+// is an Accelerator of it and the transport a Carrier (Engine.Serves). What is borrowed then lies there too. Nothing tells a loop
+// that a GPU has done its work, so that it looks every AcceleratorRest.
+//
 // # Identity
 //
 // A message is known by what it is, Tag{Comm, Instance, Message, Fingerprint}, never
@@ -127,8 +133,8 @@
 //
 // A transport implements Transport and passes package nbc/transporttest; there
 // are nbc/inproc (ranks of one process), nbc/overmpi (MPI), nbc/shm (ranks of one
-// node, over another transport for the rest) and nbc/faulty (one that misbehaves,
-// for tests). A device
+// node, over another transport for the rest), nbc/staging (from and to a GPU's memory, over another
+// transport) and nbc/faulty (one that misbehaves, for tests). A device
 // implements Device; its Reduce either does the work at once or reports it
 // through Poll later, as a GPU would.
 package nbc

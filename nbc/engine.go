@@ -59,7 +59,7 @@ type Engine struct {
 	opts       Options
 	transport  Transport
 	device     Device
-	scratch    scratch
+	scratch    [2]scratch // of host memory, and of the accelerator's
 	identities identities
 	watchdog   *watchdog
 	rank       int
@@ -77,7 +77,8 @@ type Engine struct {
 	onNote     atomic.Pointer[func(from int, text string)]
 	onDisorder atomic.Pointer[func(Disorder)]
 
-	payloadOut, payloadIn atomic.Int64 // see Payload
+	payloadOut, payloadIn atomic.Int64  // see Payload
+	copies                atomic.Uint32 // numbers those of Copy
 
 	// loopLock is held by the goroutine that runs the loop: the engine's or a
 	// caller.
@@ -93,6 +94,8 @@ type Engine struct {
 	migrator  ThreadMigrator // nil where the engine's goroutine alone may turn it
 	waiter    Waiter         // nil where the transport is none
 	binder    ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
+	other     Accelerator    // the device, where it is one and the transport carries what lies in its memory; nil otherwise
+	carrier   Carrier        // likewise the transport
 	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
 	nextWaker int
 	migrated  bool          // a caller has taken transport and device to its thread
@@ -122,6 +125,15 @@ const blockedWait = 200 * time.Millisecond
 // Start starts an engine: open is called on the goroutine and OS thread that
 // makes all later calls to the transport, as MPI libraries want it.
 func Start(open func() (Transport, error), device Device, opts Options) (*Engine, error) {
+	return StartWith(func() (Transport, Device, error) {
+		t, err := open()
+		return t, device, err
+	}, opts)
+}
+
+// StartWith is Start where the device depends on the transport, as a rank's GPU does on its place
+// on the node.
+func StartWith(open func() (Transport, Device, error), opts Options) (*Engine, error) {
 	if opts.Deadline == 0 {
 		opts.Deadline = DefaultDeadline
 	}
@@ -130,7 +142,7 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 	}
 	opts.MaxDeadline = max(opts.MaxDeadline, opts.Deadline)
 	e := &Engine{
-		opts: opts, device: device, hasFailed: make(chan struct{}), finished: make(chan struct{}),
+		opts: opts, hasFailed: make(chan struct{}), finished: make(chan struct{}),
 		wakeIdle: make(chan struct{}, 1), idle: time.NewTimer(time.Hour),
 	}
 	if opts.Guest {
@@ -157,12 +169,12 @@ func Start(open func() (Transport, error), device Device, opts Options) (*Engine
 }
 
 // open opens the transport, and connects it with the engine's parts.
-func (e *Engine) open(open func() (Transport, error)) error {
-	t, err := open()
+func (e *Engine) open(open func() (Transport, Device, error)) error {
+	t, device, err := open()
 	if err != nil {
 		return err
 	}
-	e.transport, e.rank, e.size = t, t.Rank(), t.Size()
+	e.transport, e.device, e.rank, e.size = t, device, t.Rank(), t.Size()
 	e.stalls = stallMonitor{rank: e.rank, size: e.size, exec: &e.exec, identities: &e.identities, warn: e.opts.Warn, note: e.note, patient: e.opts.Patient || e.opts.Guest}
 	e.stalls.notifier, _ = t.(Notifier)
 	if _, ok := e.device.(Immediate); ok {
@@ -181,7 +193,8 @@ func (e *Engine) open(open func() (Transport, error)) error {
 	if e.opts.Guest && e.migrator == nil {
 		return errors.Join(errors.New("nbc: a guest's transport must be one that any thread may call"), t.Close())
 	}
-	e.scratch.alloc, e.scratch.give = e.Alloc, e.Free
+	e.scratch[0] = scratch{alloc: e.Alloc, give: e.Free}
+	e.openMemory()
 	e.links.open(e.rank, e.Nodes(), time.Now())
 	e.links.disorder, e.exec.overtaken = e.disorder, e.sumOvertaken
 	e.watchdog = newWatchdog(e.rank, e.opts)
@@ -211,23 +224,6 @@ func (e *Engine) Transport() Transport { return e.transport }
 func (e *Engine) HasLibrary() bool {
 	_, ok := e.transport.(Library)
 	return ok
-}
-
-// Alloc returns n zeroed bytes of the memory that the transport moves best.
-func (e *Engine) Alloc(n int) (mem.Buffer, error) {
-	if a, ok := e.transport.(Allocator); ok && n > 0 {
-		return a.Alloc(n)
-	}
-	return mem.TryAlloc(n)
-}
-
-// Free gives back what Alloc returned.
-func (e *Engine) Free(b mem.Buffer) {
-	if a, ok := e.transport.(Allocator); ok && b.Len() > 0 {
-		a.Free(b)
-		return
-	}
-	b.Free()
 }
 
 // Err returns why the engine failed, nil while it works.
@@ -386,7 +382,7 @@ func (e *Engine) progress() bool {
 	}
 	m, err := e.device.Poll(e.done[:])
 	if err != nil {
-		e.fail(err)
+		e.failAndTell(err)
 		return false
 	}
 	for _, c := range e.done[:m] {
@@ -480,7 +476,7 @@ func (e *Engine) start(r *Request, i int32) {
 	case op.Kind == schedule.Send:
 		err = e.transport.Send(tok, r.peer(op.Peer), tag, r.bytes(op.Src))
 	case op.Kind == schedule.RecvReduce, e.exec.folded(r, i):
-		err = e.transport.RecvBorrow(tok, r.peer(op.Peer), tag, r.bind.Datatype.Bytes(op.Dst.Len))
+		err = e.borrow(tok, r.peer(op.Peer), tag, r.bytes(op.Dst))
 	case op.Kind == schedule.Recv:
 		err = e.transport.Recv(tok, r.peer(op.Peer), tag, r.bytes(op.Dst))
 	default:
@@ -612,6 +608,9 @@ func (e *Engine) rest() time.Duration {
 	}
 	if e.exec.inUse == 0 && e.failed == nil {
 		return time.Hour
+	}
+	if e.other != nil && e.other.Busy() {
+		return AcceleratorRest
 	}
 	if e.links.held > 0 {
 		return LinkPatience

@@ -66,7 +66,7 @@ type lone struct {
 // bindLone returns how r is executed alone, nil where it cannot be.
 func (e *Engine) bindLone(r *Request) *lone {
 	s := r.plan.schedule
-	if e.eager == nil || r.library != nil || r.plan.sequence == nil {
+	if e.eager == nil || r.library != nil || r.plan.sequence == nil || r.bind.In.Space() != mem.Host || r.bind.Out.Space() != mem.Host {
 		return nil
 	}
 	l := &lone{order: r.plan.sequence, ops: make([]loneOp, 0, len(s.Ops)), scratch: r.buffers[schedule.Scratch]}

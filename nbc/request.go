@@ -130,6 +130,9 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 			return nil, fmt.Errorf("nbc: %s: buffer %q begins with element %d, but element %d is used", b.name(), schedule.Buffer(buf), at[buf], uses.Off)
 		}
 		elements := max(0, plan.uses[buf].End()-at[buf])
+		if !e.Serves(given.Space()) {
+			return nil, fmt.Errorf("nbc: %s: buffer %q: %w", b.name(), schedule.Buffer(buf), e.unserved(given.Space()))
+		}
 		if need := b.Datatype.Bytes(elements); given.Len() < need {
 			return nil, fmt.Errorf("nbc: %s: buffer %q has %d bytes, %d %s need %d", b.name(), schedule.Buffer(buf), given.Len(), elements, b.Datatype, need)
 		}
@@ -148,7 +151,7 @@ func (e *Engine) Prepare(plan *Plan, b Binding) (*Request, error) {
 // provide gives the request its scratch memory, and binds it for being executed alone:
 // as another one of the same plan and buffers is, unless that is nil.
 func (r *Request) provide(like *lone) error {
-	own, err := r.engine.scratch.get(r.bind.Datatype.Bytes(r.plan.schedule.Scratch))
+	own, err := r.engine.scratchOf(r.bind.space()).get(r.bind.Datatype.Bytes(r.plan.schedule.Scratch))
 	if err != nil {
 		r.Detach()
 		return fmt.Errorf("nbc: %s: scratch memory: %w", r.name(), err)
@@ -422,7 +425,7 @@ func (r *Request) giveBack() {
 	r.Detach()
 	if r.buffers[schedule.Scratch].Len() > 0 {
 		if r.err() == nil { // otherwise messages may still arrive
-			r.engine.scratch.put(r.buffers[schedule.Scratch])
+			r.engine.scratchOf(r.bind.space()).put(r.buffers[schedule.Scratch])
 		}
 		r.buffers[schedule.Scratch] = mem.Buffer{}
 	}

@@ -206,7 +206,7 @@ type Library interface {
 	Begin(tok Token, c LibraryCall) error
 }
 
-// Immediate is implemented by a Device whose operations are done when the calls
+// Immediate is implemented by a Device whose operations on host memory are done when the calls
 // return, on any thread.
 type Immediate interface {
 	// Immediate does nothing.

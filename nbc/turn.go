@@ -107,7 +107,9 @@ func (e *Engine) end() {
 	e.forgetWakers()
 	e.watchdog.end()
 	e.fail(ErrClosed)
-	e.scratch.close()
+	for i := range e.scratch {
+		e.scratch[i].close()
+	}
 	_ = e.transport.Close()
 	_ = e.device.Close()
 }

@@ -29,9 +29,17 @@ type gpu struct {
 }
 
 var (
-	_ nbc.Expecter = (*gpu)(nil)
-	_ nbc.Folder   = (*gpu)(nil)
+	_ nbc.Accelerator = (*gpu)(nil)
+	_ nbc.Expecter    = (*gpu)(nil)
+	_ nbc.Folder      = (*gpu)(nil)
+	_ nbc.Immediate   = immediate{}
 )
+
+// immediate is a gpu whose device for host memory is done at once.
+type immediate struct{ *gpu }
+
+// Immediate says so.
+func (immediate) Immediate() {}
 
 // lane is a stream, and what is under way on it, in order.
 type lane struct {
@@ -47,7 +55,7 @@ type operation struct {
 
 // CUDA returns the device that combines buffers in a GPU's memory on streams, copies between it and the
 // host's, and leaves host memory to another device. Any thread may call it. Close closes host, too, but not the GPU.
-func CUDA(d *cuda.Device, host nbc.Device) (nbc.Device, error) {
+func CUDA(d *cuda.Device, host nbc.Device) (nbc.Accelerator, error) {
 	g := &gpu{host: host, d: d}
 	g.folds, _ = host.(nbc.Folder)
 	g.sums, _ = host.(nbc.Expecter)
@@ -58,7 +66,30 @@ func CUDA(d *cuda.Device, host nbc.Device) (nbc.Device, error) {
 		}
 		l.stream = s
 	}
+	if _, ok := host.(nbc.Immediate); ok {
+		return immediate{g}, nil
+	}
 	return g, nil
+}
+
+// Space is that of the GPU.
+func (g *gpu) Space() mem.Space { return mem.CUDA }
+
+// Alloc returns memory of the GPU.
+func (g *gpu) Alloc(n int) (mem.Buffer, error) { return g.d.Alloc(n) }
+
+// Free gives it back. A GPU that does not take it has failed, and says so to whoever works on it.
+func (g *gpu) Free(b mem.Buffer) { _ = g.d.Free(b) }
+
+// AllocHost returns pinned memory.
+func (g *gpu) AllocHost(n int) (mem.Buffer, error) { return g.d.AllocHost(n) }
+
+// FreeHost gives it back.
+func (g *gpu) FreeHost(b mem.Buffer) { _ = g.d.FreeHost(b) }
+
+// Busy reports whether something is under way on the GPU.
+func (g *gpu) Busy() bool {
+	return len(g.kernels.begun)+len(g.up.begun)+len(g.down.begun) > 0
 }
 
 func (g *gpu) lanes() [3]*lane { return [3]*lane{&g.kernels, &g.up, &g.down} }

@@ -1,0 +1,40 @@
+package nbc
+
+import (
+	"time"
+
+	"github.com/scaffe/scaffe/mem"
+)
+
+// Accelerator is implemented by a Device that has memory of its own, combines buffers in it while
+// the CPU does something else, and copies between it and the host's. Buffers in host memory it combines
+// at once or as it likes. Alloc, Free, AllocHost and FreeHost may be called by any goroutine.
+type Accelerator interface {
+	Device
+	// Space names the memory.
+	Space() mem.Space
+	// Alloc returns n > 0 bytes of it, whose contents are undefined. Free gives them back, with nothing
+	// under way that touches them.
+	Alloc(n int) (mem.Buffer, error)
+	Free(b mem.Buffer)
+	// AllocHost returns n > 0 bytes of host memory to and from which Copy goes without
+	// the CPU. FreeHost gives them back likewise.
+	AllocHost(n int) (mem.Buffer, error)
+	FreeHost(b mem.Buffer)
+	// Busy reports whether something that was begun has not been reported by Poll. Nothing wakes
+	// who waits for it.
+	Busy() bool
+}
+
+// Carrier is implemented by a Transport that carries messages from and to other memory than the
+// host's. Both ends of a message need not lie in the same memory.
+type Carrier interface {
+	// Carries reports whether Send and Recv take memory of the space. Any goroutine may call it.
+	Carries(s mem.Space) bool
+	// RecvBorrowIn is RecvBorrow, where Carries is true of the space, in which the completion's Data lies.
+	RecvBorrowIn(s mem.Space, tok Token, from int, tag Tag, n int) error
+}
+
+// AcceleratorRest is for how long a loop rests at most where something is under way on an accelerator,
+// which wakes nobody.
+const AcceleratorRest = 20 * time.Microsecond

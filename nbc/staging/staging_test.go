@@ -1,0 +1,504 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package staging_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
+	"github.com/scaffe/scaffe/kernels/device"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/faulty"
+	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/nbc/staging"
+	"github.com/scaffe/scaffe/nbc/transporttest"
+)
+
+// library is the stand-in for the driver that the tests load.
+var library string
+
+func TestMain(m *testing.M) { os.Exit(withStandIn(m)) }
+
+func withStandIn(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "scaffe-cuda")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		if library, err = cudatest.Build(dir); err == nil {
+			err = errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(cudatest.Env, usual))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+const usual = "delay=20 seed=1 fail=none broken=0"
+
+// tell changes what the stand-in is like, until the test ends.
+func tell(t *testing.T, text string) {
+	t.Helper()
+	if err := cudatest.Tell(library, text); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cudatest.Tell(library, usual); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// memory is that of a GPU, for one rank, which keeps what it has for the next who asks: the stand-in never gives an
+// address out again.
+type memory struct {
+	d     *cuda.Device
+	s     *cuda.Stream
+	spare map[int][]mem.Buffer
+	whole map[mem.Buffer]mem.Buffer
+}
+
+func (m memory) Alloc(n int) (mem.Buffer, error) {
+	size := 256
+	for size < n {
+		size *= 2
+	}
+	var b mem.Buffer
+	if last := len(m.spare[size]) - 1; last >= 0 {
+		b, m.spare[size] = m.spare[size][last], m.spare[size][:last]
+	} else {
+		var err error
+		if b, err = m.d.Alloc(size); err != nil {
+			return b, err
+		}
+	}
+	m.whole[b.Slice(0, n)] = b
+	return b.Slice(0, n), nil
+}
+
+func (m memory) Free(b mem.Buffer) {
+	whole := m.whole[b]
+	delete(m.whole, b)
+	m.spare[whole.Len()] = append(m.spare[whole.Len()], whole)
+}
+
+func (m memory) close() error {
+	err := m.s.Close()
+	for _, b := range m.whole {
+		err = errors.Join(err, m.d.Free(b))
+	}
+	for _, all := range m.spare {
+		for _, b := range all {
+			err = errors.Join(err, m.d.Free(b))
+		}
+	}
+	return errors.Join(err, m.d.Close())
+}
+
+func (m memory) Write(b mem.Buffer, src []byte) error {
+	host := mem.Alloc(len(src))
+	defer host.Free()
+	copy(mem.Bytes(host), src)
+	return errors.Join(m.s.Copy(b, host), m.s.Synchronize(time.Minute))
+}
+
+func (m memory) Read(dst []byte, b mem.Buffer) error {
+	host := mem.Alloc(len(dst))
+	defer host.Free()
+	err := errors.Join(m.s.Copy(host, b), m.s.Synchronize(time.Minute))
+	copy(dst, mem.Bytes(host))
+	return err
+}
+
+// open opens the stand-in's GPU.
+func open(t *testing.T) memory {
+	t.Helper()
+	d, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := memory{d, s, map[int][]mem.Buffer{}, map[mem.Buffer]mem.Buffer{}}
+	t.Cleanup(func() {
+		if err := m.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func accelerator(t *testing.T, d *cuda.Device) nbc.Accelerator {
+	t.Helper()
+	k, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := device.CUDA(d, device.CPU(k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// world is transports of ranks that share the GPU.
+type world struct {
+	ranks  []nbc.Transport
+	memory []memory
+}
+
+// stack opens n ranks, each over what below makes of its transport, with copies by what spoilt makes of its
+// accelerator; nil leaves either as it is.
+func stack(t *testing.T, n int, seed uint64, o staging.Options, below func(nbc.Transport) nbc.Transport, spoilt func(nbc.Accelerator) nbc.Accelerator) *world {
+	t.Helper()
+	w, all := inproc.NewWorld(n, inproc.Options{Seed: seed}), &world{}
+	for r := range n {
+		inner, err := w.Open(r)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if below != nil {
+			inner = below(inner)
+		}
+		m := open(t)
+		a := accelerator(t, m.d)
+		if spoilt != nil {
+			a = spoilt(a)
+		}
+		s := staging.New(inner, a, o)
+		t.Cleanup(func() {
+			if err := errors.Join(s.Close(), s.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		all.ranks, all.memory = append(all.ranks, s), append(all.memory, m)
+	}
+	return all
+}
+
+// each runs one rank's part on all ranks together.
+func (w *world) each(run func(m memory, t nbc.Transport) error) error {
+	errs := make([]error, len(w.ranks))
+	var wg sync.WaitGroup
+	for r, t := range w.ranks {
+		wg.Go(func() { errs[r] = run(w.memory[r], t) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Transports of both memories pass the suite of host memory, of device memory, and of messages between
+// the two, over one that delays and reorders, with rings for many messages and for hardly any.
+func TestConformance(t *testing.T) {
+	for _, c := range []struct {
+		ranks int
+		ring  int
+		plan  faulty.Plan
+		views string
+	}{
+		{1, 0, faulty.Plan{}, "device"},
+		{2, 0, faulty.Plan{Seed: 1, Delay: 4, Reorder: true}, "host, device"},
+		{2, 1 << 20, faulty.Plan{Seed: 2, Delay: 2}, "both"},
+		{3, 1, faulty.Plan{Seed: 3, Delay: 4, Reorder: true}, "device, both"},
+	} {
+		w := stack(t, c.ranks, c.plan.Seed, staging.Options{Ring: c.ring}, func(inner nbc.Transport) nbc.Transport { return faulty.Wrap(inner, c.plan) }, nil)
+		for _, as := range []struct {
+			name string
+			as   func(m memory, t nbc.Transport) nbc.Transport
+		}{
+			{"host", func(_ memory, t nbc.Transport) nbc.Transport { return t }},
+			{"device", func(m memory, t nbc.Transport) nbc.Transport { return transporttest.In(m, t, false) }},
+			{"both", func(m memory, t nbc.Transport) nbc.Transport { return transporttest.In(m, t, true) }},
+		} {
+			for _, k := range transporttest.Cases() {
+				if !strings.Contains(c.views, as.name) || as.name != "host" && k.Name == "handed over at once" { // which device memory is not
+					continue
+				}
+				t.Run(fmt.Sprintf("%d ranks, ring %d, %v/%s/%s", c.ranks, c.ring, c.plan, as.name, k.Name), func(t *testing.T) {
+					if err := w.each(func(m memory, t nbc.Transport) error { return k.Run(as.as(m, t)) }); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+		if err := w.each(func(_ memory, t nbc.Transport) error { return transporttest.Abort(t) }); err != nil {
+			t.Errorf("abort: %v", err)
+		}
+	}
+}
+
+// messages are how many pour sends, and how many bytes each has.
+const messages, size = 24, 40_000
+
+func message(from, i int) []byte {
+	b := make([]byte, size)
+	for k := range b {
+		b[k] = byte(from*31 + i*7 + k*k>>5)
+	}
+	return b
+}
+
+// pour sends messages to the next rank, all at once, and says what is wrong with those that come.
+func pour(m memory, t nbc.Transport) error {
+	to, from := (t.Rank()+1)%t.Size(), (t.Rank()+t.Size()-1)%t.Size()
+	var sent, got []mem.Buffer
+	for i := range messages {
+		src, err1 := m.Alloc(size)
+		dst, err2 := m.Alloc(size)
+		sent, got = append(sent, src), append(got, dst)
+		if err := errors.Join(err1, err2, m.Write(src, message(t.Rank(), i))); err != nil {
+			return err
+		}
+	}
+	for i := range messages {
+		tag := nbc.Tag{Message: uint32(i)}
+		if err := errors.Join(t.Recv(nbc.Token(2*i), from, tag, got[i]), t.Send(nbc.Token(2*i+1), to, tag, sent[i])); err != nil {
+			return err
+		}
+	}
+	if err := finish(t, 2*messages); err != nil {
+		return err
+	}
+	for i, b := range got {
+		data := make([]byte, size)
+		if err := m.Read(data, b); err != nil {
+			return err
+		}
+		if !bytes.Equal(data, message(from, i)) {
+			return fmt.Errorf("message %d: %w", i, errOther)
+		}
+	}
+	return nil
+}
+
+var errOther = errors.New("it has other contents than what was sent")
+
+// finish polls until n operations have ended.
+func finish(t nbc.Transport, n int) error {
+	var done [8]nbc.Completion
+	for end := time.Now().Add(time.Minute); n > 0; {
+		k, err := t.Poll(done[:])
+		for _, c := range done[:k] {
+			err = errors.Join(err, c.Err)
+		}
+		if err != nil {
+			return err
+		}
+		if n -= k; k == 0 {
+			t.Park(time.Millisecond)
+		}
+		if time.Now().After(end) {
+			return errors.New("not within a minute")
+		}
+	}
+	return nil
+}
+
+// hasty says that copies downwards have been made when they have only begun.
+type hasty struct {
+	nbc.Accelerator
+	said map[nbc.Token]int // how often of each
+}
+
+func (h hasty) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
+	done, err := h.Accelerator.Copy(tok, dst, src)
+	if done || err != nil || src.Space() != mem.CUDA {
+		return done, err
+	}
+	h.said[tok]++
+	return true, nil
+}
+
+// Poll reports what has not been said.
+func (h hasty) Poll(done []nbc.Completion) (int, error) {
+	n, err := h.Accelerator.Poll(done)
+	kept := done[:0]
+	for _, c := range done[:n] {
+		if h.said[c.Token] > 0 {
+			h.said[c.Token]--
+			continue
+		}
+		kept = append(kept, c)
+	}
+	return len(kept), err
+}
+
+// generous gives slots back when copies out of them have only begun.
+type generous struct {
+	nbc.Accelerator
+	t *nbc.Transport
+}
+
+func (g generous) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
+	done, err := g.Accelerator.Copy(tok, dst, src)
+	if dst.Space() == mem.CUDA {
+		staging.GiveBack(*g.t, tok)
+	}
+	return done, err
+}
+
+// The stand-in shows which waits are missing: for the copy before a send, and for the one
+// after a receive before its slot is given back.
+func TestMissingWaitsAreSeen(t *testing.T) {
+	for name, spoilt := range map[string]func(a nbc.Accelerator, t *nbc.Transport) nbc.Accelerator{
+		"none": func(a nbc.Accelerator, _ *nbc.Transport) nbc.Accelerator { return a },
+		"send": func(a nbc.Accelerator, _ *nbc.Transport) nbc.Accelerator { return hasty{a, map[nbc.Token]int{}} },
+		"slot": func(a nbc.Accelerator, t *nbc.Transport) nbc.Accelerator { return generous{a, t} },
+	} {
+		at := make([]nbc.Transport, 2)
+		next := 0
+		w := stack(t, 2, 0, staging.Options{Ring: 1}, nil, func(a nbc.Accelerator) nbc.Accelerator {
+			next++
+			return spoilt(a, &at[next-1])
+		})
+		copy(at, w.ranks)
+		tell(t, "delay=300")
+		switch err := w.each(pour); {
+		case name == "none" && err != nil:
+			t.Errorf("nothing is missing: %v", err)
+		case name != "none" && !errors.Is(err, errOther):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Ranks whose sends wait for receives that their peers post last come to an end, with a ring for one
+// message; and no more is pinned than was in use.
+func TestFullRing(t *testing.T) {
+	w := stack(t, 2, 0, staging.Options{Ring: 1}, nil, nil)
+	err := w.each(func(m memory, t nbc.Transport) error {
+		peer := 1 - t.Rank()
+		var dst []mem.Buffer
+		for i := range messages { // in one order
+			src, err := m.Alloc(size)
+			if err := errors.Join(err, m.Write(src, message(t.Rank(), i)), t.Send(nbc.Token(i), peer, nbc.Tag{Message: uint32(i)}, src)); err != nil {
+				return err
+			}
+			b, err := m.Alloc(size)
+			if err != nil {
+				return err
+			}
+			dst = append(dst, b)
+		}
+		for k := range messages { // and one after the other in the opposite one
+			i := messages - 1 - k
+			if err := t.Recv(nbc.Token(messages+i), peer, nbc.Tag{Message: uint32(i)}, dst[i]); err != nil {
+				return err
+			}
+			if err := finish(only{t, nbc.Token(messages + i)}, 1); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+			data := make([]byte, size)
+			if err := m.Read(data, dst[i]); err != nil || !bytes.Equal(data, message(peer, i)) {
+				return fmt.Errorf("message %d: %w", i, errors.Join(err, errOther))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, s := range w.ranks {
+		if n := staging.Pinned(s); n > (messages+2)<<16 {
+			t.Errorf("rank %d has %d bytes pinned", r, n)
+		}
+	}
+}
+
+// only reports the end of one operation.
+type only struct {
+	nbc.Transport
+	tok nbc.Token
+}
+
+func (o only) Poll(done []nbc.Completion) (int, error) {
+	n, err := o.Transport.Poll(done)
+	for _, c := range done[:n] {
+		if c.Token == o.tok {
+			done[0] = c
+			return 1, err
+		}
+	}
+	return 0, err
+}
+
+// Within its bound, to which patience adds little, a ring is used again and again: for half of what
+// messages on both sides would have without one.
+func TestRingIsBounded(t *testing.T) {
+	const slot, ring = 1 << 16, 4 << 16
+	w := stack(t, 2, 0, staging.Options{Ring: ring}, nil, nil)
+	for range 3 {
+		if err := w.each(pour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for r, s := range w.ranks {
+		if n := staging.Pinned(s); n < 2*slot || n > messages*slot {
+			t.Errorf("rank %d has %d bytes pinned", r, n)
+		}
+	}
+}
+
+// A GPU that fails under way ends operations with one message that names it.
+func TestGPUFails(t *testing.T) {
+	for _, what := range []string{"fail=cuMemcpyDtoHAsync_v2:1:700", "fail=cuMemcpyHtoDAsync_v2:1:700", "fail=cuMemHostAlloc:1:2", "broken=700"} {
+		w := stack(t, 1, 0, staging.Options{}, nil, nil)
+		m, s := w.memory[0], w.ranks[0]
+		b, err := m.Alloc(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tell(t, what)
+		err = s.Send(1, 0, nbc.Tag{}, b)
+		if err == nil {
+			err = s.Recv(2, 0, nbc.Tag{}, b)
+		}
+		if err == nil {
+			err = finish(s, 2)
+		}
+		if err == nil || strings.Count(err.Error(), "cuda:0 (stand-in 0)") != 1 {
+			t.Errorf("%s: %v", what, err)
+		}
+		tell(t, usual)
+	}
+}
+
+// What cannot be had is refused.
+func TestRefuses(t *testing.T) {
+	w := stack(t, 2, 0, staging.Options{}, nil, nil)
+	m, s := w.memory[0], w.ranks[0]
+	b, err := m.Alloc(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free(b)
+	c := s.(nbc.Carrier)
+	if !c.Carries(mem.Host) || !c.Carries(mem.CUDA) || c.Carries(mem.CUDA+1) {
+		t.Error("it carries other memory than it is for")
+	}
+	for name, err := range map[string]error{
+		"send to no rank":         s.Send(1, 2, nbc.Tag{}, b),
+		"receive from no rank":    s.Recv(1, -1, nbc.Tag{}, b),
+		"borrow from no rank":     c.RecvBorrowIn(mem.CUDA, 1, 2, nbc.Tag{}, 8),
+		"borrow of less than 0":   c.RecvBorrowIn(mem.CUDA, 1, 1, nbc.Tag{}, -1),
+		"send of unknown memory":  s.Send(1, 1, nbc.Tag{}, mem.At(b.Pointer(), 8, mem.CUDA+1)),
+		"borrow in other memory":  c.RecvBorrowIn(mem.CUDA+1, 1, 1, nbc.Tag{}, 8),
+		"receive in other memory": s.Recv(1, 1, nbc.Tag{}, mem.At(b.Pointer(), 8, mem.CUDA+1)),
+	} {
+		if err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
