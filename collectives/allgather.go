@@ -31,7 +31,7 @@ func (k *call) checkParts(c *Comm) (count int, err error) {
 		name   string
 		buffer mem.Buffer
 	}{{"send", k.send}, {"receive", k.recv}} {
-		if err := k.checkBuffer(b.name, b.buffer); err != nil {
+		if err := k.checkBuffer(c, b.name, b.buffer); err != nil {
 			return 0, err
 		}
 	}

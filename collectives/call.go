@@ -121,6 +121,23 @@ func (k *call) with(c *Comm, opts []Option) {
 	for i := range opts {
 		opts[i].apply(k)
 	}
+	switch {
+	case k.space() == mem.CUDA:
+		k.buffers = selection.CUDA
+	case k.buffers == selection.CUDA: // said of others
+		k.buffers = selection.Registered
+	}
+}
+
+// space returns the memory that the call's buffers lie in on this rank.
+func (k *call) space() mem.Space {
+	if k.needsSend && k.send.Len() > 0 {
+		return k.send.Space()
+	}
+	if k.needsRecv {
+		return k.recv.Space()
+	}
+	return mem.Host
 }
 
 // create makes a persistent request.
@@ -237,7 +254,11 @@ func (k *call) describe(count int, spec string) string {
 	if k.op == mem.Avg {
 		name = "averaging " + name // its op is Sum to the engine
 	}
-	return name + " of " + strconv.Itoa(count) + " elements" + k.describeParts() + ", root " + strconv.Itoa(k.root) + ", spec " + spec
+	memory := ""
+	if k.buffers == selection.CUDA {
+		memory = " in " + mem.CUDA.String() + " memory"
+	}
+	return name + " of " + strconv.Itoa(count) + " elements" + memory + k.describeParts() + ", root " + strconv.Itoa(k.root) + ", spec " + spec
 }
 
 // bytes returns how many the call moves.
@@ -282,7 +303,7 @@ func (k *call) check(c *Comm) (count int, err error) {
 		if !b.needed {
 			continue
 		}
-		if err := k.checkBuffer(b.name, b.buffer); err != nil {
+		if err := k.checkBuffer(c, b.name, b.buffer); err != nil {
 			return 0, err
 		}
 		if b.buffer.Len() != bytes {
@@ -312,12 +333,14 @@ func (k *call) checkBlocks(size, count int) (int, error) {
 }
 
 // checkBuffer reports what is wrong with a buffer that the call needs.
-func (k *call) checkBuffer(name string, b mem.Buffer) error {
-	switch {
+func (k *call) checkBuffer(c *Comm, name string, b mem.Buffer) error {
+	switch served := c.engine.Serves(b.Space()); {
 	case b.Len()%k.dt.Size() != 0:
 		return fmt.Errorf("the %s buffer has %d bytes, which are not whole elements of %v (%d bytes each)", name, b.Len(), k.dt, k.dt.Size())
-	case b.Space() != mem.Host:
-		return fmt.Errorf("the %s buffer lies in %v memory: this build combines %v memory only", name, b.Space(), mem.Host)
+	case !served:
+		return fmt.Errorf("the %s buffer lies in %v memory: this rank's engine serves %v memory only", name, b.Space(), mem.Host)
+	case b.Len() > 0 && b.Space() != k.space():
+		return fmt.Errorf("the %s buffer lies in %v memory, and the other one in %v memory: want both in one", name, b.Space(), k.space())
 	}
 	return nil
 }

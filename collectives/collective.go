@@ -243,7 +243,8 @@ func With(s spec.Spec) Option { return Option{set: setSpec, spec: s} }
 // (nbc.Options).
 func Within(d time.Duration) Option { return Option{set: setDeadline, number: int64(d)} }
 
-// Buffers says which kind of memory the call's buffers are in, on all ranks.
+// Buffers says which kind of memory the call's buffers are in, on all ranks: of host memory. That they lie in a GPU's the
+// call sees by itself.
 func Buffers(kind selection.BufferKind) Option { return Option{set: setBuffers, number: int64(kind)} }
 
 // Priority says how soon the collective's result is needed, 0 the soonest: where

@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -117,7 +118,21 @@ func (c *Comm) Alloc(n int) (mem.Buffer, error) {
 	return c.engine.Alloc(n)
 }
 
-// Free gives back what Alloc returned.
+// AllocIn returns n bytes of a memory that the communicator's engine serves: of the host's as Alloc does, of a
+// GPU's with undefined contents; an error where buffers of its collectives cannot lie there.
+func (c *Comm) AllocIn(space mem.Space, n int) (mem.Buffer, error) {
+	if n < 0 {
+		return mem.Buffer{}, fmt.Errorf("collectives: allocation of %d bytes", n)
+	}
+	return c.engine.AllocIn(space, n)
+}
+
+// Copy makes dst hold what src does on this rank, whose memories may differ; see nbc.Engine.Copy.
+func (c *Comm) Copy(ctx context.Context, dst, src mem.Buffer) error {
+	return c.engine.Copy(ctx, dst, src)
+}
+
+// Free gives back what Alloc or AllocIn returned.
 func (c *Comm) Free(b mem.Buffer) { c.engine.Free(b) }
 
 // Payload returns what the messages of this rank's collectives held so far, of all

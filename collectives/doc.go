@@ -28,7 +28,13 @@
 // What is selected is a function of the call, the layout of the ranks and the
 // communicator's Selector alone. Configure, a collective, gives all ranks the
 // Selector that rank 0's options, environment and files make. Nothing that ranks
-// could see differently, such as where a buffer lies, takes part. Blocking and
+// could see differently, such as where in the host's memory a buffer lies, takes part. Blocking and
 // non-blocking calls may be served differently: one matches the other only where
 // both ask for the same spec.
+//
+// # Memory of GPUs
+//
+// Where the engine serves it (nbc.Engine.Serves) the buffers of a call may lie in a GPU's memory (Comm.AllocIn), those of one rank
+// and those of all: a rank that differs in that calls another collective, and all learn so. Another kind of buffers is
+// selected for then, with larger chunks. The MPI library's own collectives (spec mpi) refuse them.
 package collectives

@@ -57,7 +57,16 @@ func typeFlag() cli.Flag {
 
 func buffersFlag() cli.Flag {
 	return cmdline.Checked("buffers", "registered", "memory of the buffers: registered is from Comm.Alloc",
-		cmdline.Parsed(selection.ParseBufferKind, "want registered or unregistered"), "registered", "unregistered")
+		cmdline.Parsed(hostBuffers, "want registered or unregistered"), "registered", "unregistered")
+}
+
+// hostBuffers reads a kind of buffers in host memory.
+func hostBuffers(s string) (selection.BufferKind, error) {
+	kind, err := selection.ParseBufferKind(s)
+	if err == nil && kind == selection.CUDA {
+		err = errors.New("it is not measured")
+	}
+	return kind, err
 }
 
 // formatFlag is --format of a command that writes a table.

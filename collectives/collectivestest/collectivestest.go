@@ -41,6 +41,7 @@ type Case struct {
 	Root       int
 	Count      int   // of the result
 	Counts     []int // of a collective of parts
+	Space      mem.Space
 }
 
 // String returns the case in words.
@@ -49,7 +50,7 @@ func (k Case) String() string {
 	if k.InPlace {
 		place = "in place"
 	}
-	return fmt.Sprintf("%v of %d %v, %v, root %d, counts %v, %s, spec %v", k.Collective, k.Count, k.Datatype, k.Op, k.Root, k.Counts, place, k.Spec)
+	return fmt.Sprintf("%v of %d %v in %v memory, %v, root %d, counts %v, %s, spec %v", k.Collective, k.Count, k.Datatype, k.Space, k.Op, k.Root, k.Counts, place, k.Spec)
 }
 
 // Collectives lists the collectives that a spec serves.
@@ -225,12 +226,14 @@ const inFlight = 24
 // Run runs the cases on one rank, all of its communicator together, several at
 // once. It returns what was wrong with the first that was.
 func Run(c *collectives.Comm, cases []Case) error {
+	m := newMemory(c)
+	defer m.close()
 	for group := range slices.Chunk(cases, inFlight) {
 		var running []*Running
 		for i := range group { // in another order on every rank
 			running = append(running, nil)
 			var err error
-			if running[i], err = group[i].Prepare(c); err != nil {
+			if running[i], err = group[i].prepare(m); err != nil {
 				return fmt.Errorf("%v: %w", group[i], err)
 			}
 		}
@@ -255,6 +258,8 @@ type Running struct {
 	k          Case
 	request    *nbc.Request
 	send, recv []byte // with room around, which must stay as it is
+	memory     *memory
+	copies     []placed // of the two in other memory
 }
 
 const (
@@ -274,23 +279,33 @@ func (k Case) bufferOf(count int) []byte {
 // part returns where a rank's part lies in the buffer of all.
 func (k Case) part(rank int) schedule.Range { return schedule.Split(k.Counts)[rank] }
 
-// Prepare prepares the case on one rank.
-func (k Case) Prepare(c *collectives.Comm) (*Running, error) {
+// Prepare prepares the case on one rank, in host memory.
+func (k Case) Prepare(c *collectives.Comm) (*Running, error) { return k.prepare(newMemory(c)) }
+
+func (k Case) prepare(m *memory) (*Running, error) {
 	if k.Collective.Gathers() {
-		return k.prepareParts(c)
+		return k.prepareParts(m)
 	}
 	if k.Collective.Parts() {
-		return k.prepareScatter(c)
+		return k.prepareScatter(m)
 	}
-	r := &Running{c: c, k: k, send: k.buffer(), recv: k.buffer()}
+	c := m.c
+	r := &Running{c: c, k: k, send: k.buffer(), recv: k.buffer(), memory: m}
 	if k.InPlace || k.Collective == schedule.Bcast {
 		r.recv = r.send
 	}
 	if k.Collective != schedule.Bcast || c.Rank() == k.Root {
 		r.fill(r.send, c.Rank())
 	}
-	var err error
-	r.request, err = c.Init(k.call(inside(r.send), inside(r.recv)), collectives.With(k.Spec))
+	send, err := r.place(r.send)
+	if err != nil {
+		return r, err
+	}
+	recv, err := r.place(r.recv)
+	if err != nil {
+		return r, err
+	}
+	r.request, err = c.Init(k.call(send, recv), collectives.With(k.Spec))
 	return r, err
 }
 
@@ -299,32 +314,46 @@ func (k Case) call(send, recv mem.Buffer) collectives.Call {
 }
 
 // prepareParts is Prepare of an allgather or gather.
-func (k Case) prepareParts(c *collectives.Comm) (*Running, error) {
+func (k Case) prepareParts(m *memory) (*Running, error) {
+	c := m.c
 	own := k.part(c.Rank())
-	r := &Running{c: c, k: k, send: k.bufferOf(own.Len), recv: k.buffer()}
-	send := inside(r.send)
+	r := &Running{c: c, k: k, send: k.bufferOf(own.Len), recv: k.buffer(), memory: m}
 	if k.InPlace {
-		send = inside(r.recv).Slice(k.Datatype.Bytes(own.Off), k.Datatype.Bytes(own.Len))
 		r.fillPart(r.recv, c.Rank(), own.Off)
 	} else {
 		r.fillPart(r.send, c.Rank(), 0)
 	}
-	var err error
-	r.request, err = c.Init(k.call(send, inside(r.recv)), collectives.With(k.Spec))
+	recv, err := r.place(r.recv)
+	if err != nil {
+		return r, err
+	}
+	send := recv
+	if k.InPlace {
+		send = recv.Slice(k.Datatype.Bytes(own.Off), k.Datatype.Bytes(own.Len))
+	} else if send, err = r.place(r.send); err != nil {
+		return r, err
+	}
+	r.request, err = c.Init(k.call(send, recv), collectives.With(k.Spec))
 	return r, err
 }
 
 // prepareScatter is Prepare of a reduce-scatter or a scatter, of which all ranks have what to send, but the root's counts.
-func (k Case) prepareScatter(c *collectives.Comm) (*Running, error) {
+func (k Case) prepareScatter(m *memory) (*Running, error) {
+	c := m.c
 	own := k.part(c.Rank())
-	r := &Running{c: c, k: k, send: k.buffer(), recv: k.bufferOf(own.Len)}
+	r := &Running{c: c, k: k, send: k.buffer(), recv: k.bufferOf(own.Len), memory: m}
 	r.fill(r.send, c.Rank())
-	recv := inside(r.recv)
-	if k.InPlace {
-		recv = inside(r.send).Slice(k.Datatype.Bytes(own.Off), k.Datatype.Bytes(own.Len))
+	send, err := r.place(r.send)
+	if err != nil {
+		return r, err
 	}
-	var err error
-	r.request, err = c.Init(k.call(inside(r.send), recv), collectives.With(k.Spec))
+	recv := send
+	if k.InPlace {
+		recv = send.Slice(k.Datatype.Bytes(own.Off), k.Datatype.Bytes(own.Len))
+	} else if recv, err = r.place(r.recv); err != nil {
+		return r, err
+	}
+	r.request, err = c.Init(k.call(send, recv), collectives.With(k.Spec))
 	return r, err
 }
 
@@ -349,6 +378,9 @@ func (r *Running) Start() error { return r.request.Start() }
 func (r *Running) Check() error {
 	defer r.request.Close()
 	if err := r.request.Wait(context.Background()); err != nil {
+		return err
+	}
+	if err := r.fetch(); err != nil {
 		return err
 	}
 	k := r.k
@@ -451,14 +483,22 @@ func same(what string, dt mem.Datatype, got, want []byte) error {
 // World runs f on n ranks of this process, each with an engine over what open
 // returns, closes the engines, and returns how each rank ended.
 func World(n int, open func(rank int) func() (nbc.Transport, error), opts nbc.Options, f func(c *collectives.Comm, e *nbc.Engine) error) []error {
+	return WorldWith(n, func(r int) (nbc.Transport, nbc.Device, error) {
+		k, err := kernels.NewCPU()
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := open(r)()
+		return t, device.CPU(k), err
+	}, opts, f)
+}
+
+// WorldWith is World with devices of the caller's.
+func WorldWith(n int, open func(rank int) (nbc.Transport, nbc.Device, error), opts nbc.Options, f func(c *collectives.Comm, e *nbc.Engine) error) []error {
 	errs := make([]error, n)
 	engines := make([]*nbc.Engine, n)
 	for r := range n {
-		k, err := kernels.NewCPU()
-		if err == nil {
-			engines[r], err = nbc.Start(open(r), device.CPU(k), opts)
-		}
-		errs[r] = err
+		engines[r], errs[r] = nbc.StartWith(func() (nbc.Transport, nbc.Device, error) { return open(r) }, opts)
 	}
 	var wg sync.WaitGroup
 	opened := errors.Join(errs...) == nil

@@ -58,7 +58,7 @@ func (s *Batch) candidates(l spec.Layout, q Query, tolerance float64) []Candidat
 	specs := shapes(l, q.Collective)
 	var all []Candidate
 	for _, shape := range specs {
-		for _, sized := range chunked(shape, l, cutBytes(l, q)) {
+		for _, sized := range chunked(shape, l, cutBytes(l, q), q.Buffers) {
 			all = append(all, Candidate{sized, closed(q.Collective, q.Bytes, sized, l, s.Model, q.Buffers)})
 		}
 	}
@@ -258,10 +258,12 @@ func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec
 
 // Chunks that are tried, the usual one first: below 64K a message costs more
 // than its bytes, above 1M the pipeline takes too long to fill, but for memory
-// that is read in place.
+// that is read in place. A GPU takes longer for the launch of a kernel than for 256K, and its copies
+// reach their speed with larger ones.
 var (
 	netChunks  = []int{128 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20}
 	nodeChunks = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
+	cudaChunks = []int{4 << 20, 1 << 20, 2 << 20, 8 << 20, 16 << 20, 512 << 10}
 )
 
 // minChunk is the smallest of them, maxPart the largest part of a chunk that
@@ -290,12 +292,14 @@ func cutBytes(l spec.Layout, q Query) int {
 // chunked returns a spec with its last level's chunk in all sizes that differ
 // for the given bytes. The levels below have the same, so that a chunk climbs
 // as one, but below a ring.
-func chunked(s spec.Spec, l spec.Layout, bytes int) []spec.Spec {
+func chunked(s spec.Spec, l spec.Layout, bytes int, buffers BufferKind) []spec.Spec {
 	if bytes <= minChunk {
 		return []spec.Spec{s}
 	}
 	chunks := netChunks
-	if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
+	if buffers == CUDA {
+		chunks = cudaChunks
+	} else if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
 		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > maxPart*l.Ranks })
 	}
 	var all []spec.Spec

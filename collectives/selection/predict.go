@@ -17,7 +17,7 @@ func closed(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.
 	if l.Ranks < 2 || bytes == 0 {
 		return m.Op
 	}
-	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers == Unregistered, hosted: min(max(1, m.Hosted), float64(l.Nodes))}
+	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers != Registered, hosted: min(max(1, m.Hosted), float64(l.Nodes))}
 	e.setRates()
 	if v.ByRank() {
 		return e.parted(v, s)

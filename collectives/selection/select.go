@@ -47,7 +47,7 @@ func Wraps(v schedule.Collective, dt mem.Datatype, op mem.Op) bool {
 // libraryServes reports whether a rule or a model may give the call to the
 // library. It takes blocking calls alone, of types that MPI has.
 func (q Query) libraryServes() bool {
-	return q.Library && q.Blocking && !q.Wraps && q.Type != mem.Float16 && q.Type != mem.BFloat16
+	return q.Library && q.Blocking && !q.Wraps && q.Buffers != CUDA && q.Type != mem.Float16 && q.Type != mem.BFloat16
 }
 
 // Choice is the spec that serves a call, and how it was found.
@@ -107,6 +107,9 @@ func (s *Selector) Assumes() bool { return s.From == defaultFrom }
 func satisfies(s spec.Spec, q Query) error {
 	if err := s.Validate(); err != nil {
 		return err
+	}
+	if s.IsLibrary() && q.Buffers == CUDA {
+		return fmt.Errorf("spec %s: the MPI library's own collectives are not used on %v memory: use an algorithm of scaffe's own", s, mem.CUDA)
 	}
 	if s.IsLibrary() && !q.Library {
 		return fmt.Errorf("spec %s: the MPI library's own needs a program started by mpirun, the communicator of all ranks, and a call without a deadline of its own", s)

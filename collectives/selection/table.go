@@ -66,18 +66,23 @@ const (
 	// kernel, or through a staging buffer, where registered memory is read in
 	// place.
 	Unregistered
+	// CUDA is memory of a GPU, whose messages are copied through the host's. That buffers lie there the calls
+	// see by themselves, and ranks that differ in it learn so by an error.
+	CUDA
 )
 
-// Valid reports whether k is one of the two.
-func (k BufferKind) Valid() bool { return k <= Unregistered }
+// Valid reports whether k is one of these.
+func (k BufferKind) Valid() bool { return k <= CUDA }
 
-// String returns registered or unregistered.
+// String returns registered, unregistered or cuda.
 func (k BufferKind) String() string {
 	switch k {
 	case Registered:
 		return "registered"
 	case Unregistered:
 		return "unregistered"
+	case CUDA:
+		return "cuda"
 	}
 	return fmt.Sprintf("buffers(%d)", uint8(k))
 }
@@ -89,8 +94,10 @@ func ParseBufferKind(s string) (BufferKind, error) {
 		return Registered, nil
 	case "unregistered", "heap":
 		return Unregistered, nil
+	case "cuda":
+		return CUDA, nil
 	}
-	return 0, fmt.Errorf("unknown kind of buffers %q: want registered or unregistered", s)
+	return 0, fmt.Errorf("unknown kind of buffers %q: want registered, unregistered or cuda", s)
 }
 
 // LineError is what is wrong with a line of a table.

@@ -1,0 +1,292 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package collectivestest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives"
+	ct "github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
+	"github.com/scaffe/scaffe/kernels/device"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/faulty"
+	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/nbc/staging"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// library is the stand-in for the driver that the tests load.
+var library string
+
+func TestMain(m *testing.M) { os.Exit(withStandIn(m)) }
+
+func withStandIn(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "scaffe-cuda")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		if library, err = cudatest.Build(dir); err == nil {
+			err = errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(cudatest.Env, usual))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+const usual = "delay=10 seed=1 fail=none broken=0"
+
+// tell changes what the stand-in is like, until the test ends.
+func tell(t *testing.T, text string) {
+	t.Helper()
+	if err := cudatest.Tell(library, text); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cudatest.Tell(library, usual); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// spoil makes something else of a rank's accelerator: that of its copies, or that of its sums.
+type spoil func(a nbc.Accelerator, copies bool) nbc.Accelerator
+
+func accelerator(d *cuda.Device) (nbc.Accelerator, error) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		return nil, err
+	}
+	return device.CUDA(d, device.CPU(k))
+}
+
+// run runs f on n ranks of this process that share the GPU, over a transport with the faults of a plan.
+func run(t *testing.T, n int, plan faulty.Plan, o nbc.Options, s spoil, f func(c *collectives.Comm) error) []error {
+	t.Helper()
+	w := inproc.NewWorld(n, inproc.Options{Seed: plan.Seed})
+	d, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := ct.WorldWith(n, func(r int) (nbc.Transport, nbc.Device, error) {
+		sums, err1 := accelerator(d)
+		copies, err2 := accelerator(d)
+		inner, err3 := w.Open(r)()
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return nil, nil, err
+		}
+		if s != nil {
+			sums, copies = s(sums, false), s(copies, true)
+		}
+		return staging.New(faulty.Wrap(inner, plan), copies, staging.Options{Ring: 64 << 10}), sums, nil
+	}, o, func(c *collectives.Comm, _ *nbc.Engine) error { return f(c) })
+	if err := cudatest.Tell(library, usual); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	return errs
+}
+
+// some returns every nth case of the suite, in device memory.
+func some(size, nth int) (cases []ct.Case) {
+	for i, k := range ct.Some(size) {
+		if i%nth == 0 {
+			k.Space = mem.CUDA
+			cases = append(cases, k)
+		}
+	}
+	return cases
+}
+
+var patient = nbc.Options{Deadline: 10 * time.Minute}
+
+// Collectives on device memory have the results of the suite: every algorithm, collective, type and op, in place and
+// not, on ranks that share a GPU, over a transport that delays and reorders. So do those on host memory of the same engines.
+func TestCUDA(t *testing.T) {
+	for _, c := range []struct {
+		ranks, nth int
+		plan       faulty.Plan
+	}{
+		{1, 3, faulty.Plan{}},
+		{2, 5, faulty.Plan{}},
+		{3, 9, faulty.Plan{Seed: 1, Delay: 3, Reorder: true}},
+		{5, 31, faulty.Plan{Seed: 2, Delay: 2}},
+	} {
+		cases := some(c.ranks, c.nth)
+		for i := range cases {
+			if i%10 == 9 {
+				cases[i].Space = mem.Host
+			}
+		}
+		t.Run(fmt.Sprintf("%d ranks, %d cases", c.ranks, len(cases)), func(t *testing.T) {
+			if err := errors.Join(run(t, c.ranks, c.plan, patient, nil, func(c *collectives.Comm) error { return ct.Run(c, cases) })...); err != nil {
+				t.Errorf("%v: %v", c.plan, err)
+			}
+		})
+	}
+}
+
+// Buffers of some megabytes, whose chunks fill the ring.
+func TestCUDALarge(t *testing.T) {
+	var cases []ct.Case
+	for _, text := range []string{"chain,chunk=64K", "binomial,chunk=256K", "ring,chunk=64K", "direct,chunk=1M"} {
+		s, err := spec.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range ct.Collectives(s) {
+			if !v.Parts() && v != schedule.Alltoall {
+				cases = append(cases, ct.Case{Spec: s, Collective: v, Datatype: mem.Float32, Op: mem.Sum, Count: 1<<18 + 5, Space: mem.CUDA})
+			}
+		}
+	}
+	if err := errors.Join(run(t, 3, faulty.Plan{}, patient, nil, func(c *collectives.Comm) error { return ct.Run(c, cases) })...); err != nil {
+		t.Error(err)
+	}
+}
+
+// hasty says that copies downwards, or additions, have been made when they have only begun.
+type hasty struct {
+	nbc.Accelerator
+	copies bool
+	said   map[nbc.Token]int // how often of each
+}
+
+func (h hasty) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
+	done, err := h.Accelerator.Copy(tok, dst, src)
+	return done || h.copies && src.Space() == mem.CUDA && dst.Space() == mem.Host && h.say(tok, err), err
+}
+
+func (h hasty) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
+	done, err := h.Accelerator.Reduce(tok, dt, op, dst, a, b)
+	return done || !h.copies && h.say(tok, err), err
+}
+
+func (h hasty) say(tok nbc.Token, err error) bool {
+	if err == nil {
+		h.said[tok]++
+	}
+	return err == nil
+}
+
+// Poll reports what has not been said.
+func (h hasty) Poll(done []nbc.Completion) (int, error) {
+	n, err := h.Accelerator.Poll(done)
+	kept := done[:0]
+	for _, c := range done[:n] {
+		if h.said[c.Token] > 0 {
+			h.said[c.Token]--
+			continue
+		}
+		kept = append(kept, c)
+	}
+	return len(kept), err
+}
+
+// Missing waits give other sums, which the suite sees.
+func TestCUDAMissingWaitsAreSeen(t *testing.T) {
+	tellFirst := func(t *testing.T) {
+		d, err := cuda.Open(0) // loads the stand-in
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		tell(t, "delay=300")
+	}
+	for _, copies := range []bool{true, false} {
+		t.Run(fmt.Sprintf("copies %v", copies), func(t *testing.T) {
+			tellFirst(t)
+			errs := run(t, 3, faulty.Plan{}, nbc.Options{Deadline: 10 * time.Second}, func(a nbc.Accelerator, ofCopies bool) nbc.Accelerator {
+				if ofCopies != copies {
+					return a
+				}
+				return hasty{a, copies, map[nbc.Token]int{}}
+			}, func(c *collectives.Comm) error {
+				err := ct.Run(c, some(3, 61))
+				return errors.Join(err, c.Barrier(context.Background()))
+			})
+			if err := errors.Join(errs...); err == nil || !strings.Contains(err.Error(), "has the bytes") && !strings.Contains(err.Error(), "outside of it was written") {
+				t.Errorf("the sums are right without a wait: %v", err)
+			}
+		})
+	}
+}
+
+// What cannot be is an error, on all ranks alike.
+func TestCUDARefuses(t *testing.T) {
+	library, err := spec.Parse(spec.Library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		call func(ctx context.Context, c *collectives.Comm, host, device mem.Buffer) error
+		says string
+	}{
+		"the MPI library": {func(ctx context.Context, c *collectives.Comm, _, device mem.Buffer) error {
+			return c.Allreduce(ctx, device, device, mem.Float32, mem.Sum, collectives.With(library))
+		}, "the MPI library's own collectives are not used on cuda memory"},
+		"two memories on a rank": {func(ctx context.Context, c *collectives.Comm, host, device mem.Buffer) error {
+			return c.Allreduce(ctx, device, host, mem.Float32, mem.Sum)
+		}, "the receive buffer lies in host memory, and the other one in cuda memory"},
+		"two memories on two ranks": {func(ctx context.Context, c *collectives.Comm, host, device mem.Buffer) error {
+			if c.Rank() == 0 {
+				device = host
+			}
+			return c.Allreduce(ctx, device, device, mem.Float32, mem.Sum)
+		}, "1000 elements in cuda memory"},
+	} {
+		errs := run(t, 2, faulty.Plan{}, nbc.Options{}, nil, func(comm *collectives.Comm) error {
+			host := mem.Alloc(4000)
+			defer host.Free()
+			device, err := comm.AllocIn(mem.CUDA, 4000)
+			if err != nil {
+				return err
+			}
+			return c.call(context.Background(), comm, host, device)
+		})
+		for r, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s, rank %d: %v", name, r, err)
+			}
+		}
+	}
+}
+
+// A GPU that fails under way ends the collective on all ranks.
+func TestCUDAFails(t *testing.T) {
+	errs := run(t, 3, faulty.Plan{}, nbc.Options{}, nil, func(c *collectives.Comm) error {
+		b, err := c.AllocIn(mem.CUDA, 1<<20)
+		if err == nil {
+			err = c.Barrier(context.Background())
+		}
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			err = cudatest.Tell(library, "broken=719")
+		}
+		for err == nil {
+			err = c.Allreduce(context.Background(), b, b, mem.Float32, mem.Sum)
+		}
+		return err
+	})
+	for r, err := range errs {
+		if abort := (*nbc.AbortError)(nil); !errors.As(err, &abort) && !strings.Contains(err.Error(), "cuda:0 (stand-in 0)") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
