@@ -11,7 +11,7 @@ import (
 
 // StartEach is startEach.
 func StartEach(n int, open func(int) func() (nbc.Transport, error), o nbc.Options) ([]*nbc.Engine, error) {
-	return startEach(n, open, o)
+	return startEach(n, open, nil, o)
 }
 
 // WatchOpen watches processes, given by rank, for rank me's engine. gone, unless nil, is

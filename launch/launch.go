@@ -62,6 +62,9 @@ type Options struct {
 	// Local, unless 0, is how many ranks to run in this process, at most
 	// MaxLocal.
 	Local int
+	// CUDA gives every rank a GPU, whose memory buffers of collectives may then lie in: the ranks of a node take
+	// its GPUs in turn. Where a rank has none, all ranks end with the reason before f is called.
+	CUDA bool
 	// Engine and Collectives are passed on.
 	Engine      nbc.Options
 	Collectives collectives.Options
@@ -95,13 +98,17 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 	if log := o.Log; o.Engine.Warn == nil {
 		o.Engine.Warn = func(text string) { fmt.Fprintf(log, "scaffe: warning: %s\n", text) }
 	}
-	engines, err := start(o)
+	gpus := newGPUs(o)
+	engines, err := start(o, gpus)
 	if err != nil {
-		return err
+		return errors.Join(err, closeGPUs(gpus))
 	}
 	ranks := make([]*rank, len(engines))
 	for i, e := range engines {
 		ranks[i] = newRank(e, o, len(engines))
+		if o.CUDA {
+			ranks[i].gpu = gpus[i]
+		}
 	}
 	ctx, stop := untilSignal(ctx, ranks, o)
 	defer stop()
@@ -112,6 +119,9 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 	}
 	wg.Wait()
 	errs[0] = errors.Join(errs[0], closeAll(engines))
+	if err := closeGPUs(gpus); errs[0] == nil { // of one that has failed the reason is known
+		errs[0] = err
+	}
 	for _, err := range errs { // rank 0 comes first
 		if err != nil {
 			return err
@@ -121,7 +131,7 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 }
 
 // start starts one engine for every rank of this process.
-func start(o Options) ([]*nbc.Engine, error) {
+func start(o Options, gpus []*gpu) ([]*nbc.Engine, error) {
 	if o.Local < 0 || o.Local > MaxLocal {
 		return nil, fmt.Errorf("--local must be at most %d (got %d): all ranks share the memory and threads of one machine", MaxLocal, o.Local)
 	}
@@ -134,12 +144,12 @@ func start(o Options) ([]*nbc.Engine, error) {
 		}
 		open = inproc.NewWorld(n, inproc.Options{}).Open
 	}
-	return startEach(n, open, o.Engine)
+	return startEach(n, open, gpus, o.Engine)
 }
 
-// startEach starts n engines. Where one of them fails, those before it are
+// startEach starts n engines, with a GPU each unless there are none. Where one of them fails, those before it are
 // closed.
-func startEach(n int, open func(rank int) func() (nbc.Transport, error), o nbc.Options) (engines []*nbc.Engine, err error) {
+func startEach(n int, open func(rank int) func() (nbc.Transport, error), gpus []*gpu, o nbc.Options) (engines []*nbc.Engine, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, closeAll(engines))
@@ -151,7 +161,14 @@ func startEach(n int, open func(rank int) func() (nbc.Transport, error), o nbc.O
 		if err != nil {
 			return engines, err
 		}
-		e, err := nbc.Start(open(r), device.CPU(k), o)
+		e, err := nbc.StartWith(func() (nbc.Transport, nbc.Device, error) {
+			d := device.CPU(k)
+			t, err := open(r)()
+			if err == nil && len(gpus) > 0 {
+				t, d = gpus[r].over(t, d)
+			}
+			return t, d, err
+		}, o)
 		if err != nil {
 			return engines, err
 		}

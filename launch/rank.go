@@ -27,6 +27,7 @@ type rank struct {
 	log    io.Writer
 	watch  *watch
 	report *report // nil where all ranks are in this process
+	gpu    *gpu    // nil where none is asked for
 }
 
 // newRank prepares a rank of a process that has `here` ranks.
@@ -58,6 +59,11 @@ func (r *rank) run(ctx context.Context, f func(context.Context, *collectives.Com
 func (r *rank) work(ctx context.Context, f func(context.Context, *collectives.Comm) error) error {
 	if err := r.watch.start(ctx, r.comm); err != nil {
 		return err
+	}
+	if r.gpu != nil {
+		if err := r.comm.Agree(ctx, r.gpu.need()); err != nil {
+			return err
+		}
 	}
 	if err := r.configure(ctx); err != nil {
 		return err

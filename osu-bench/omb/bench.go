@@ -72,7 +72,7 @@ func run(ctx context.Context, p Program, o *Options, stdout, stderr io.Writer) e
 		return err
 	}
 	lo := launch.Options{
-		Local: o.Local, Log: stderr, Engine: nbc.Options{Deadline: o.Deadline},
+		Local: o.Local, CUDA: o.CUDA, Log: stderr, Engine: nbc.Options{Deadline: o.Deadline},
 		Collectives: collectives.Options{
 			Tuned: slices.Contains(o.Algorithms, spec.Tuned), Table: o.Table, Measure: true, Buffers: buffers,
 		},
@@ -125,6 +125,8 @@ type runner struct {
 	writer   writer
 	send     mem.Buffer
 	recv     mem.Buffer
+	// What is checked of buffers in a GPU's memory: copies of them.
+	sendCopy, recvCopy mem.Buffer
 }
 
 func newRunner(ctx context.Context, comm *collectives.Comm, p Program, o Options, stdout, stderr io.Writer) (*runner, error) {
@@ -193,7 +195,10 @@ func coreEach(nodes []int, hosted, cores int) bool {
 // allocate makes the two buffers, on pages that are there.
 func (r *runner) allocate() (err error) {
 	alloc := r.comm.Alloc
-	if r.opts.Buffers == selection.Unregistered.String() {
+	switch {
+	case r.opts.CUDA:
+		alloc = func(n int) (mem.Buffer, error) { return r.comm.AllocIn(mem.CUDA, n) }
+	case r.opts.Buffers == selection.Unregistered.String():
 		alloc = mem.TryAlloc
 	}
 	n := max(r.opts.Max, 1)
@@ -209,6 +214,9 @@ func (r *runner) allocate() (err error) {
 	}
 	if r.recv, err = alloc(got); err != nil {
 		return fmt.Errorf("%s: %d bytes: %w", r.program.Name, got, err)
+	}
+	if r.opts.CUDA {
+		return r.allocateCopies()
 	}
 	for _, b := range []mem.Buffer{r.send, r.recv} {
 		bytes := mem.Bytes(b)
@@ -235,6 +243,8 @@ func (r *runner) close(ctx context.Context) error {
 	}
 	free(r.send)
 	free(r.recv)
+	r.sendCopy.Free()
+	r.recvCopy.Free()
 	return nil
 }
 
@@ -276,6 +286,9 @@ func (r *runner) cases(t Type) []*testCase {
 		}
 		_, result := c.result()
 		c.send, c.recv = r.send.Slice(0, c.given()), r.recv.Slice(0, result)
+		if r.opts.CUDA {
+			c.onHost = c.copy(r.sendCopy.Slice(0, c.given()), r.recvCopy.Slice(0, result))
+		}
 		cases = append(cases, c)
 	}
 	return cases

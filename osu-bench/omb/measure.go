@@ -132,7 +132,9 @@ func (r *runner) turns(ctx context.Context, c *testCase, subjects []subject, wor
 // turn is one subject's iteration.
 func (r *runner) turn(ctx context.Context, c *testCase, s subject, check *checker, iteration int, w *work, out []sample) (wrong int, err error) {
 	if check != nil {
-		check.before(c, iteration)
+		if err := r.before(ctx, check, c, iteration); err != nil {
+			return 0, err
+		}
 	}
 	if !c.program.is(collective) { // whose subjects meet before each execution
 		if err := r.meet(ctx); err != nil {
@@ -145,10 +147,7 @@ func (r *runner) turn(ctx context.Context, c *testCase, s subject, check *checke
 	if check == nil {
 		return 0, nil
 	}
-	if r.opts.corrupt != nil {
-		r.opts.corrupt(c.rank, iteration, c.recv)
-	}
-	return check.after(c, iteration), nil
+	return r.after(ctx, check, c, iteration)
 }
 
 // meet lets all ranks begin together.

@@ -31,7 +31,7 @@ type Options struct {
 	Factor       int      // each message's size over that of the one before
 	Algorithms   []string // what to compare; one or none is OMB's table
 	Format       string   // text, csv or json
-	Buffers      string   // registered or unregistered
+	Buffers      string   // registered or unregistered; cuda in a GPU's memory
 	Compute      string   // spin or wait
 	ComputeScale float64  // length of the computation, in pure communication times
 	Barrier      string   // auto, mpi or scaffe
@@ -39,6 +39,7 @@ type Options struct {
 	Local        int      // ranks in this process; 0: mpirun's
 	Deadline     time.Duration
 
+	CUDA          bool // buffers lie in a GPU's memory
 	Help, Version bool
 
 	// corrupt spoils a result before it is checked, in tests of the check.
@@ -103,6 +104,12 @@ func Parse(p Program, args []string) (*Options, error) {
 	if len(o.Types) == 0 {
 		o.Types = mpiTypes[:1]
 	}
+	if o.CUDA {
+		if p.is(local) {
+			return nil, &UsageError{p.Name, errors.New("invalid -d cuda: this program is about the CPU's kernels")}
+		}
+		o.Buffers = selection.CUDA.String()
+	}
 	if o.Min > o.Max {
 		return nil, &UsageError{p.Name, fmt.Errorf("invalid -m: the smallest size (%d bytes) is larger than the largest (%d bytes)", o.Min, o.Max)}
 	}
@@ -136,7 +143,7 @@ var allOptions = []option{
 	}},
 	{'f', "full", none, collective | local, "", "also print the minimum and maximum of the ranks, and the iterations", func(o *Options, _ string) error { o.Full = true; return nil }},
 	{'c', "validation", none, withData, "", "check every element of every iteration", func(o *Options, _ string) error { o.Validate = true; return nil }},
-	{'d', "accelerator", required, withData, "DEVICE", "memory of the buffers: cpu", setDevice},
+	{'d', "accelerator", required, withData, "DEVICE", "memory of the buffers: cpu or cuda", setDevice},
 	{'T', "type", required, withData, "TYPE", "all, mpi_char (the default; reductions use u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i32, i64, u8; may be repeated", setType},
 	{'k', "root-rank", required, rooted, "ROOT", "root: fixed:RANK, or rotate (another rank in every iteration)", setRoot},
 	{'z', "tail-lat", optional, all, "[P,…]", "percentiles over iterations, without a space: -z50,90,99 (the default)", setPercentiles},
@@ -192,7 +199,7 @@ func word(at func(*Options) *string, words ...string) func(*Options, string) err
 // setBuffers reads a kind of buffers, also by its older name.
 func setBuffers(o *Options, v string) error {
 	kind, err := selection.ParseBufferKind(v)
-	if err != nil {
+	if err != nil || kind == selection.CUDA {
 		return errors.New("want one of registered, unregistered")
 	}
 	o.Buffers = kind.String()
@@ -227,14 +234,15 @@ func setMemLimit(o *Options, v string) (err error) {
 	return err
 }
 
-func setDevice(_ *Options, v string) error {
-	switch strings.ToLower(v) {
-	case "cpu", "host":
+func setDevice(o *Options, v string) error {
+	switch v = strings.ToLower(v); v {
+	case "cpu", "host", "cuda":
+		o.CUDA = v == "cuda"
 		return nil
-	case "cuda", "managed", "rocm", "openacc":
-		return errors.New("accelerator buffers are not supported: use -d cpu")
+	case "managed", "rocm", "openacc":
+		return errors.New("this memory is not supported: use -d cpu or -d cuda")
 	}
-	return errors.New("want cpu")
+	return errors.New("want cpu or cuda")
 }
 
 func setType(o *Options, v string) error {

@@ -41,6 +41,7 @@ type testCase struct {
 	rank, size int
 	send, recv mem.Buffer // bytes each; recv of a gather, send of a scatter and both of an alltoall, of every rank; recv of a reduce-scatter, of this one's part
 	counts     []int      // of the parts of a reduce-scatter
+	onHost     *testCase  // with copies of the buffers in host memory, where they lie in a GPU's; otherwise nil
 }
 
 // all returns the bytes of a collective's whole buffer: those of a message, but where the size is each rank's.
@@ -551,6 +552,9 @@ func (p Program) usual() string {
 
 func (r *runner) newSubject(name string) (subject, error) {
 	p := r.program
+	if name == spec.Library && r.opts.CUDA {
+		return nil, errCUDA
+	}
 	if name == spec.Library && r.mpi == nil {
 		return nil, errNoMPI
 	}

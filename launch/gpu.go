@@ -1,0 +1,104 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/scaffe/scaffe/kernels"
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/kernels/device"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/staging"
+)
+
+// gpu is a rank's, where Options.CUDA asks for one.
+type gpu struct {
+	device *cuda.Device
+	err    error // why there is none
+}
+
+// newGPUs returns what the ranks of this process are to have.
+func newGPUs(o Options) (all []*gpu) {
+	if o.CUDA {
+		for range max(1, o.Local) {
+			all = append(all, &gpu{})
+		}
+	}
+	return all
+}
+
+// over returns what the engine of a rank works with: t and the CPU's kernels and, where that can be opened, the GPU of the
+// rank, over which t then carries messages. That it cannot is told to all ranks later, by an engine that works.
+func (g *gpu) over(t nbc.Transport, cpu nbc.Device) (nbc.Transport, nbc.Device) {
+	if g.device, g.err = openGPU(place(t)); g.err != nil {
+		return t, cpu
+	}
+	copies, err := g.accelerator()
+	if err != nil {
+		g.err = err
+		return t, cpu
+	}
+	sums, err := device.CUDA(g.device, cpu)
+	if err != nil {
+		g.err = errors.Join(err, copies.Close())
+		return t, cpu
+	}
+	return staging.New(t, copies, staging.Options{}), sums
+}
+
+// accelerator returns the GPU as a device with kernels of its own for the host's memory.
+func (g *gpu) accelerator() (nbc.Accelerator, error) {
+	k, err := kernels.NewCPU()
+	if err != nil {
+		return nil, err
+	}
+	cpu := device.CPU(k)
+	a, err := device.CUDA(g.device, cpu)
+	if err != nil {
+		return nil, errors.Join(err, cpu.Close())
+	}
+	return a, nil
+}
+
+// closeGPUs gives up what was opened, after the engines.
+func closeGPUs(all []*gpu) error {
+	var err error
+	for _, g := range all {
+		if g.device != nil {
+			err = errors.Join(err, g.device.Close())
+		}
+	}
+	return err
+}
+
+// place returns the rank's number among those of its node.
+func place(t nbc.Transport) int {
+	p, ok := t.(nbc.Topology)
+	if !ok {
+		return t.Rank()
+	}
+	n, nodes := 0, p.Nodes()
+	for rank := range t.Rank() {
+		if nodes[rank] == nodes[t.Rank()] {
+			n++
+		}
+	}
+	return n
+}
+
+// openGPU opens the GPU of a rank by its place: the ranks of a node take its GPUs in turn.
+func openGPU(place int) (*cuda.Device, error) {
+	all, err := cuda.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	return cuda.Open(place % max(1, len(all)))
+}
+
+// need says why a rank has no GPU.
+func (g *gpu) need() error {
+	if g.err == nil {
+		return nil
+	}
+	return fmt.Errorf("buffers in a GPU's memory: %w", g.err)
+}

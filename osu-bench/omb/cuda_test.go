@@ -1,0 +1,103 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package omb
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// standIn has a test run itself in a process that loads the stand-in for the driver, or, where none is built, finds no
+// driver at all, and reports whether it is that process. A process looks for a driver once.
+func standIn(t *testing.T, built bool) bool {
+	t.Helper()
+	if os.Getenv("SCAFFE_TEST_STANDIN") != "" {
+		return true
+	}
+	library := "/nonexistent/libcuda.so.1"
+	if built {
+		var err error
+		if library, err = cudatest.Build(t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	c.Env = append(os.Environ(), "SCAFFE_TEST_STANDIN=1", cuda.EnvLibrary+"="+library, cudatest.Env+"=delay=10 seed=1")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// Buffers in a GPU's memory: every program but that of the CPU's kernels validates.
+func TestCUDALocal(t *testing.T) {
+	if !standIn(t, true) {
+		return
+	}
+	for _, p := range Programs {
+		if p.is(local | barrier) {
+			continue
+		}
+		for _, row := range ranIt(t, p.Name, "--local 2 -c -i 3 -x 1 -m 64:16K -d cuda -T mpi_float") {
+			if row[len(row)-1] != "Pass" {
+				t.Errorf("%s: row %q", p.Name, row)
+			}
+		}
+	}
+	for _, line := range []string{
+		"osu_allreduce --local 3 -c -i 2 -x 0 -m 1M:4M -d cuda --algorithm tuned,ring,chain:2/binomial",
+		"osu_reduce --local 3 -c -i 4 -x 0 -m 64:4K -d cuda -l -k rotate --persistent",
+		"osu_ireduce --local 2 -c -i 4 -x 0 -m 64K:64K -d cuda -l -t 2",
+	} {
+		name, line, _ := strings.Cut(line, " ")
+		if rows := ranIt(t, name, line); len(rows) == 0 {
+			t.Errorf("%s %s: no rows", name, line)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	err := Run(context.Background(), program(t, "osu_allreduce"), strings.Fields("--local 2 -m 64:64 -d cuda --algorithm tuned,mpi"), &stdout, &stderr)
+	if err == nil || !strings.Contains(err.Error(), "not used on cuda memory") {
+		t.Errorf("the MPI library on device memory: %v", err)
+	}
+}
+
+// A wrong element of a result on the device is found.
+func TestCUDAValidationSeesIt(t *testing.T) {
+	if !standIn(t, true) {
+		return
+	}
+	o, err := Parse(program(t, "osu_allreduce"), strings.Fields("--local 2 -c -i 2 -x 0 -m 64:64 -d cuda"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.corrupt = func(rank, iteration int, out mem.Buffer) {
+		if rank == 1 && iteration == 1 {
+			mem.Bytes(out)[out.Len()-1] ^= 1
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if err := run(context.Background(), program(t, "osu_allreduce"), o, &stdout, &stderr); err == nil || !strings.Contains(err.Error(), "validation failed") {
+		t.Errorf("a spoilt element passes: %v", err)
+	}
+}
+
+// Without a driver a line says so.
+func TestCUDAWithoutDriver(t *testing.T) {
+	if !standIn(t, false) {
+		return
+	}
+	var stdout, stderr bytes.Buffer
+	err := Run(context.Background(), program(t, "osu_reduce"), strings.Fields("--local 2 -m 64:64 -d cuda"), &stdout, &stderr)
+	if err == nil || !strings.Contains(err.Error(), "CUDA driver") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+}
