@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,6 +68,30 @@ func TestCUDALocal(t *testing.T) {
 	err := Run(context.Background(), program(t, "osu_allreduce"), strings.Fields("--local 2 -m 64:64 -d cuda --algorithm tuned,mpi"), &stdout, &stderr)
 	if err == nil || !strings.Contains(err.Error(), "not used on cuda memory") {
 		t.Errorf("the MPI library on device memory: %v", err)
+	}
+}
+
+// Processes of a node that share a GPU, over shared memory and over MPI alone.
+func TestCUDAMPI(t *testing.T) {
+	mpi := os.Getenv("SCAFFE_MPI_DIR")
+	if mpi == "" {
+		t.Skip("no MPI: run `make test-mpi`")
+	}
+	dir := t.TempDir()
+	library, err := cudatest.Build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := program(t, "osu_allreduce")
+	if out, err := exec.Command("go", "build", "-o", dir+"/", "../"+p.Name).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv(cudatest.Env, "delay=10 seed=1")
+	args := []string{"-np", "2", filepath.Join(dir, p.Name), "-d", "cuda", "-c", "-i", "3", "-x", "1", "-m", "64:4M", "--factor", "16", "-T", "mpi_float"}
+	for _, shm := range []string{"on", "off"} {
+		t.Setenv("SCAFFE_SHM", shm)
+		checkMPI(t, p, false, 5, filepath.Join(mpi, "bin", "mpirun"), args)
 	}
 }
 
