@@ -124,7 +124,7 @@ func (k *call) with(c *Comm, opts []Option) {
 	switch {
 	case k.space() == mem.CUDA:
 		k.buffers = selection.CUDA
-	case k.buffers == selection.CUDA: // said of others
+	case k.buffers == selection.CUDA: // the option says so, and these do not lie there
 		k.buffers = selection.Registered
 	}
 }
