@@ -129,9 +129,9 @@ func (k *call) with(c *Comm, opts []Option) {
 	}
 }
 
-// space returns the memory that the call's buffers lie in on this rank.
+// space returns the memory that the call's buffers lie in on this rank: an empty one counts where it says that it lies in a GPU's.
 func (k *call) space() mem.Space {
-	if k.needsSend && k.send.Len() > 0 {
+	if k.needsSend && (k.send.Len() > 0 || k.send.Space() != mem.Host) {
 		return k.send.Space()
 	}
 	if k.needsRecv {

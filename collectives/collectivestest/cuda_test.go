@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -197,7 +198,7 @@ func (h hasty) Poll(done []nbc.Completion) (int, error) {
 	return len(kept), err
 }
 
-// Missing waits give other sums, which the suite sees.
+// Missing waits give other sums, which the suite sees, or leave the GPU at work on memory that has been freed, which the stand-in does.
 func TestCUDAMissingWaitsAreSeen(t *testing.T) {
 	tellFirst := func(t *testing.T) {
 		d, err := cuda.Open(0) // loads the stand-in
@@ -219,8 +220,9 @@ func TestCUDAMissingWaitsAreSeen(t *testing.T) {
 				err := ct.Run(c, some(3, 61))
 				return errors.Join(err, c.Barrier(context.Background()))
 			})
-			if err := errors.Join(errs...); err == nil || !strings.Contains(err.Error(), "has the bytes") && !strings.Contains(err.Error(), "outside of it was written") {
-				t.Errorf("the sums are right without a wait: %v", err)
+			err := errors.Join(errs...)
+			if !regexp.MustCompile("has the bytes|outside of it was written|an illegal memory access").MatchString(fmt.Sprint(err)) {
+				t.Errorf("nothing is seen of the missing wait: %v", err)
 			}
 		})
 	}
