@@ -68,6 +68,7 @@ typedef struct state {
 } state;
 
 state *state_of(MPI_Comm comm);
+void set_up(MPI_Comm comm, state *st); // by all ranks of a communicator together: all serve it afterwards, or none
 int failed(state *st, MPI_Comm comm); // tells the communicator's error handler
 
 extern __thread int inside; // within a call of scaffe's or the library's, on this thread
@@ -96,7 +97,9 @@ void *look(void *from, const char *name);
 #define HANDLE(mpi, ompi) mpi
 #endif
 extern MPI_Comm comm_world, comm_self, comm_null;
-extern MPI_Datatype type_byte;
+extern MPI_Datatype type_null, type_byte, type_int, type_long_long, type_double;
+extern MPI_Op ops[SERVE_OPS]; // by SERVE_SUM, ...
+void find_handles(void);
 
 // What is known of a named type whose elements lie side by side.
 #define NONE (-1)
@@ -113,6 +116,7 @@ const struct named *named(MPI_Datatype type);             // NULL of others
 int operation(const struct named *type, MPI_Op op);       // its number in serve.h, NONE of one that the kernels lack for the type
 enum exact exactness(int code, int op);                   // of how many ranks a result is the same whoever adds, in whatever order
 int64_t signature(MPI_Datatype type, int *side_by_side);  // the bytes of an element, 0 of none
+int element_size(int code);                               // bytes, by SERVE_F32, ...
 
 // pack and unpack copy elements of a type that do not lie side by side, to and from bytes that do.
 int pack(const void *buf, int64_t count, MPI_Datatype type, void *into, int64_t bytes, MPI_Comm comm);
@@ -133,8 +137,6 @@ extern struct lib {
   serve_free_fn *free;
   serve_close_fn *close;
 } lib;
-
-int element_size(int type); // bytes, by SERVE_F32, ...
 
 // device.c stages memory of a GPU.
 typedef struct {
