@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(asked) == "" {
-		os.Exit(withStandIn(m))
+		os.Exit(cudatest.Main(m, &library, "devices=2 delay=5"))
 	}
 	fmt.Printf("loaded before: %v\n", mapped(os.Getenv(cuda.EnvLibrary)))
 	all, err := cuda.GPUs()
@@ -43,21 +43,6 @@ func TestMain(m *testing.M) {
 	fmt.Printf("again: %v\n", again)
 	_, err = cuda.Open(0)
 	fmt.Printf("open: %v\n", err)
-}
-
-func withStandIn(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "scaffe-cuda")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		if library, err = cudatest.Build(dir); err == nil {
-			err = errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(cudatest.Env, "devices=2 delay=5"))
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
 }
 
 // mapped reports whether the process has a library loaded.

@@ -27,22 +27,7 @@ import (
 // library is the stand-in for the driver that the tests load.
 var library string
 
-func TestMain(m *testing.M) { os.Exit(withStandIn(m)) }
-
-func withStandIn(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "scaffe-cuda")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		if library, err = cudatest.Build(dir); err == nil {
-			err = errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(cudatest.Env, usual))
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(cudatest.Main(m, &library, usual)) }
 
 const usual = "delay=20 seed=1 fail=none broken=0"
 

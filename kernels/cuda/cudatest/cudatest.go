@@ -11,11 +11,30 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+
+	"github.com/scaffe/scaffe/kernels/cuda/internal/driver"
 )
 
 // Env is the environment variable that says what the driver is like; see
 // src/standin.c.
 const Env = "SCAFFE_STANDIN"
+
+// Main runs a package's tests with the library in the driver's place, whose path it stores in library, and which is
+// like the words say (Env). It returns what the process is to end with.
+func Main(m interface{ Run() int }, library *string, like string) int {
+	dir, err := os.MkdirTemp("", "scaffe-cuda")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		if *library, err = Build(dir); err == nil {
+			err = errors.Join(os.Setenv(driver.EnvLibrary, *library), os.Setenv(Env, like))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
 
 // Build compiles the library into a folder and returns its path, for the
 // environment variable cuda.EnvLibrary.
