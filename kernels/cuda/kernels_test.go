@@ -49,14 +49,7 @@ func open(t *testing.T) (*cuda.Device, *cuda.Stream) {
 // tell changes what the stand-in is like, until the test ends.
 func tell(t *testing.T, text string) {
 	t.Helper()
-	if err := cudatest.Tell(library, text); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cudatest.Tell(library, asUsual); err != nil {
-			t.Error(err)
-		}
-	})
+	cudatest.Change(t, library, text, asUsual)
 }
 
 // asUsual undoes what tests tell the stand-in.

@@ -34,14 +34,7 @@ const usual = "delay=20 seed=1 fail=none broken=0"
 // tell changes what the stand-in is like, until the test ends.
 func tell(t *testing.T, text string) {
 	t.Helper()
-	if err := cudatest.Tell(library, text); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cudatest.Tell(library, usual); err != nil {
-			t.Error(err)
-		}
-	})
+	cudatest.Change(t, library, text, usual)
 }
 
 // memory is that of a GPU, for one rank, which keeps what it has for the next who asks: the stand-in never gives an

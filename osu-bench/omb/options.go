@@ -144,7 +144,7 @@ var allOptions = []option{
 	{'f', "full", none, collective | local, "", "also print the minimum and maximum of the ranks, and the iterations", func(o *Options, _ string) error { o.Full = true; return nil }},
 	{'c', "validation", none, withData, "", "check every element of every iteration", func(o *Options, _ string) error { o.Validate = true; return nil }},
 	{'d', "accelerator", required, withData, "DEVICE", "memory of the buffers: cpu or cuda", setDevice},
-	{'T', "type", required, withData, "TYPE", "all, mpi_char (the default; reductions use u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i32, i64, u8; may be repeated", setType},
+	{'T', "type", required, withData, "TYPE", "all, mpi_char (the default; reductions use u8), mpi_int, mpi_float; or f32, f64, f16, bf16, i8 to i64, u8 to u64; may be repeated", setType},
 	{'k', "root-rank", required, rooted, "ROOT", "root: fixed:RANK, or rotate (another rank in every iteration)", setRoot},
 	{'z', "tail-lat", optional, all, "[P,…]", "percentiles over iterations, without a space: -z50,90,99 (the default)", setPercentiles},
 	{'M', "mem-limit", required, blocking | nonblocking | local, "BYTES", "limit the largest message to BYTES, whatever -m says", setMemLimit},

@@ -21,8 +21,22 @@ import "C"
 
 import (
 	"fmt"
+	"testing"
 	"unsafe"
 )
+
+// Change is Tell until the test ends, when the library is as usual again.
+func Change(t testing.TB, library, text, usual string) {
+	t.Helper()
+	if err := Tell(library, text); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Tell(library, usual); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // Tell changes what the library is like that this process has loaded, in the words of Env; fail=none
 // ends all failures.
