@@ -348,5 +348,5 @@ func (k *call) checkBuffer(c *Comm, name string, b mem.Buffer) error {
 // plan returns the compiled schedule of a call, built at its first use. text
 // stands for all that build depends on besides the call.
 func (c *Comm) plan(k spec.Call, text string, build func(spec.Call) (*schedule.Schedule, error)) (*nbc.Plan, error) {
-	return c.plans.get(planKey{k.Collective, k.Root, k.Count, k.ElemSize, k.Scaled, countsKey(k.Counts), text}, func() (*schedule.Schedule, error) { return build(k) })
+	return c.plans.get(planKey{k.Collective, k.Root, k.Count, k.ElemSize, k.Scaled, k.Apart, countsKey(k.Counts), text}, func() (*schedule.Schedule, error) { return build(k) })
 }

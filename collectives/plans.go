@@ -23,7 +23,7 @@ const (
 type planKey struct {
 	collective            schedule.Collective
 	root, count, elemSize int
-	scaled                bool
+	scaled, apart         bool
 	counts                string // see countsKey
 	text                  string // stands for the spec, or for those of the parts
 }

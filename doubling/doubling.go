@@ -48,7 +48,7 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 		sum := schedule.In.At(c)
 		step := steps{
 			sums: [2]schedule.Ref{partial.Slot(2*i, c.Len), partial.Slot(2*i+1, c.Len)},
-			out:  schedule.Out.At(c), left: bits.Len(uint(paired)) - 1,
+			out:  schedule.Out.At(c), left: bits.Len(uint(paired)) - 1, apart: !b.MayBeOne(),
 		}
 		if beyond {
 			step.left++
@@ -62,7 +62,7 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 			b.RecvReduce(p.Absolute(r^bit), sum, to)
 			sum = to
 		}
-		b.Copy(sum, step.out)
+		b.Copy(sum, step.out) // nothing where it is there
 		if beyond {
 			b.Send(p.Absolute(r+paired), step.out)
 		}
@@ -71,18 +71,19 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 
 // steps says where each step's sum goes: never where the one before lies, which may
 // still be read by the partner, and at last to Out, unless there is one step alone
-// (whose partner may be reading Out, where that is In).
+// whose partner may be reading Out, since that may be In.
 type steps struct {
-	sums [2]schedule.Ref
-	out  schedule.Ref
-	done int
-	left int
+	sums  [2]schedule.Ref
+	out   schedule.Ref
+	apart bool // In and Out
+	done  int
+	left  int
 }
 
 func (s *steps) next() schedule.Ref {
 	s.left--
 	s.done++
-	if s.left == 0 && s.done > 1 {
+	if s.left == 0 && (s.done > 1 || s.apart) {
 		return s.out
 	}
 	return s.sums[s.done%2]

@@ -58,7 +58,8 @@ type loneOp struct {
 type lone struct {
 	ops     []loneOp
 	order   []int32    // the schedule's op that each is
-	lends   bool       // some of its messages may be lent
+	lends   bool       // some of its messages may be lent,
+	must    bool       // and some are, even if its caller does not wait
 	bound   bool       // on the transport's thread alone; see Eager.Bound
 	scratch mem.Buffer // that the ops are bound to
 }
@@ -77,17 +78,16 @@ func (e *Engine) bindLone(r *Request) *lone {
 		if op.Local() {
 			continue
 		}
-		room, kept := e.eager.EagerRoom(r.peer(op.Peer))
-		n := r.bind.Datatype.Bytes(op.Len())
-		if n > room || room == 0 {
+		room, n := e.eager.EagerRoom(r.peer(op.Peer)), r.bind.Datatype.Bytes(op.Len())
+		if n > room.Most || room.Most == 0 {
 			return nil
 		}
 		l.bound = l.bound || e.eager.Bound(r.peer(op.Peer))
-		if op.Kind == schedule.Send && n > kept {
+		if op.Kind == schedule.Send && n > room.Kept {
 			if lent[op.Peer]++; lent[op.Peer] > loneLent {
 				return nil
 			}
-			l.lends = true
+			l.lends, l.must = true, l.must || n > room.Copied
 			for _, j := range r.plan.graph.Waiting(int32(i)) {
 				waits[j] = append(waits[j], Token(i))
 			}
@@ -175,7 +175,7 @@ func (e *Engine) startLone(r *Request) bool {
 	if r.lone == nil || !e.enter() {
 		return false
 	}
-	if r.lone.lends || r.lone.bound || len(e.lingering) == lingerMost {
+	if r.lone.must || r.lone.bound || len(e.lingering) == lingerMost {
 		e.leave()
 		return false
 	}
@@ -283,7 +283,7 @@ func (e *Engine) runLone(r *Request, from int, waits bool) (done int, ended bool
 
 // execLone is runLone on the thread that the transport asks for.
 func (e *Engine) execLone(r *Request, from int, waits bool) (done int, ended bool, err error) {
-	l := r.lone
+	l, lends := r.lone, waits && !r.lingers.Load() // one that lingers may stay so for long
 	for i := from; i < len(l.ops); i++ {
 		op := &l.ops[i]
 		if len(op.lent) > 0 && !e.settle(op.lent, waits) {
@@ -291,7 +291,7 @@ func (e *Engine) execLone(r *Request, from int, waits bool) (done int, ended boo
 		}
 		switch op.kind {
 		case schedule.Send:
-			if !e.eager.Put(Token(l.order[i]), op.peer, r.tag(op.message), op.src) {
+			if !e.eager.Put(Token(l.order[i]), op.peer, r.tag(op.message), op.src, lends) {
 				return i, false, nil
 			}
 		case schedule.Copy:

@@ -81,16 +81,16 @@ type Transport interface {
 // what another gets with Take. Its methods are called as a Transport's are, but
 // without regard to a ThreadMigrator's thread where Bound does not ask for it.
 type Eager interface {
-	// EagerRoom returns how many bytes such a message to or from a rank may have, 0
-	// where there are none; and how many one that is not lent. Any goroutine may call it.
-	EagerRoom(rank int) (room, kept int)
+	// EagerRoom returns how large such messages to or from a rank may be. Any goroutine may call it.
+	EagerRoom(rank int) EagerRoom
 	// Bound reports whether Put and Take of messages to and from a rank are called on a
 	// ThreadMigrator's thread alone. Any goroutine may call it.
 	Bound(rank int) bool
 	// Put sends src to rank to, and reports whether it has: a false is for lack of
 	// room, and leaves the message to Send. A message that is lent has the token
-	// given; src must stay as it is while Lent returns that.
-	Put(tok Token, to int, tag Tag, src mem.Buffer) bool
+	// given; src must stay as it is while Lent returns that. lend says that the caller
+	// waits for the end of one anyway: otherwise one that can be copied is.
+	Put(tok Token, to int, tag Tag, src mem.Buffer, lend bool) bool
 	// Lent returns the tokens of the messages that are lent, until the next call.
 	Lent() []Token
 	// Keep has Poll report when these have ended, each by base + its token.
@@ -111,6 +111,13 @@ type Eager interface {
 	// Nap lets the calling thread sleep for d at most, or until Wake is called, while
 	// another thread may call the other methods.
 	Nap(d time.Duration)
+}
+
+// EagerRoom is how large the messages of an Eager may be, in bytes.
+type EagerRoom struct {
+	Most   int // of one that Put may send; 0 where it sends none
+	Copied int // of one that Put copies where its caller does not let it be lent
+	Kept   int // of one that is never lent
 }
 
 // Allocator is implemented by a Transport with memory that it moves

@@ -52,6 +52,11 @@ func (b *Builder) Sub(ranks []int, in, out Ref) *Builder {
 // on the other. It comes before all ops.
 func (b *Builder) Apart() { b.plan.Apart = true }
 
+// MayBeOne reports whether In and Out of this view may be the same memory.
+func (b *Builder) MayBeOne() bool {
+	return b.plan.Memory(b.names[In].Buf) == b.plan.Memory(b.names[Out].Buf)
+}
+
 // Reserve returns n fresh elements of Scratch.
 func (b *Builder) Reserve(n int) Ref {
 	r := Scratch.At(Range{b.plan.Scratch, n})

@@ -18,6 +18,9 @@ type Call struct {
 	Counts []int
 	// Nodes[r] is the node of rank r; nil: all are on one.
 	Nodes []int
+	// Apart says that In and Out of this rank are not the same memory, as in a call in place: an allreduce
+	// then stores some sums where they belong that it would otherwise keep elsewhere first. Ranks may differ in it.
+	Apart bool
 	// Scaled says that every rank's contribution to a reduction is divided first,
 	// by what the execution says, into scratch memory (schedule.Scale).
 	Scaled bool
@@ -63,6 +66,9 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 	}
 	if c.Collective == schedule.ReduceScatter {
 		return c.reduceScatter(b, p, s)
+	}
+	if c.Apart && c.Collective == schedule.Allreduce {
+		b.Apart()
 	}
 	way, n := groups(c, p, s)
 	levels, top := way[:n], way[len(way)-1]

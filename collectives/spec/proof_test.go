@@ -149,6 +149,39 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 	}
 }
 
+// Likewise allreduces in which some ranks have buffers that lie apart, or all.
+func TestAllreducesOfBuffersApartAreProved(t *testing.T) {
+	for _, text := range []string{
+		"linear", "chain,chunk=3", "binomial,chunk=3", "direct,chunk=6", "ring,chunk=2", "doubling", "doubling,chunk=3", "chain:3,chunk=3/binomial,chunk=3",
+		"direct,chunk=7/ring,chunk=2", "direct/doubling", "binomial:node/doubling,chunk=4",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			s, err := spec.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for size := 1; size <= 20; size++ {
+				for layout, nodes := range layouts(size) {
+					for _, some := range []bool{false, true} {
+						c := spec.Call{Collective: schedule.Allreduce, Size: size, Count: []int{17, 1, 12, 40}[size%4], ElemSize: 1, Nodes: nodes, Scaled: size%5 == 4}
+						all := planCall(t, c, s)
+						c.Apart = true
+						for rank, apart := range planCall(t, c, s) {
+							if !some || rank%2 == 0 {
+								all[rank] = apart
+							}
+						}
+						if err := check.Prove(c.Collective, all, 0); err != nil {
+							t.Fatalf("%d ranks (%s), only some apart: %v: %v", size, layout, some, err)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
 // Allgathers of unequal parts are proved for every layout, 1 to 33 ranks.
 func TestEveryAllgatherIsProved(t *testing.T) {
 	proveParts(t, schedule.Allgather, []string{

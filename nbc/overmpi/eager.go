@@ -20,11 +20,11 @@ type eager struct {
 var _ nbc.Eager = (*Transport)(nil)
 
 // EagerRoom returns how many bytes lie in an envelope, which needs no answer.
-func (t *Transport) EagerRoom(rank int) (room, kept int) {
+func (t *Transport) EagerRoom(rank int) nbc.EagerRoom {
 	if rank == t.Rank() {
-		return 0, 0
+		return nbc.EagerRoom{}
 	}
-	return inlineRoom, inlineRoom
+	return nbc.EagerRoom{Most: inlineRoom, Copied: inlineRoom, Kept: inlineRoom}
 }
 
 // Lent returns nothing: messages of Put are copied.
@@ -37,7 +37,7 @@ func (t *Transport) Keep(nbc.Token) {}
 func (t *Transport) Bound(int) bool { return true }
 
 // Put sends src in an envelope, which is a copy.
-func (t *Transport) Put(_ nbc.Token, to int, tag nbc.Tag, src mem.Buffer) bool {
+func (t *Transport) Put(_ nbc.Token, to int, tag nbc.Tag, src mem.Buffer, _ bool) bool {
 	if t.fault != nil || t.over.Load() {
 		return false
 	}

@@ -22,7 +22,7 @@ func TestPutIsUnsentUntilMPIHasTakenIt(t *testing.T) {
 		src, want := make([]byte, inlineRoom), bytes.Repeat([]byte{9}, inlineRoom)
 		for i := range uint32(2) {
 			copy(src, want)
-			if !t.Put(0, to, tag(i), mem.Of(src)) {
+			if !t.Put(0, to, tag(i), mem.Of(src), false) {
 				return errors.New("Put refused a message")
 			}
 			clear(src)

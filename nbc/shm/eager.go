@@ -19,18 +19,17 @@ var _ nbc.Eager = (*Transport)(nil)
 // alone: larger ones are copied by both of their ranks, which is the loop's work.
 const loneRoom = shareFrom - 1
 
-// EagerRoom returns how many bytes a message between this rank and another may have to be
-// sent by Put, and how many to travel in a ring.
-func (t *Transport) EagerRoom(rank int) (room, kept int) {
+// EagerRoom returns how large messages between this rank and another may be.
+func (t *Transport) EagerRoom(rank int) nbc.EagerRoom {
 	switch {
 	case rank < 0 || rank >= len(t.byRank):
-		return 0, 0
+		return nbc.EagerRoom{}
 	case t.byRank[rank] != nil:
-		return loneRoom, blockRoom
+		return nbc.EagerRoom{Most: loneRoom, Copied: blockRoom, Kept: copyRoom}
 	case t.eager != nil:
 		return t.eager.EagerRoom(rank)
 	}
-	return 0, 0
+	return nbc.EagerRoom{}
 }
 
 // Bound reports whether inner asks for its thread, of the ranks that it reaches.
@@ -41,17 +40,17 @@ func (t *Transport) Unsent() bool { return t.eager != nil && t.eager.Unsent() }
 
 // Put writes a message of at most EagerRoom bytes into the ring to rank to, or where it
 // lies, and reports whether there was room.
-func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) bool {
+func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer, lend bool) bool {
 	p := t.byRank[to]
 	switch {
 	case t.fault != nil:
 		return false
 	case p == nil:
-		return t.eager.Put(tok, to, tag, src)
+		return t.eager.Put(tok, to, tag, src, lend)
 	case p.backlog.Len() > 0:
 		return false
 	}
-	if src.Len() > blockRoom {
+	if src.Len() > blockRoom || lend && !t.travels(src) {
 		return t.putLarge(tok, p, tag, src)
 	}
 	if !p.writeMessage(tag, src) {
@@ -61,7 +60,16 @@ func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) bool
 	return true
 }
 
-// putLarge is Put of a message that does not fit into the ring. It is lent where the
+// travels reports whether a message is copied into the ring, rather than told of.
+func (t *Transport) travels(message mem.Buffer) bool {
+	if n := message.Len(); n <= copyRoom || n > blockRoom {
+		return n <= copyRoom
+	}
+	_, registered := t.arena.find(message)
+	return !registered
+}
+
+// putLarge is Put of a message that does not travel in the ring. It is lent where the
 // receiver reads it; otherwise this rank makes a copy in registered memory.
 func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) bool {
 	t.drainOf(p) // it may have read earlier ones, whose copies are then overwritten in the cache
@@ -79,7 +87,7 @@ func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer
 	o := t.begin(tok, p, tag, src, src.Len())
 	o.sending, o.eager, o.lends = true, true, lends
 	t.active-- // nobody waits for it
-	d := descriptor{kind: sends, tag: tag, id: o.id, length: uint64(src.Len())}
+	d := descriptor{kind: sends, id: o.id, length: uint64(src.Len())}.about(tag)
 	if err := t.locate(o, &d); err != nil {
 		t.forget(o)
 		return false
@@ -137,7 +145,7 @@ func (t *Transport) Take(from int, tag nbc.Tag, n int, dst mem.Buffer) (mem.Buff
 	}
 	for p.in.ready(p.read) {
 		s := p.in.slot(p.read)
-		if s.tag == tag && s.kind == sends {
+		if s.kind == sends && s.tag() == tag {
 			message, ok := t.message(p, &s.descriptor, p.inlineOf(s), n, dst)
 			p.shown = ok
 			return message, ok
@@ -151,8 +159,8 @@ func (t *Transport) Take(from int, tag nbc.Tag, n int, dst mem.Buffer) (mem.Buff
 // message returns the message of n bytes that d tells of, which came with it or is lent;
 // false where it is another, or lies where this rank does not read it.
 func (t *Transport) message(p *peer, d *descriptor, with []byte, n int, dst mem.Buffer) (message mem.Buffer, ok bool) {
-	switch place := d.place &^ bothCopy; {
-	case int(d.length) != n:
+	switch place := d.lies(); {
+	case d.size() != n:
 	case place == inlined:
 		return bufferOf(with), len(with) == n
 	case place == registered:

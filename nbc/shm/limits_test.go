@@ -49,7 +49,7 @@ func TestAloneOrTogether(t *testing.T) {
 func TestAtTheLimits(t *testing.T) {
 	const n, rounds = 2, 30
 	var sizes []int
-	for _, limit := range []int{blockRoom, eagerCopy, shareFrom} {
+	for _, limit := range []int{copyRoom, blockRoom, eagerCopy, shareFrom} {
 		sizes = append(sizes, limit/8-1, limit/8, limit/8+1)
 	}
 	for _, registered := range []bool{true, false} {

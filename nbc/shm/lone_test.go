@@ -37,8 +37,8 @@ type counting struct {
 	*counts
 }
 
-func (c counting) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) bool {
-	ok := c.Transport.Put(tok, to, tag, src)
+func (c counting) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer, lend bool) bool {
+	ok := c.Transport.Put(tok, to, tag, src, lend)
 	if ok {
 		c.put.Add(1)
 	}
@@ -142,7 +142,7 @@ func aloneRounds(e *nbc.Engine, a schedule.Algorithm, rounds int) error {
 	ctx := context.Background()
 	one := make([]int64, 1)
 	for i := range rounds {
-		count := []int{1, 5, 33, 512, 600, 5000, 20000}[same.IntN(7)] // 20000: too large to be executed alone
+		count := []int{1, 4, 5, 33, 300, 512, 600, 5000, 20000}[same.IntN(9)] // 20000: too large to be executed alone
 		in, giveIn, err := numbers(e, count, rng.IntN(2) == 0)
 		if err != nil {
 			return err
@@ -296,7 +296,8 @@ func TestALoneRankIsWaitedFor(t *testing.T) {
 }
 
 // TestLingering: requests that are started and waited for later, in another order, some
-// of them tested in between, some left for the loop to end, and some closed in flight.
+// of them tested in between, some left for the loop to end, and some closed in flight. Half of them are in registered
+// memory, and so large that they would be lent if their callers waited.
 func TestLingering(t *testing.T) {
 	const n, rounds, each = 3, 40, 20 // more of them than may linger
 	engines(t, n, func(e *nbc.Engine) error {
@@ -306,10 +307,23 @@ func TestLingering(t *testing.T) {
 			var requests [each]*nbc.Request
 			var out [each][]int64
 			for k := range requests {
-				out[k] = make([]int64, 5)
-				var err error
-				requests[k], err = loneAllreduce(e, schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}, 5,
-					uint32(i*each+k+1), []int64{1, 2, 3, 4, int64(e.Rank())}, out[k])
+				count, registered := 5, k%2 > 0
+				if registered {
+					count = (copyRoom + blockRoom) / 16
+				}
+				in, giveIn, err := numbers(e, count, registered)
+				if err != nil {
+					return err
+				}
+				defer giveIn()
+				var giveOut func()
+				if out[k], giveOut, err = numbers(e, count, registered); err != nil {
+					return err
+				}
+				defer giveOut()
+				in[3], in[4] = 4, int64(e.Rank())
+				requests[k], err = loneAllreduce(e, schedule.Algorithm{Reduce: binomial.Reduce, Bcast: binomial.Bcast}, count,
+					uint32(i*each+k+1), in, out[k])
 				if err != nil {
 					return err
 				}

@@ -117,11 +117,11 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 		t.enqueue(o)
 		return nil
 	}
-	if o.n <= blockRoom {
+	if t.travels(src) {
 		t.postMessage(o)
 		return nil
 	}
-	d := descriptor{kind: sends, tag: tag, id: o.id, length: uint64(o.n)}
+	d := descriptor{kind: sends, id: o.id, length: uint64(o.n)}.about(tag)
 	if err := t.locate(o, &d); err != nil {
 		t.active--
 		t.forget(o)
@@ -172,7 +172,7 @@ func (t *Transport) receive(tok nbc.Token, p *peer, tag nbc.Tag, dst mem.Buffer,
 	if borrows || n <= blockRoom || e.untold > 1 || !ok && (n <= eagerCopy || !t.reaches(p)) {
 		return
 	}
-	d := descriptor{kind: wants, place: private, tag: tag, id: o.id, addr: uint64(uintptr(dst.Pointer())), length: uint64(n)}
+	d := descriptor{kind: wants, place: private, id: o.id, addr: uint64(uintptr(dst.Pointer())), length: uint64(n)}.about(tag)
 	if ok {
 		d.place, d.addr = registered, uint64(off)
 	}
@@ -191,7 +191,7 @@ func (t *Transport) take(p *peer, s *slot) {
 	d := &s.descriptor
 	switch d.kind {
 	case sends:
-		e := t.table.get(p, d.tag)
+		e := t.table.get(p, d.tag())
 		if o := e.recvs.head; o != nil {
 			e.recvs.remove(o)
 			o.queued = false
@@ -200,7 +200,7 @@ func (t *Transport) take(p *peer, s *slot) {
 		}
 		t.table.keep(&e.arrived, d, p.inlineOf(s))
 	case wants:
-		e := t.table.get(p, d.tag)
+		e := t.table.get(p, d.tag())
 		if o := e.sends.head; o != nil { // they cross: the receiver gets, or both do
 			e.sends.remove(o)
 			o.queued = false
@@ -225,7 +225,7 @@ func (t *Transport) take(p *peer, s *slot) {
 	case done:
 		t.done(p, d)
 	case retracts:
-		e := t.table.get(p, d.tag)
+		e := t.table.get(p, d.tag())
 		t.table.drop(&e.wanted, d.id)
 		t.table.tidy(e)
 		if !t.putting(p, d.id) { // otherwise the answer follows
@@ -262,12 +262,12 @@ func (t *Transport) done(p *peer, d *descriptor) {
 // meet brings a receive together with the message's descriptor, and with the
 // message where that came with it.
 func (t *Transport) meet(o *op, d *descriptor, message []byte) {
-	p, place := o.peer, d.place&^bothCopy
+	p, place := o.peer, d.lies()
 	switch {
-	case int(d.length) != o.n:
+	case d.size() != o.n:
 		t.refuse(o, d)
 	case place == inlined && len(message) != o.n:
-		t.broken(p, fmt.Sprintf("a message of %d bytes in its ring", d.length))
+		t.broken(p, fmt.Sprintf("a message of %d bytes in its ring", d.size()))
 	case place == inlined:
 		if o.borrows && o.n > 0 {
 			var err error
@@ -312,14 +312,14 @@ func (t *Transport) meet(o *op, d *descriptor, message []byte) {
 
 // refuse ends a receive whose message has another length.
 func (t *Transport) refuse(o *op, d *descriptor) {
-	err := t.mismatch(o, int(d.length))
-	if d.place != inlined {
+	err := t.mismatch(o, d.size())
+	if d.lies() != inlined {
 		t.answer(o.peer, d.id, o.n, well)
 	} else if o.told {
 		// The sender, which is finished with its message, still has this
 		// receive's descriptor and might take it for another message's.
 		o.err = err
-		t.post(o.peer, descriptor{kind: retracts, tag: o.e.tag, id: o.id, length: uint64(o.n)})
+		t.post(o.peer, descriptor{kind: retracts, id: o.id, length: uint64(o.n)}.about(o.e.tag))
 		return
 	}
 	t.end(o, err)

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	shortRoom    = 16  // bytes of a message that lie in its descriptor, in place of id and addr
+	shortRoom    = 32  // bytes of a message that lie in its descriptor, in place of id, addr and length
 	inlineRoom   = 256 // of one that lie behind it
 	slotsPerRing = 128
 
 	// A message of up to blockRoom bytes that is longer than that lies in a block.
-	// Larger ones are read where they are: to copy them costs more than to tell
-	// the sender that they have been read.
+	// Larger ones, and in registered memory those of more than copyRoom, are read where
+	// they are: to copy them costs more than to tell the sender that they have been read.
 	blockRoom     = 4096
+	copyRoom      = 2048
 	blocksPerRing = 16
 
 	publishEach = slotsPerRing / 4 // descriptors that the reader takes before it says so
@@ -63,7 +64,7 @@ type slot struct {
 var _ [cacheLine]byte = [unsafe.Offsetof(slot{}.inline)]byte{}
 
 // kind is what a descriptor says.
-type kind uint32
+type kind uint8
 
 const (
 	sends    kind = iota + 1 // a message waits: here it lies
@@ -77,37 +78,74 @@ const (
 
 // place is where the bytes of a message are. In done it is how the operation
 // ended.
-type place uint32
+type place uint16
 
 const (
-	inlined    place = iota // in the descriptor, behind it, or in block addr of the ring
+	inlined    place = iota // behind the descriptor, or in block addr of the ring
 	registered              // at offset addr of the writer's arena
 	private                 // at address addr of the writer's process
+	enclosed                // in the descriptor, short bytes
 
 	bothCopy place = 1 << 8 // in sends, besides: the two ranks may copy it together
 
 	well      place = 0
-	failed    place = 3 // the other side could not copy
-	withdrawn place = 4 // the receive was retracted
+	failed    place = 8 // the other side could not copy
+	withdrawn place = 9 // the receive was retracted
 )
 
-// descriptor is what one rank tells another of an operation.
+// descriptor is what one rank tells another of an operation. With its number in the ring it fills
+// a cache line.
 type descriptor struct {
-	kind   kind
-	place  place
-	tag    nbc.Tag
-	id     uint64 // the operation: the writer's own; in done the reader's
-	addr   uint64
-	length uint64 // of the writer's side, in bytes
+	comm                     uint64 // of the tag
+	instance, message, print uint32 // likewise
+	kind                     kind
+	short                    uint8 // length of a message enclosed
+	place                    place
+	id                       uint64 // the operation: the writer's own; in done the reader's
+	addr                     uint64
+	length                   uint64 // of the writer's side, in bytes; see size
+	_                        uint64 // an enclosed message takes these, too
 }
 
-// short returns the room for a message in the descriptor of one that is sent inline,
+var _ [cacheLine]byte = [unsafe.Sizeof(descriptor{}) + unsafe.Sizeof(slot{}.full)]byte{}
+
+// about returns d with the tag given.
+func (d descriptor) about(tag nbc.Tag) descriptor {
+	d.setTag(tag)
+	return d
+}
+
+func (d *descriptor) setTag(tag nbc.Tag) {
+	d.comm, d.instance, d.message, d.print = tag.Comm, tag.Instance, tag.Message, tag.Fingerprint
+}
+
+func (d *descriptor) tag() nbc.Tag {
+	return nbc.Tag{Comm: d.comm, Instance: d.instance, Message: d.message, Fingerprint: d.print}
+}
+
+// size returns how many bytes the message has.
+func (d *descriptor) size() int {
+	if d.place == enclosed {
+		return int(d.short)
+	}
+	return int(d.length)
+}
+
+// lies returns where the message lies: inlined of one enclosed, too.
+func (d *descriptor) lies() place {
+	if d.place == enclosed {
+		return inlined
+	}
+	return d.place &^ bothCopy
+}
+
+// room returns the room for a message in the descriptor of one that is sent inline,
 // which needs neither id nor addr: then a few bytes travel in one cache line.
-func (d *descriptor) short() *[shortRoom]byte {
+func (d *descriptor) room() *[shortRoom]byte {
 	return (*[shortRoom]byte)(unsafe.Pointer(&d.id))
 }
 
-var _ [shortRoom]byte = [unsafe.Offsetof(descriptor{}.length) - unsafe.Offsetof(descriptor{}.id)]byte{}
+var _ [shortRoom]byte = [unsafe.Sizeof(descriptor{}) - unsafe.Offsetof(descriptor{}.id)]byte{}
 
 // slot returns the place of position i.
 func (r *ring) slot(i uint64) *slot { return &r.slots[i%slotsPerRing] }
@@ -166,9 +204,8 @@ func (p *peer) writeMessage(tag nbc.Tag, message mem.Buffer) bool {
 		return false
 	}
 	s, n := p.out.slot(p.written), message.Len()
-	s.kind, s.place = sends, inlined
-	s.tag.Comm, s.tag.Instance, s.tag.Message, s.tag.Fingerprint = tag.Comm, tag.Instance, tag.Message, tag.Fingerprint
-	s.length = uint64(n)
+	s.setTag(tag)
+	s.kind, s.short, s.place = sends, 0, inlined
 	switch {
 	case n > inlineRoom:
 		k := p.boxed % blocksPerRing
@@ -178,14 +215,37 @@ func (p *peer) writeMessage(tag nbc.Tag, message mem.Buffer) bool {
 		copy(p.out.blocks[k][:], mem.Bytes(message))
 		p.boxed++
 		p.boxes[k] = p.written + 1
-		s.addr = k
+		s.addr, s.length = k, uint64(n)
 	case n > shortRoom:
 		copy(s.inline[:], mem.Bytes(message))
-	case n > 0:
-		copy(s.short()[:], mem.Bytes(message))
+		s.length = uint64(n)
+	default:
+		s.short, s.place = uint8(n), enclosed
+		if n > 0 {
+			copy(s.room()[:], mem.Bytes(message))
+		}
 	}
 	p.publishSlot(s)
+	if n <= inlineRoom {
+		p.takeNext(n)
+	}
 	return true
+}
+
+// takeNext has this core get the lines of the next slot that a message of n bytes will be written to, while its rank waits
+// for something else: the peer, which has read what was in it, still has them in its cache.
+func (p *peer) takeNext(n int) {
+	if p.full() {
+		return
+	}
+	s := p.out.slot(p.written)
+	s.kind = 0
+	if n <= shortRoom {
+		return
+	}
+	for i := 0; i < n; i += cacheLine {
+		s.inline[i] = 0
+	}
 }
 
 // publishSlot shows the peer what was written to s, the next slot of its ring.
@@ -209,11 +269,14 @@ func (p *peer) refresh(n uint64) bool {
 // inlineOf returns the message that came with the descriptor in s, nil for one
 // that lies elsewhere.
 func (p *peer) inlineOf(s *slot) []byte {
-	switch n := s.length; {
-	case s.place != inlined || s.kind != sends:
+	n := s.size()
+	switch {
+	case s.kind != sends:
 		return nil
-	case n <= shortRoom:
-		return s.short()[:n]
+	case s.place == enclosed && n <= shortRoom:
+		return s.room()[:n]
+	case s.place != inlined:
+		return nil
 	case n <= inlineRoom:
 		return s.inline[:n]
 	case n <= blockRoom:
@@ -225,7 +288,8 @@ func (p *peer) inlineOf(s *slot) []byte {
 // next goes on to the next descriptor of the peer. Whoever writes the ring is
 // told of a few at a time, and of blocks, of which there are fewer, at once.
 func (p *peer) next() {
-	block := p.in.slot(p.read).length > inlineRoom
+	s := p.in.slot(p.read)
+	block := s.place == inlined && s.length > inlineRoom
 	p.read++
 	if block || p.read-p.published >= publishEach {
 		p.publish()

@@ -21,7 +21,7 @@ import (
 )
 
 // magic names the layout of control areas; every change of it changes this.
-const magic = 0x5caffe0000000005
+const magic = 0x5caffe0000000006
 
 // New lays the transport over inner. All ranks call it together, on the
 // goroutine and thread that make all later calls. Where this rank is alone on

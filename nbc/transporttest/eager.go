@@ -68,7 +68,7 @@ func eagerWay(d *driver, e nbc.Eager, way uint32, to, from int, put, take bool) 
 			copy(mem.Bytes(b), src)
 			put := put && fits(e, to, len(src))
 			switch {
-			case put && e.Put(d.token(), to, tag(sent), b):
+			case put && e.Put(d.token(), to, tag(sent), b, sent%3 > 0):
 				sent++
 			case put && sent%2 == 0 && len(src) <= 4096: // no room now: wait for some
 			default:
@@ -125,7 +125,7 @@ func fits(e nbc.Eager, rank, n int) bool {
 	if e == nil {
 		return false
 	}
-	room, _ := e.EagerRoom(rank)
+	room := e.EagerRoom(rank).Most
 	return room > 0 && n <= room
 }
 

@@ -135,8 +135,8 @@ func prove(all []*schedule.Schedule, g goal) error {
 		return err
 	}
 	for _, inPlace := range []bool{false, true} {
-		if inPlace && (g.Collective == schedule.Bcast || g.Collective == schedule.Alltoall) {
-			break // which has no In, or an In that lies apart
+		if inPlace && (g.Collective == schedule.Bcast || !slices.ContainsFunc(all, func(s *schedule.Schedule) bool { return !s.Apart })) {
+			break // which has no In, or one that lies apart on every rank
 		}
 		if err := j.sum(g, order, inPlace); err != nil {
 			return err

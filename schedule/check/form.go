@@ -11,8 +11,12 @@ func form(all []*schedule.Schedule, g goal) error {
 		return fail(Malformed, -1, "root %d is not one of %d ranks", g.root, len(all))
 	}
 	for _, s := range all {
-		if s.Apart != (g.Collective == schedule.Alltoall) {
-			return fail(Malformed, s.Rank, "whether in and out lie apart is said wrongly: they do in an alltoall alone")
+		switch g.Collective {
+		case schedule.Allreduce: // as the call says
+		default:
+			if s.Apart != (g.Collective == schedule.Alltoall) {
+				return fail(Malformed, s.Rank, "whether in and out lie apart is said wrongly: they do in an alltoall, and may in an allreduce")
+			}
 		}
 		if err := foreign(s, g); err != nil {
 			return err

@@ -63,7 +63,7 @@ func (j *joint) start(g goal, inPlace bool) *summing {
 		for b := range m {
 			m[b] = &buffers[3*rank+b]
 		}
-		if inPlace {
+		if inPlace && !s.Apart {
 			m[schedule.Out] = m[schedule.In]
 		}
 		own := singles[rank*words : (rank+1)*words : (rank+1)*words]
