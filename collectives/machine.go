@@ -32,11 +32,12 @@ func (c *Comm) measure(ctx context.Context, sel *selection.Selector, s selection
 	case selection.MeasureOff:
 	case "", selection.MeasureOnce, selection.MeasureAgain:
 		var kept selection.Kept
-		kept, warning, err = c.machine(ctx, stands, string(how) == selection.MeasureAgain)
+		var costs selection.Costs
+		kept, costs, warning, err = c.machine(ctx, stands, string(how))
 		if err != nil {
 			return s, warning, err
 		}
-		model, s.From = kept.Model(model), kept.From()
+		model, s.From = kept.On(model, costs), kept.From()
 	default:
 		return s, "", fmt.Errorf("invalid %s=%q: want %s, %s or %s", selection.EnvMeasure, how, selection.MeasureOnce, selection.MeasureAgain, selection.MeasureOff)
 	}
@@ -50,13 +51,13 @@ func (c *Comm) measure(ctx context.Context, sel *selection.Selector, s selection
 	return s, warning, nil
 }
 
-// machine is a collective that returns what is known of the ranks' machines, of
-// each cost the highest: measured now, unless the first rank of every node that stands for its
-// machine has it kept and again is false. What cannot be kept, or read, is a warning on that rank.
-func (c *Comm) machine(ctx context.Context, stands, again bool) (kept selection.Kept, warning string, err error) {
+// machine is a collective that returns what is kept of this rank's machine, where it is the first of its node, and what is known of all
+// machines, of each cost the highest: measured now, too, unless the first rank of every node that stands for its
+// machine has kept enough of that. How is the value of EnvMeasure. What cannot be kept, or read, is a warning on that rank.
+func (c *Comm) machine(ctx context.Context, stands bool, how string) (kept selection.Kept, costs selection.Costs, warning string, err error) {
 	node, err := c.Split(ctx, c.nodes[c.rank], c.rank)
 	if err != nil {
-		return kept, "", err
+		return kept, costs, "", err
 	}
 	defer node.Close()
 	kept = selection.Kept{Node: c.opts.Node, PPN: node.Size(), CPUs: runtime.NumCPU()}
@@ -65,25 +66,31 @@ func (c *Comm) machine(ctx context.Context, stands, again bool) (kept selection.
 	keeps := first && kept.Node.Host != ""
 	missing := []int32{0}
 	if first {
-		found := false
-		if keeps && !again && keptErr == nil {
-			found, keptErr = kept.Load(dir)
+		enough := selection.EnoughMeasured
+		if how != "" || !keeps || keptErr != nil {
+			enough = 1
 		}
-		if !found {
+		if keeps && how != selection.MeasureAgain && keptErr == nil {
+			_, keptErr = kept.Load(dir)
+		}
+		if len(kept.Measured) < enough {
 			missing[0] = 1
 		}
 	}
 	if err := c.Allreduce(ctx, mem.Of(missing), mem.Of(missing), mem.Int32, mem.Max, control); err != nil {
-		return kept, "", err
+		return kept, costs, "", err
 	}
 	if missing[0] != 0 {
+		now := selection.Measured{Date: time.Now().Format(time.DateOnly)}
 		if stands {
-			kept.Costs, err = node.parameters(ctx, selection.Cores(), c.cacheSize())
+			now.Costs, err = node.parameters(ctx, selection.Cores(), c.cacheSize())
 		}
 		if err != nil {
-			return kept, "", fmt.Errorf("measuring this machine: %w", err)
+			return kept, costs, "", fmt.Errorf("measuring this machine: %w", err)
 		}
-		kept.Date = time.Now().Format(time.DateOnly)
+		if kept.Measured = append(kept.Measured, now); len(kept.Measured) > selection.EnoughMeasured { // another node has fewer
+			kept.Measured = kept.Measured[1:]
+		}
 		if keeps && dir != "" {
 			keptErr = errors.Join(keptErr, kept.Save(dir))
 		}
@@ -91,15 +98,14 @@ func (c *Comm) machine(ctx context.Context, stands, again bool) (kept selection.
 	if keeps && keptErr != nil {
 		warning = fmt.Sprintf("what was measured of this machine is not kept, so every start measures it again: %v", keptErr)
 	}
-	costs := kept.Costs.Values()
-	if !first {
-		clear(costs)
+	if first {
+		costs = kept.Costs()
 	}
-	if err := c.Allreduce(ctx, mem.Of(costs), mem.Of(costs), mem.Float64, mem.Max, control); err != nil {
-		return kept, warning, err
+	values := costs.Values()
+	if err := c.Allreduce(ctx, mem.Of(values), mem.Of(values), mem.Float64, mem.Max, control); err != nil {
+		return kept, costs, warning, err
 	}
-	kept.Costs = selection.CostsOf(slices.Clone(costs))
-	return kept, warning, nil
+	return kept, selection.CostsOf(values), warning, nil
 }
 
 // stands is a collective that reports whether this rank's node is measured for its

@@ -1,8 +1,10 @@
 package collectives_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,10 +30,10 @@ func started(t *testing.T, o collectives.Options) (model, from string, warnings 
 	return model, from, warnings
 }
 
-// A machine is measured once: the next start takes what is kept. It is measured again
+// A machine is measured by the first starts, and those that follow take what is kept. It is measured once, or again,
 // where that is asked for, and where what is kept cannot be read; that nothing can be
 // kept is a warning. No start fails for it.
-func TestMachineIsMeasuredOnce(t *testing.T) {
+func TestMachineIsMeasured(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -58,16 +60,25 @@ func TestMachineIsMeasuredOnce(t *testing.T) {
 	if _, from, warnings := started(t, o); !strings.Contains(from, "measured on 2") || len(warnings) > 0 || len(files()) == 0 {
 		t.Fatalf("the first start has %s, warns of %q, and leaves %v", from, warnings, files())
 	}
-	date := func(text string) string {
-		before, after, _ := strings.Cut(text, `"Date": "`)
-		return before + `"Date": "1999-12-31` + after[len("2026-01-01"):]
+	dates := regexp.MustCompile(`"Date": "\d{4}-`)
+	date := func(text string) string { return dates.ReplaceAllString(text, `"Date": "1999-`) }
+	mark(date)
+	t.Setenv(selection.EnvMeasure, selection.MeasureOnce)
+	if _, from, _ := started(t, o); !strings.Contains(from, "measured on 1999") {
+		t.Errorf("where once is enough, the second start has %s", from)
+	}
+	t.Setenv(selection.EnvMeasure, "")
+	for n := 2; n <= selection.EnoughMeasured; n++ {
+		if _, from, _ := started(t, o); !strings.Contains(from, fmt.Sprintf("measured %d times, last on 2", n)) {
+			t.Fatalf("start %d has %s", n, from)
+		}
 	}
 	mark(date)
 	one, from, _ := started(t, o)
 	if !strings.Contains(one, "hosted=2 ") { // the ranks say that they are on two nodes, and one kernel runs both
 		t.Errorf("the two nodes' model is %s", one)
 	}
-	if two, _, _ := started(t, o); !strings.Contains(from, "1999-12-31") || networkless(one) != networkless(two) {
+	if two, _, _ := started(t, o); !strings.Contains(from, "measured 3 times, last on 1999") || networkless(one) != networkless(two) {
 		t.Errorf("the next starts have %s: %s and %s", from, one, two)
 	}
 	t.Setenv(selection.EnvMeasure, selection.MeasureAgain)
@@ -83,8 +94,7 @@ func TestMachineIsMeasuredOnce(t *testing.T) {
 	if _, from, warnings := started(t, o); strings.Contains(from, "1999") || len(warnings) != 1 {
 		t.Errorf("with a damaged file, a start has %s, and warns of %q", from, warnings)
 	}
-	mark(date)
-	if _, from, warnings := started(t, o); !strings.Contains(from, "1999") || len(warnings) > 0 {
+	if _, from, warnings := started(t, o); !strings.Contains(from, "measured 2 times") || len(warnings) > 0 {
 		t.Errorf("after that, a start has %s, and warns of %q", from, warnings)
 	}
 	t.Setenv("XDG_CACHE_HOME", os.DevNull)

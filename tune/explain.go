@@ -95,7 +95,7 @@ func simulate(sp spec.Spec, q Question, m sim.Model) (float64, error) {
 		}
 		all = append(all, s)
 	}
-	res, err := sim.Simulate(all, sim.Setup{Model: m, Nodes: q.Nodes, ElemSize: size, Unregistered: q.Query.Buffers == selection.Unregistered})
+	res, err := sim.Simulate(all, sim.Setup{Model: m, Nodes: q.Nodes, ElemSize: size, Unregistered: q.Query.Buffers == selection.Unregistered, ByRank: q.Query.Collective.ByRank()})
 	return res.Max, err
 }
 

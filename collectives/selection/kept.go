@@ -20,8 +20,8 @@ const EnvMeasure = "SCAFFE_MEASURE"
 
 // The values of EnvMeasure.
 const (
-	MeasureOnce  = "once"  // unless it was measured before: so it is by itself
-	MeasureAgain = "again" // anyhow, and keep the result
+	MeasureOnce  = "once"  // unless it was measured before
+	MeasureAgain = "again" // in any case, and forget what was kept
 	MeasureOff   = "off"   // never: default parameters
 )
 
@@ -37,15 +37,24 @@ type Node struct {
 
 // Kept is what was measured of a machine, as it is kept from run to run.
 type Kept struct {
-	Node  Node
-	PPN   int // ranks that were on the node
-	CPUs  int // cores that the first of them might use
+	Node     Node
+	PPN      int // ranks that were on the node
+	CPUs     int // cores that the first of them might use
+	Measured []Measured
+}
+
+// Measured is what one start measured.
+type Measured struct {
 	Date  string
 	Costs Costs
 }
 
+// EnoughMeasured is how many starts measure a machine, unless EnvMeasure says otherwise: of each result the median counts, so that
+// one of them may be disturbed for as long as it lasts.
+const EnoughMeasured = 3
+
 // keptFormat is part of what identifies a file: another one is measured anew.
-const keptFormat = 4
+const keptFormat = 5
 
 // file returns the path of what is kept in a folder for k's machine.
 func (k Kept) file(dir string) string {
@@ -88,9 +97,14 @@ func readKept(path string) (k Kept, err error) {
 	if err := json.Unmarshal(text, &k); err != nil {
 		return k, fmt.Errorf("%s: %w", path, err)
 	}
-	for _, v := range k.Costs.Values() {
-		if v < 0 || v > 1 || math.IsNaN(v) {
-			return k, fmt.Errorf("%s: a cost of %g s", path, v)
+	if len(k.Measured) == 0 {
+		return k, fmt.Errorf("%s: nothing was measured", path)
+	}
+	for _, m := range k.Measured {
+		for _, v := range m.Costs.Values() {
+			if v < 0 || v > 1 || math.IsNaN(v) {
+				return k, fmt.Errorf("%s: a cost of %g s", path, v)
+			}
 		}
 	}
 	return k, nil
@@ -127,7 +141,40 @@ func AllKept(dir string, n Node) []Kept {
 
 // From says where parameters come from that were kept.
 func (k Kept) From() string {
-	return fmt.Sprintf("this machine's parameters, measured on %s with %d ranks", k.Date, k.PPN)
+	times := ""
+	if n := len(k.Measured); n > 1 {
+		times = fmt.Sprintf(" %d times, last", n)
+	}
+	return fmt.Sprintf("this machine's parameters, measured%s on %s with %d ranks", times, k.Date(), k.PPN)
+}
+
+// Date is when it was measured last, empty if never.
+func (k Kept) Date() string {
+	if len(k.Measured) == 0 {
+		return ""
+	}
+	return k.Measured[len(k.Measured)-1].Date
+}
+
+// Costs are the medians of what was measured.
+func (k Kept) Costs() Costs {
+	if len(k.Measured) == 0 {
+		return Costs{}
+	}
+	all := make([][]float64, len(k.Measured))
+	for i, m := range k.Measured {
+		all[i] = m.Costs.Values()
+	}
+	middle := make([]float64, len(all[0]))
+	for i := range middle {
+		var one []float64
+		for _, values := range all {
+			one = append(one, values[i])
+		}
+		slices.Sort(one)
+		middle[i] = one[(len(one)-1)/2]
+	}
+	return CostsOf(middle)
 }
 
 // Here returns s with what is kept of measurements of this machine, for the number of
@@ -149,8 +196,11 @@ func (s *Selector) Here(n Node, ppn int) *Selector {
 }
 
 // Model returns m with what was measured.
-func (k Kept) Model(m sim.Model) sim.Model {
-	m = k.Costs.On(m)
+func (k Kept) Model(m sim.Model) sim.Model { return k.On(m, k.Costs()) }
+
+// On returns m with costs of k's machine.
+func (k Kept) On(m sim.Model, costs Costs) sim.Model {
+	m = costs.On(m)
 	if k.Node.Cache > 0 {
 		m.Cache = float64(k.Node.Cache)
 	}

@@ -1,9 +1,11 @@
 package selection_test
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -20,11 +22,13 @@ var (
 	}
 )
 
+var measured = []selection.Measured{{Date: "2026-01-02", Costs: costs}}
+
 // What is kept is read back, by the same kind of machine with as many ranks, and by no
 // other.
 func TestKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scaffe")
-	k := selection.Kept{Node: node, PPN: 4, CPUs: 2, Date: "2026-01-02", Costs: costs}
+	k := selection.Kept{Node: node, PPN: 4, CPUs: 2, Measured: measured}
 	if err := k.Save(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +41,7 @@ func TestKept(t *testing.T) {
 		}
 		return k, found
 	}
-	if got, found := load(node, 4, 2); !found || got != k {
+	if got, found := load(node, 4, 2); !found || !reflect.DeepEqual(got, k) {
 		t.Errorf("it reads %v, %v", got, found)
 	}
 	newer := node
@@ -50,15 +54,38 @@ func TestKept(t *testing.T) {
 			t.Errorf("%v finds what is kept of another", other)
 		}
 	}
-	if all := selection.AllKept(dir, node); len(all) != 1 || all[0] != k {
+	if all := selection.AllKept(dir, node); len(all) != 1 || !reflect.DeepEqual(all[0], k) {
 		t.Errorf("of the machine, %v is kept", all)
+	}
+}
+
+// Of what several starts measured the median counts, cost by cost.
+func TestKeptMedians(t *testing.T) {
+	k := selection.Kept{Node: node, PPN: 4, CPUs: 2}
+	if k.Costs() != (selection.Costs{}) || k.Date() != "" {
+		t.Errorf("before anything was measured, %v on %q", k.Costs(), k.Date())
+	}
+	for i, scale := range []float64{1, 40, 2} { // the second one was disturbed
+		v := costs.Values()
+		for j := range v {
+			v[j] *= scale
+		}
+		v[0] = costs.Op * []float64{3, 1, 2}[i]
+		k.Measured = append(k.Measured, selection.Measured{Date: fmt.Sprintf("2026-01-0%d", i+1), Costs: selection.CostsOf(v)})
+	}
+	got := k.Costs()
+	if got.Op != 2*costs.Op || got.Latency != 2*costs.Latency || got.Core.Shared != 2*costs.Core.Shared {
+		t.Errorf("of %v the medians are %v", k.Measured, got)
+	}
+	if want := "this machine's parameters, measured 3 times, last on 2026-01-03 with 4 ranks"; k.From() != want {
+		t.Errorf("they come from %s, not %s", k.From(), want)
 	}
 }
 
 // A file that was changed or cut off is an error, and nothing is taken from it.
 func TestKeptDamaged(t *testing.T) {
 	dir := t.TempDir()
-	k := selection.Kept{Node: node, PPN: 4, CPUs: 2, Costs: costs}
+	k := selection.Kept{Node: node, PPN: 4, CPUs: 2, Measured: measured}
 	if err := k.Save(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +93,12 @@ func TestKeptDamaged(t *testing.T) {
 	if err != nil || len(paths) != 1 {
 		t.Fatal(paths, err)
 	}
-	for _, text := range []string{"", "{", `{"Costs":{"Op":-1}}`, `{"Costs":{"Op":3600}}`} {
+	for _, text := range []string{"", "{", `{}`, `{"Measured":[{"Costs":{"Op":-1}}]}`, `{"Measured":[{"Costs":{"Op":3600}}]}`} {
 		if err := os.WriteFile(paths[0], []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		read := selection.Kept{Node: node, PPN: 4, CPUs: 2}
-		if found, err := read.Load(dir); found || err == nil || read.Costs != (selection.Costs{}) {
+		if found, err := read.Load(dir); found || err == nil || read.Costs() != (selection.Costs{}) {
 			t.Errorf("%q reads as %v, %v, %v", text, read, found, err)
 		}
 		if all := selection.AllKept(dir, node); len(all) != 0 {

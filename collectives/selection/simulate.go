@@ -138,7 +138,7 @@ func (p *prediction) simulated(bytes int, m sim.Model, limit float64) float64 {
 	}
 	t := 0.0
 	if all != nil {
-		setup := sim.Setup{Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers != Registered, Part: float64(bytes) / float64(p.bytes)}
+		setup := sim.Setup{Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers != Registered, ByRank: p.collective.ByRank(), Part: float64(bytes) / float64(p.bytes)}
 		if !math.IsInf(limit, 1) {
 			setup.Until = limit
 		}

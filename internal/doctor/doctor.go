@@ -187,7 +187,7 @@ func Measured(n selection.Node) []Finding {
 	for _, k := range selection.AllKept(dir, n) {
 		m := k.Model(selection.Default().Model)
 		f.Found = fmt.Sprintf("on %s, %d ranks a node: %.3g GB/s by a core, %.3g by all; short messages %.2g µs",
-			k.Date, k.PPN, m.Core.Bandwidth/1e9, m.Memory.Bandwidth/1e9, 1e6*(m.Short.Latency+2*m.Short.Op))
+			k.Date(), k.PPN, m.Core.Bandwidth/1e9, m.Memory.Bandwidth/1e9, 1e6*(m.Short.Latency+2*m.Short.Op))
 		all = append(all, f)
 	}
 	if len(all) == 0 {

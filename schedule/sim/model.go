@@ -25,8 +25,8 @@ type Model struct {
 	Eager float64
 	// Op is the CPU time of posting or finishing an op.
 	Op float64
-	// Short is what Intra.Latency and Op are in a collective of which every message
-	// has at most ShortBytes and stays on its node: its caller executes it alone.
+	// Short is what Intra.Latency and Op are in a collective of at most ShortBytes, or of parts of that size, among the ranks of
+	// a node: its caller executes it alone.
 	Short struct{ Latency, Op float64 }
 	// Core is what one thread reads and writes, Memory what all of a node do at once.
 	Core, Memory Rates

@@ -17,6 +17,8 @@ type Setup struct {
 	ElemSize int
 	// Unregistered says that In and Out are memory that was not registered.
 	Unregistered bool
+	// ByRank says that the collective is one of parts that ranks have (schedule.Collective.ByRank).
+	ByRank bool
 	// Part is which part of a longer collective the schedules stand for, in (0, 1]:
 	// that one's working set is as much larger, and falls out of cache earlier. 0 is 1.
 	Part float64

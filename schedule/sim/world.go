@@ -99,14 +99,15 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 		w.hosts[i].infinite = s.Model.Cores < 1
 		w.hosts[i].idle = slices.Repeat([]int32{-1}, int(s.Model.Cores))
 	}
-	part := cmp.Or(s.Part, 1)
+	bytes := 0.0 // of the collective
 	for _, sch := range p.all {
-		w.streams = w.streams || float64(sch.Count*s.ElemSize)/part >= StreamFrom
+		bytes = max(bytes, float64(sch.Count*s.ElemSize)/cmp.Or(s.Part, 1))
 	}
+	w.streams = bytes >= StreamFrom
 	if w.Unregistered {
 		w.countSends()
 	}
-	if w.short() {
+	if w.short(bytes) {
 		short := s.Model.Short
 		w.Model.Op, w.Model.Intra.Latency = short.Op, short.Latency
 	}
@@ -127,16 +128,21 @@ func (w *world) countSends() {
 	}
 }
 
-// short reports whether the ranks' callers execute the schedules alone.
-func (w *world) short() bool {
+// short reports whether a collective of so many bytes, of the ranks of one node, is one of few: however it is done, its
+// messages are short. One of more bytes that comes to short messages, as direct's parts are, is not: for the same bytes
+// other algorithms have larger ones, and what a message costs beyond that is not known as well. But the parts that ranks have of
+// themselves (ByRank) are the same for all.
+func (w *world) short(bytes float64) bool {
 	for r := range w.ranks {
 		k := &w.ranks[r]
+		if k.node != w.ranks[0].node {
+			return false
+		}
 		for i := range k.ops {
-			op := &k.ops[i]
-			if !op.Local() && (op.Len()*w.ElemSize > ShortBytes || w.ranks[op.Peer].node != k.node) {
+			if op := &k.ops[i]; w.ByRank && !op.Local() && op.Len()*w.ElemSize > ShortBytes {
 				return false
 			}
 		}
 	}
-	return true
+	return w.ByRank || bytes <= ShortBytes
 }
