@@ -94,6 +94,7 @@ func TestRecordedRegret(t *testing.T) {
 		"zen4-2-cores-2-ranks":              {1.05, 1.45},
 		"zen4-2-cores-4-ranks":              {1.06, 1.45},
 		"zen4-2-cores-8-ranks":              {1.02, 1.55},
+		"zen4-2-cores-2-ranks-unregistered": {1.08, 1.60},
 		"zen4-2-cores-4-ranks-unregistered": {1.06, 1.45},
 	}
 	paths, err := filepath.Glob("testdata/recorded/*.txt")

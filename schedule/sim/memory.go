@@ -80,12 +80,29 @@ func (w *world) moved(r, i int32) traffic {
 	return w.traffic(r, i)
 }
 
-// copied reports whether the sender of a message out of unregistered memory, which op i of rank r
-// receives, copies it into registered memory once for all who receive it (package nbc/shm).
+// copiedAtOnce reports whether the sender of a message out of unregistered memory copies it into registered memory before
+// rank r, which has a core of its own, asks (package nbc/shm): the sender's core does it meanwhile, and has it in its cache.
+func (w *world) copiedAtOnce(r int32, op *schedule.Op) bool {
+	return op.Len()*w.ElemSize <= EagerCopy && w.hosts[w.ranks[r].host].roomy
+}
+
+// copied reports whether op i of rank r receives a copy that the sender made by the time it is asked for it, one for all who receive it: where
+// ranks share cores it counts as work of those.
 func (w *world) copied(r, i int32) bool {
 	k := &w.ranks[r]
 	op := &k.ops[i]
-	return op.Len()*w.ElemSize <= EagerCopy || op.Kind == schedule.Recv && w.streams && !w.hosts[k.host].roomy
+	return !w.hosts[k.host].roomy && (op.Len()*w.ElemSize <= EagerCopy || op.Kind == schedule.Recv && w.streams)
+}
+
+// copying returns how many bytes rank r reads and writes as it posts op i: a copy of its message that it makes for
+// all who receive that range.
+func (w *world) copying(r, i int32) float64 {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	if !w.Unregistered || op.Kind != schedule.Send || op.Src.Buf == schedule.Scratch || !w.near(r, i) || !w.copiedAtOnce(r, op) {
+		return 0
+	}
+	return 2 * float64(op.Len()*w.ElemSize) / float64(k.sends[op.Src])
 }
 
 // traffic returns what an op that is not a send moves where its own rank does it.
@@ -99,8 +116,10 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		message = &t.memory
 		switch src := peer.ops[k.peer[i]].Src; {
 		case w.Unregistered && src.Buf != schedule.Scratch:
-			message = &t.staged
-			if w.copied(r, i) {
+			switch message = &t.staged; {
+			case w.copiedAtOnce(r, op):
+				message = &t.fresh
+			case w.copied(r, i):
 				message = &t.memory
 				t.memory += 2 * bytes / float64(peer.sends[src])
 			}

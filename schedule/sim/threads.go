@@ -61,7 +61,9 @@ func (w *world) work(r int32, after float64) {
 	*queue = (*queue)[1:]
 	h, m := &w.hosts[k.host], &w.Model
 	end := w.now + after + m.Op + float64(w.packets(r, op, finish)*m.Packet) + w.carries(r, op, finish)
-	if finish {
+	if !finish {
+		end += w.copying(r, op) / k.core
+	} else {
 		t := w.moved(r, op)
 		end += t.memory/k.core + t.fresh/min(m.Fresh, k.core) + t.cached/m.Core.Cached + t.staged/k.staged
 		if all := t.all(); all > 0 {
