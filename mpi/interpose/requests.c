@@ -148,7 +148,8 @@ int make_request(const form *f, state *st, MPI_Comm comm, job *j) {
     *q = (request){.comm = comm, .st = st, .persistent = f->persistent, .job = *j};
     if (keep(&q->job) == MPI_SUCCESS) q->prepared = lib.prepare(st->handle, &q->job.call);
   }
-  if (!q || !q->prepared || REAL(PMPI_Recv_init)(NULL, 0, type_byte, MPI_PROC_NULL, 0, comm_self, &q->handle) != MPI_SUCCESS) {
+  // Not of MPI_PROC_NULL, which MPICH 4.0.2 remembers: it would never start a persistent collective that is given the same memory.
+  if (!q || !q->prepared || REAL(PMPI_Recv_init)(NULL, 0, type_byte, 0, 0, comm_self, &q->handle) != MPI_SUCCESS) {
     if (q) discard(q);
     else clear(j);
     return failed(st, comm);
