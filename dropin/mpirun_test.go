@@ -37,7 +37,7 @@ var place = sync.OnceValues(func() (string, error) {
 		}
 	}
 	run("../scripts/build-lib", folder)
-	for _, program := range []string{"calls", "requests", "threads", "device", "guest"} {
+	for _, program := range []string{"calls", "requests", "forms", "threads", "device", "guest"} {
 		run(os.Getenv("SCAFFE_MPICC"), "-O1", "-Wall", "-Werror", "-o", filepath.Join(folder, program), filepath.Join("testdata", program+".c"), "-lpthread")
 	}
 	run(os.Getenv("SCAFFE_MPICC"), "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", filepath.Join(folder, "tool.so"), filepath.Join("testdata", "tool.c"))
@@ -182,6 +182,40 @@ func TestMPIRequests(t *testing.T) {
 	}
 	if runtime.NumCPU() < 4 && !regexp.MustCompile(`MPI_Ibcast +served 0, .* where the library is as fast`).MatchString(said) {
 		t.Errorf("broadcasts were served without a core for the thread:\n%s", said)
+	}
+}
+
+// The other collectives that do not block, and persistent ones, in every way to call them: what they give is what the library gives.
+func TestMPIForms(t *testing.T) {
+	folder := built(t)
+	digest := regexp.MustCompile(`digest (\w+)`)
+	for _, n := range []int{2, 3} {
+		library := digest.FindString(ranks(t, folder, n, []string{"SCAFFE_DROPIN=off"}, "forms"))
+		said := ranks(t, folder, n, []string{"SCAFFE_EAGER=1", "SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "forms", "served")
+		if got := digest.FindString(said); got == "" || got != library {
+			t.Errorf("%d ranks: not what the library gives: %q, not %q\n%s", n, got, library, said)
+		}
+		for _, name := range []string{"MPI_Iallgather", "MPI_Ireduce_scatter", "MPI_Ialltoall", "MPI_Igather", "MPI_Iscatter"} {
+			c := regexp.MustCompile(name + ` +served (\d+)(.*)`).FindStringSubmatch(said)
+			if c == nil {
+				t.Fatalf("%d ranks: nothing about %s:\n%s", n, name, said)
+			}
+			// Some are for others: between two groups, and on a communicator that is not set up.
+			others := regexp.MustCompile(`^(, passed on \d on communicators that are not served)?(, passed on \d before set-up)?$`)
+			if k, _ := strconv.Atoi(c[1]); k < 20*n || !others.MatchString(c[2]) {
+				t.Errorf("%d ranks: of %s %d calls were served, or others passed on:\n%s", n, name, k, said)
+			}
+		}
+	}
+	// Unless all are asked for, what is not added waits, as broadcasts do, until each rank's thread has a core for itself.
+	said := ranks(t, folder, 2, []string{"SCAFFE_EAGER=1", "SCAFFE_REPORT=1"}, "forms", "large")
+	if !regexp.MustCompile(`MPI_Ireduce_scatter served 4\n`).MatchString(said) {
+		t.Errorf("large reductions to parts that do not block were not served:\n%s", said)
+	}
+	for _, name := range []string{"MPI_Iallgather", "MPI_Ialltoall", "MPI_Igather", "MPI_Iscatter"} {
+		if runtime.NumCPU() < 4 && !regexp.MustCompile(name+` +served 0, .* where the library is as fast`).MatchString(said) {
+			t.Errorf("%s was served without a core for the thread:\n%s", name, said)
+		}
 	}
 }
 
@@ -330,7 +364,13 @@ func TestMPIFortran(t *testing.T) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Skipf("no Fortran (apt-get install gfortran): %s: %v\n%s", compiler, err, out)
 	}
-	everythingServed(t, ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "f08"), 14, 4)
+	said := ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_REPORT=1"}, "f08")
+	everythingServed(t, said, 14, 4)
+	for name, n := range map[string]int{"MPI_Iallgather": 4, "MPI_Ireduce_scatter": 4, "MPI_Ialltoall": 2, "MPI_Igather": 2, "MPI_Iscatter": 2} {
+		if !regexp.MustCompile(fmt.Sprintf(`%s +served %d\n`, name, n)).MatchString(said) {
+			t.Errorf("of %s not %d calls were served:\n%s", name, n, said)
+		}
+	}
 }
 
 // From Python, which opens MPI where other libraries do not see it, and asks for all threads.

@@ -71,46 +71,56 @@ static void all(int n, int who, int place) {
 #define FILL(b, value) for (int i = 0; i < (b).n; i++) (b).values[i] = (value); give(&(b))
 #define CHECK(what, b, count, want) take(&(b)); for (int i = 0; i < (count); i++) same(what, who, place, i, (b).values[i], want)
 #define SUM(i) (sum = 0, ({ for (int r_ = 0; r_ < size; r_++) sum += mine(r_, i); }), sum)
-  for (int form = 0; form < 2; form++) { // blocking, and started and waited for
-    MPI_Request q;
+#if MPI_VERSION >= 4
+#define FORMS 3
+#define LASTING(Init, ...) MPI_##Init##_init(__VA_ARGS__, MPI_INFO_NULL, &q), MPI_Start(&q), MPI_Wait(&q, MPI_STATUS_IGNORE), MPI_Request_free(&q)
+#else
+#define FORMS 2
+#define LASTING(Init, ...) (void)0
+#endif
+#define CALL(Name, name, ...)                                                                                                  \
+  do {                                                                                                                         \
+    MPI_Request q;                                                                                                             \
+    if (form == 0) MPI_##Name(__VA_ARGS__);                                                                                    \
+    else if (form == 1) MPI_I##name(__VA_ARGS__, &q), MPI_Wait(&q, MPI_STATUS_IGNORE);                                         \
+    else LASTING(Name, __VA_ARGS__);                                                                                           \
+  } while (0)
+  for (int form = 0; form < FORMS; form++) { // blocking, started and waited for, persistent
     FILL(in, mine(rank, i));
     FILL(out, place ? mine(rank, i) : -1);
     void *from = place ? MPI_IN_PLACE : at(&in, 0);
-    if (form) MPI_Iallreduce(from, at(&out, 0), n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &q), MPI_Wait(&q, MPI_STATUS_IGNORE);
-    else MPI_Allreduce(from, at(&out, 0), n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CALL(Allreduce, allreduce, from, at(&out, 0), n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK("allreduce", out, n, SUM(i));
     FILL(out, place ? mine(rank, i) : -1);
     from = place && rank == last ? MPI_IN_PLACE : at(&in, 0);
-    if (form) MPI_Ireduce(from, at(&out, 0), n, MPI_INT, MPI_SUM, last, MPI_COMM_WORLD, &q), MPI_Wait(&q, MPI_STATUS_IGNORE);
-    else MPI_Reduce(from, at(&out, 0), n, MPI_INT, MPI_SUM, last, MPI_COMM_WORLD);
+    CALL(Reduce, reduce, from, at(&out, 0), n, MPI_INT, MPI_SUM, last, MPI_COMM_WORLD);
     if (rank == last) { CHECK("reduce", out, n, SUM(i)); }
     FILL(out, rank == last ? mine(last, i) : -1);
-    if (form) MPI_Ibcast(at(&out, 0), n, MPI_INT, last, MPI_COMM_WORLD, &q), MPI_Wait(&q, MPI_STATUS_IGNORE);
-    else MPI_Bcast(at(&out, 0), n, MPI_INT, last, MPI_COMM_WORLD);
+    CALL(Bcast, bcast, at(&out, 0), n, MPI_INT, last, MPI_COMM_WORLD);
     CHECK("bcast", out, n, mine(last, i));
+    FILL(one, mine(rank, i));
+    FILL(out, place && i / n == rank ? mine(rank, i % n) : -1);
+    CALL(Allgather, allgather, place ? MPI_IN_PLACE : at(&one, 0), n, MPI_INT, at(&out, 0), n, MPI_INT, MPI_COMM_WORLD);
+    CHECK("allgather", out, n * size, mine(i / n, i % n));
+    FILL(out, place && i / n == rank ? mine(rank, i % n) : -1);
+    CALL(Gather, gather, place && rank == last ? MPI_IN_PLACE : at(&one, 0), n, MPI_INT, at(&out, 0), n, MPI_INT, last, MPI_COMM_WORLD);
+    if (rank == last) { CHECK("gather", out, n * size, mine(i / n, i % n)); }
+    FILL(in, block(rank, i / n, i % n));
+    FILL(one, -1);
+    int placed = place && rank == last;
+    CALL(Scatter, scatter, at(&in, 0), n, MPI_INT, placed ? MPI_IN_PLACE : at(&one, 0), n, MPI_INT, last, MPI_COMM_WORLD);
+    if (placed) { CHECK("scatter", in, n * size, block(last, i / n, i % n)); }
+    else { CHECK("scatter", one, n, block(last, rank, i)); }
+    FILL(in, block(rank, i / n, i % n));
+    FILL(out, place ? block(rank, i / n, i % n) : -1);
+    CALL(Alltoall, alltoall, place ? MPI_IN_PLACE : at(&in, 0), n, MPI_INT, at(&out, 0), n, MPI_INT, MPI_COMM_WORLD);
+    CHECK("alltoall", out, n * size, block(i / n, rank, i % n));
+    FILL(in, mine(rank, i));
+    FILL(one, -1);
+    CALL(Reduce_scatter_block, reduce_scatter_block, place ? MPI_IN_PLACE : at(&in, 0), place ? at(&in, 0) : at(&one, 0), n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (place) { CHECK("reduce_scatter", in, n, SUM(rank * n + i)); }
+    else { CHECK("reduce_scatter", one, n, SUM(rank * n + i)); }
   }
-  FILL(one, mine(rank, i));
-  FILL(out, place && i / n == rank ? mine(rank, i % n) : -1);
-  MPI_Allgather(place ? MPI_IN_PLACE : at(&one, 0), n, MPI_INT, at(&out, 0), n, MPI_INT, MPI_COMM_WORLD);
-  CHECK("allgather", out, n * size, mine(i / n, i % n));
-  FILL(out, place && i / n == rank ? mine(rank, i % n) : -1);
-  MPI_Gather(place && rank == last ? MPI_IN_PLACE : at(&one, 0), n, MPI_INT, at(&out, 0), n, MPI_INT, last, MPI_COMM_WORLD);
-  if (rank == last) { CHECK("gather", out, n * size, mine(i / n, i % n)); }
-  FILL(in, block(rank, i / n, i % n));
-  FILL(one, -1);
-  int placed = place && rank == last;
-  MPI_Scatter(at(&in, 0), n, MPI_INT, placed ? MPI_IN_PLACE : at(&one, 0), n, MPI_INT, last, MPI_COMM_WORLD);
-  if (placed) { CHECK("scatter", in, n * size, block(last, i / n, i % n)); }
-  else { CHECK("scatter", one, n, block(last, rank, i)); }
-  FILL(in, block(rank, i / n, i % n));
-  FILL(out, place ? block(rank, i / n, i % n) : -1);
-  MPI_Alltoall(place ? MPI_IN_PLACE : at(&in, 0), n, MPI_INT, at(&out, 0), n, MPI_INT, MPI_COMM_WORLD);
-  CHECK("alltoall", out, n * size, block(i / n, rank, i % n));
-  FILL(in, mine(rank, i));
-  FILL(one, -1);
-  MPI_Reduce_scatter_block(place ? MPI_IN_PLACE : at(&in, 0), place ? at(&in, 0) : at(&one, 0), n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (place) { CHECK("reduce_scatter", in, n, SUM(rank * n + i)); }
-  else { CHECK("reduce_scatter", one, n, SUM(rank * n + i)); }
   drop(&in), drop(&out), drop(&one);
 }
 

@@ -73,7 +73,7 @@ static void files(const char *path) {
   int n = 1 << 16;
   MPI_File f;
   int *v = malloc(n * sizeof *v), *w = malloc(n * sizeof *w);
-  for (int round = 0; round < 3; round++) {
+  for (int round = 0; round < 4; round++) {
     for (int i = 0; i < n; i++) v[i] = rank * n + i + round, w[i] = -1;
     if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f) != MPI_SUCCESS) {
       FAIL("%s cannot be opened", path);
@@ -83,10 +83,13 @@ static void files(const char *path) {
     MPI_Type_vector(n / 64, 64, 64 * size, MPI_INT, &every);
     MPI_Type_commit(&every);
     MPI_File_set_view(f, 64 * rank * sizeof(int), MPI_INT, every, "native", MPI_INFO_NULL);
-    MPI_File_write_at_all(f, 0, v, n, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_Request r;
+    if (round % 2) MPI_File_iwrite_at_all(f, 0, v, n, MPI_INT, &r), MPI_Wait(&r, MPI_STATUS_IGNORE);
+    else MPI_File_write_at_all(f, 0, v, n, MPI_INT, MPI_STATUS_IGNORE);
     MPI_File_sync(f);
     MPI_Barrier(MPI_COMM_WORLD);
-    MPI_File_read_at_all(f, 0, w, n, MPI_INT, MPI_STATUS_IGNORE);
+    if (round % 2) MPI_File_iread_at_all(f, 0, w, n, MPI_INT, &r), MPI_Wait(&r, MPI_STATUS_IGNORE);
+    else MPI_File_read_at_all(f, 0, w, n, MPI_INT, MPI_STATUS_IGNORE);
     if (memcmp(v, w, n * sizeof *v)) FAIL("round %d: what was read is not what was written", round);
     MPI_Type_free(&every);
     MPI_File_close(&f);

@@ -26,5 +26,13 @@ for _ in range(2):
     while not r.Test():
         pass
     assert (a == world.size).all()
+k = n // world.size
+a = np.repeat(np.arange(world.size) + 10.0 * world.rank, k)  # a block for each rank
+b, c, d = np.empty_like(a), np.empty(k), np.empty_like(a)
+MPI.Request.Waitall([world.Ialltoall(a, b), world.Ireduce_scatter_block(a, c, op=MPI.SUM)])
+assert (b == np.repeat(10.0 * np.arange(world.size) + world.rank, k)).all()
+assert (c == world.size * world.rank + 5 * world.size * (world.size - 1)).all()
+world.Iallgather(c, d).Wait()
+assert (d[::k] == world.size * np.arange(world.size) + 5 * world.size * (world.size - 1)).all()
 if world.rank == 0:
     print("0 errors")

@@ -2,7 +2,7 @@
 // library's collective alone takes, and waits; with libscaffe-mpi.so and without, in turn, in one run. It is started with the
 // library preloaded (scripts/bench-dropin --overlap). Buffers are malloc's. Times are the slowest rank's, in microseconds.
 //
-//	overlap [-m MIN:MAX] [-f FACTOR] [-t TURNS]
+//	overlap [-m MIN:MAX] [-f FACTOR] [-t TURNS] [-c COLLECTIVE]
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -12,11 +12,26 @@
 #include <string.h>
 #include <time.h>
 
-static int (*iallreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *);
-static int (*ireduce)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm, MPI_Request *);
-static int (*ibcast)(void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *);
 static int (*library_wait)(MPI_Request *, MPI_Status *);
 static int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+
+// The collectives, of count floats in all parts together; n is how many a part has.
+#define COLLECTIVES(X)                                                                                                         \
+  X(ireduce, MPI_Ireduce, (send, recv, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD, &r))                                      \
+  X(ibcast, MPI_Ibcast, (send, count, MPI_FLOAT, 0, MPI_COMM_WORLD, &r))                                                       \
+  X(iallreduce, MPI_Iallreduce, (send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r))                                   \
+  X(iallgather, MPI_Iallgather, (send, n, MPI_FLOAT, recv, n, MPI_FLOAT, MPI_COMM_WORLD, &r))                                  \
+  X(ireduce_scatter, MPI_Ireduce_scatter_block, (send, recv, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r))                       \
+  X(ialltoall, MPI_Ialltoall, (send, n, MPI_FLOAT, recv, n, MPI_FLOAT, MPI_COMM_WORLD, &r))                                    \
+  X(igather, MPI_Igather, (send, n, MPI_FLOAT, recv, n, MPI_FLOAT, 0, MPI_COMM_WORLD, &r))                                     \
+  X(iscatter, MPI_Iscatter, (send, n, MPI_FLOAT, recv, n, MPI_FLOAT, 0, MPI_COMM_WORLD, &r))
+#define NUMBER(name, call, args) name,
+#define NAME(name, call, args) #name,
+#define POINTER(name, call, args) static __typeof__(call) *library_##name;
+#define FIND(name, call, args) missing |= !(library_##name = (__typeof__(call) *)dlsym(mpi, "P" #call));
+enum { COLLECTIVES(NUMBER) VERBS };
+static const char *const names[] = {COLLECTIVES(NAME)};
+COLLECTIVES(POINTER)
 
 static int find(struct dl_phdr_info *i, size_t n, void *out) {
   (void)n;
@@ -59,15 +74,18 @@ static float *send, *recv;
 // once executes a collective beside a computation, and returns what both took on this rank.
 static double once(int verb, int count, int with, double us) {
   MPI_Request r;
+  int n;
+  MPI_Comm_size(MPI_COMM_WORLD, &n);
+  n = count / n;
   MPI_Barrier(MPI_COMM_WORLD);
   double t = now();
-  switch (verb * 2 + with) {
-  case 0: ireduce(send, recv, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD, &r); break;
-  case 1: MPI_Ireduce(send, recv, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD, &r); break;
-  case 2: ibcast(send, count, MPI_FLOAT, 0, MPI_COMM_WORLD, &r); break;
-  case 3: MPI_Ibcast(send, count, MPI_FLOAT, 0, MPI_COMM_WORLD, &r); break;
-  case 4: iallreduce(send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r); break;
-  case 5: MPI_Iallreduce(send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r); break;
+  switch (verb) {
+#define MAKE(name, call, args)                                                                                                 \
+  case name:                                                                                                                   \
+    if (with) call args;                                                                                                       \
+    else library_##name args;                                                                                                  \
+    break;
+    COLLECTIVES(MAKE)
   }
   if (us > 0) compute(us);
   if (with) MPI_Wait(&r, MPI_STATUS_IGNORE);
@@ -79,20 +97,23 @@ int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
   int rank, size, turns = 21, factor = 4;
   long min = 64 << 10, max = 64 << 20;
+  const char *only = NULL;
   for (int i = 1; i + 1 < argc; i += 2) {
     char *colon = strchr(argv[i + 1], ':');
     if (!strcmp(argv[i], "-t")) turns = atoi(argv[i + 1]);
     else if (!strcmp(argv[i], "-f")) factor = atoi(argv[i + 1]);
+    else if (!strcmp(argv[i], "-c")) only = argv[i + 1];
     else if (!strcmp(argv[i], "-m") && colon) min = atol(argv[i + 1]), max = atol(colon + 1);
     else {
-      fprintf(stderr, "usage: overlap [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS]\n");
+      fprintf(stderr, "usage: overlap [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS] [-c COLLECTIVE]\n");
       MPI_Abort(MPI_COMM_WORLD, 2);
     }
   }
   void *mpi = NULL;
   dl_iterate_phdr(find, &mpi);
-  if (!mpi || !(iallreduce = dlsym(mpi, "PMPI_Iallreduce")) || !(ireduce = dlsym(mpi, "PMPI_Ireduce")) || !(ibcast = dlsym(mpi, "PMPI_Ibcast")) ||
-      !(library_wait = dlsym(mpi, "PMPI_Wait")) || !(allreduce = dlsym(mpi, "PMPI_Allreduce"))) {
+  int missing = 0;
+  if (mpi) { COLLECTIVES(FIND) }
+  if (!mpi || missing || !(library_wait = dlsym(mpi, "PMPI_Wait")) || !(allreduce = dlsym(mpi, "PMPI_Allreduce"))) {
     fprintf(stderr, "overlap: the MPI library below is not found\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -108,10 +129,9 @@ int main(int argc, char **argv) {
     per_round = k == 0 || t < keep ? t : keep;
   }
   if (rank == 0) printf("collective,ranks,bytes,alone_without_us,alone_with_us,without_us,with_us,ratio,low,high,hidden_without,hidden_with\n");
-  static const char *const names[] = {"ireduce", "ibcast", "iallreduce"};
   double *mine = malloc(4 * turns * sizeof *mine), *all = malloc(4 * turns * sizeof *all), *ratio = malloc(turns * sizeof *ratio);
-  for (int verb = 0; verb < 3; verb++)
-    for (long bytes = min; bytes <= max; bytes *= factor) {
+  for (int verb = 0; verb < VERBS; verb++)
+    for (long bytes = min; bytes <= max && (!only || !strcmp(only, names[verb])); bytes *= factor) {
       int count = (int)(bytes / sizeof(float));
       double us = 0, work = 0;
       for (int i = -2; i < turns; i++)
