@@ -23,7 +23,7 @@ import (
 // reads it where it is. An op that waits for such a one, and the end of the request, wait
 // until it has been read; if the loop takes over before, it learns of the end of it.
 //
-// A request that lends nothing is begun like that too where it is started and not waited
+// A request that need lend nothing is begun like that too where it is started and not waited
 // for at once. If
 // it has not ended then it lingers: its caller goes on with it in Test and Wait, so
 // that no thread has to wake for it; but if the caller computes for longer, the

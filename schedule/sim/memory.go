@@ -70,7 +70,7 @@ func (w *world) moved(r, i int32) traffic {
 		}
 	case !op.Receives():
 		t := w.traffic(int32(op.Peer), k.peer[i])
-		if t.staged == 0 { // it writes into the other's memory, and reads its own
+		if t.staged == 0 && !w.streams { // it writes into the other's memory, not around its cache, and reads its own
 			t.memory, t.fresh = t.all()/2, t.all()/2
 		}
 		return t
