@@ -211,22 +211,25 @@ func TestSmallUnregisteredMessagesAreCopiedByTheirSender(t *testing.T) {
 }
 
 // Ranks that share cores do not tell a sender where they want a message in unregistered memory, so
-// that nobody writes it there, through the other core's cache.
+// that nobody writes it there, through the other core's cache; nor does who writes around the caches.
 func TestNobodyWritesToUnregisteredMemoryOfACrowdedNode(t *testing.T) {
-	took := func(fresh float64, unregistered bool) float64 {
+	took := func(fresh float64, bytes int, unregistered bool) float64 {
 		m := sim.Default()
 		m.Cores, m.Fresh = 2, fresh
-		r, err := sim.Simulate(all(4, sim.StreamFrom/4, 1<<18, linear.Bcast), sim.Setup{Model: m, ElemSize: 4, Unregistered: unregistered})
+		r, err := sim.Simulate(all(4, bytes/4, 1<<18, linear.Bcast), sim.Setup{Model: m, ElemSize: 4, Unregistered: unregistered})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r.Max
 	}
-	if slow, quick := took(1e8, true), took(1e10, true); slow != quick {
-		t.Errorf("unregistered: %g s where another core's cache is slow, %g where it is not", slow, quick)
-	}
-	if slow, quick := took(1e8, false), took(1e10, false); slow <= quick {
-		t.Errorf("registered: %g s where another core's cache is slow, %g where it is not", slow, quick)
+	for _, c := range []struct {
+		bytes                int
+		unregistered, slower bool
+	}{{sim.StreamFrom / 2, true, false}, {sim.StreamFrom, true, false}, {sim.StreamFrom / 2, false, true}, {sim.StreamFrom, false, false}} {
+		slow, quick := took(1e8, c.bytes, c.unregistered), took(1e10, c.bytes, c.unregistered)
+		if slow > quick != c.slower || slow < quick {
+			t.Errorf("%d bytes, unregistered: %v: %g s where another core's cache is slow, %g where it is not", c.bytes, c.unregistered, slow, quick)
+		}
 	}
 }
 
