@@ -72,7 +72,7 @@
 // tells; it hands out the sender's registered memory itself, and its Release
 // says "done". Messages of up to 4 KiB travel with the descriptor: within it up to 32 bytes,
 // behind it up to 256, in one of the ring's blocks beyond. They ask for no answer. Of registered memory only
-// those of up to 2 KiB do where the sender waits for its receiver in any case; the others are read in place.
+// those of up to 2 KiB do where each rank has a core and the sender waits for its receiver in any case; the others are read in place.
 //
 // A caller that executes its collective alone (nbc.Eager) writes and reads the rings itself, in
 // the same words: Put tells where a message of less than 128 KiB lies, Take hands that memory out,

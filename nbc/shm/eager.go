@@ -25,7 +25,7 @@ func (t *Transport) EagerRoom(rank int) nbc.EagerRoom {
 	case rank < 0 || rank >= len(t.byRank):
 		return nbc.EagerRoom{}
 	case t.byRank[rank] != nil:
-		return nbc.EagerRoom{Most: loneRoom, Copied: blockRoom, Kept: copyRoom}
+		return nbc.EagerRoom{Most: loneRoom, Copied: blockRoom, Kept: t.copyRoom()}
 	case t.eager != nil:
 		return t.eager.EagerRoom(rank)
 	}
@@ -60,10 +60,19 @@ func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer, lend
 	return true
 }
 
+// copyRoom is up to how many bytes messages are copied into rings whatever memory they are in: where ranks share cores all that
+// fit, since a sender that waits for its receiver waits for that one's turn.
+func (t *Transport) copyRoom() int {
+	if t.shares {
+		return copyRoom
+	}
+	return blockRoom
+}
+
 // travels reports whether a message is copied into the ring, rather than told of.
 func (t *Transport) travels(message mem.Buffer) bool {
-	if n := message.Len(); n <= copyRoom || n > blockRoom {
-		return n <= copyRoom
+	if n, copied := message.Len(), t.copyRoom(); n <= copied || n > blockRoom {
+		return n <= copied
 	}
 	_, registered := t.arena.find(message)
 	return !registered

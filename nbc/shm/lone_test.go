@@ -300,7 +300,7 @@ func TestALoneRankIsWaitedFor(t *testing.T) {
 // memory, and so large that they would be lent if their callers waited.
 func TestLingering(t *testing.T) {
 	const n, rounds, each = 3, 40, 20 // more of them than may linger
-	engines(t, n, func(e *nbc.Engine) error {
+	enginesWith(t, n, Options{Room: 1 << 28, forceShare: true}, func(e *nbc.Engine) error {
 		rng := rand.New(rand.NewPCG(uint64(e.Rank()), 11))
 		ctx := context.Background()
 		for i := range rounds {

@@ -16,7 +16,7 @@ const (
 	slotsPerRing = 128
 
 	// A message of up to blockRoom bytes that is longer than that lies in a block.
-	// Larger ones, and in registered memory those of more than copyRoom, are read where
+	// Larger ones, and where each rank has a core those of more than copyRoom in registered memory, are read where
 	// they are: to copy them costs more than to tell the sender that they have been read.
 	blockRoom     = 4096
 	copyRoom      = 2048
