@@ -50,7 +50,8 @@ func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer, lend
 	case p.backlog.Len() > 0:
 		return false
 	}
-	if src.Len() > blockRoom || lend && !t.travels(src) {
+	n := src.Len()
+	if small := lend && n > t.copyRoom(); n > blockRoom || small && t.registered(src) {
 		return t.putLarge(tok, p, tag, src)
 	}
 	if !p.writeMessage(tag, src) {
@@ -69,21 +70,17 @@ func (t *Transport) copyRoom() int {
 	return blockRoom
 }
 
-// travels reports whether a message is copied into the ring, rather than told of.
-func (t *Transport) travels(message mem.Buffer) bool {
-	if n, copied := message.Len(), t.copyRoom(); n <= copied || n > blockRoom {
-		return n <= copied
-	}
-	_, registered := t.arena.find(message)
-	return !registered
+// registered reports whether b lies in this rank's arena.
+func (t *Transport) registered(b mem.Buffer) bool {
+	_, ok := t.arena.find(b)
+	return ok
 }
 
 // putLarge is Put of a message that does not travel in the ring. It is lent where the
 // receiver reads it; otherwise this rank makes a copy in registered memory.
 func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) bool {
 	t.drainOf(p) // it may have read earlier ones, whose copies are then overwritten in the cache
-	_, registered := t.arena.find(src)
-	lends := registered || t.reaches(p)
+	lends := t.registered(src) || t.reaches(p)
 	if !lends && t.filled > 0 && t.filled+src.Len() > t.askRoom {
 		return false
 	}

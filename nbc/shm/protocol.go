@@ -117,7 +117,7 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 		t.enqueue(o)
 		return nil
 	}
-	if t.travels(src) {
+	if o.n <= blockRoom {
 		t.postMessage(o)
 		return nil
 	}

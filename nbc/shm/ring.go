@@ -16,8 +16,9 @@ const (
 	slotsPerRing = 128
 
 	// A message of up to blockRoom bytes that is longer than that lies in a block.
-	// Larger ones, and where each rank has a core those of more than copyRoom in registered memory, are read where
-	// they are: to copy them costs more than to tell the sender that they have been read.
+	// Larger ones are read where they are, and so are those of more than copyRoom in registered memory, where each rank has a
+	// core and the sender waits anyway: to copy them costs more than to tell the sender that they have been read. (Two cores of an AMD
+	// EPYC, Zen 4: with 2 KiB copies take less, with 4 KiB reading does.)
 	blockRoom     = 4096
 	copyRoom      = 2048
 	blocksPerRing = 16

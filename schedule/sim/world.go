@@ -133,16 +133,12 @@ func (w *world) countSends() {
 // other algorithms have larger ones, and what a message costs beyond that is not known as well. But the parts that ranks have of
 // themselves (ByRank) are the same for all.
 func (w *world) short(bytes float64) bool {
-	for r := range w.ranks {
-		k := &w.ranks[r]
-		if k.node != w.ranks[0].node {
-			return false
-		}
-		for i := range k.ops {
-			if op := &k.ops[i]; w.ByRank && !op.Local() && op.Len()*w.ElemSize > ShortBytes {
-				return false
-			}
-		}
+	if slices.ContainsFunc(w.ranks, func(k rank) bool { return k.node != w.ranks[0].node }) {
+		return false
 	}
-	return w.ByRank || bytes <= ShortBytes
+	if !w.ByRank {
+		return bytes <= ShortBytes
+	}
+	long := func(op schedule.Op) bool { return !op.Local() && op.Len()*w.ElemSize > ShortBytes }
+	return !slices.ContainsFunc(w.ranks, func(k rank) bool { return slices.ContainsFunc(k.ops, long) })
 }
