@@ -9,14 +9,7 @@
 
 static int rank, size, errors;
 
-#define FAIL(...)                                                                                                              \
-  do {                                                                                                                         \
-    if (errors++ < 5) {                                                                                                        \
-      printf("rank %d: ", rank);                                                                                               \
-      printf(__VA_ARGS__);                                                                                                     \
-      printf("\n");                                                                                                            \
-    }                                                                                                                          \
-  } while (0)
+#include "fail.h"
 
 static const int sizes[] = {0, 1, 7, 4096, 20000, 131072 + 3, 1 << 20};
 enum { NSIZES = sizeof sizes / sizeof *sizes };

@@ -14,14 +14,7 @@ static int served;
 static uint64_t digest;
 static MPI_Datatype pair; // two ints, each with a gap behind it
 
-#define FAIL(...)                                                                                                              \
-  do {                                                                                                                         \
-    if (errors++ < 5) {                                                                                                        \
-      printf("rank %d: ", rank);                                                                                               \
-      printf(__VA_ARGS__);                                                                                                     \
-      printf("\n");                                                                                                            \
-    }                                                                                                                          \
-  } while (0)
+#include "fail.h"
 
 enum { ALLGATHER, ALLGATHERV, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLTOALL, GATHER, SCATTER, VERBS };
 enum { PLAIN, IN_PLACE, APART_SENT, APART, APART_IN_PLACE, WAYS };

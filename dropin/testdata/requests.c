@@ -12,14 +12,7 @@ static int rank, size, errors;
 // active before their start and after their end.
 static int passed_on;
 
-#define FAIL(...)                                                                                                              \
-  do {                                                                                                                         \
-    if (errors++ < 5) {                                                                                                        \
-      printf("rank %d: ", rank);                                                                                               \
-      printf(__VA_ARGS__);                                                                                                     \
-      printf("\n");                                                                                                            \
-    }                                                                                                                          \
-  } while (0)
+#include "fail.h"
 #define CHECK(what)                                                                                                            \
   do {                                                                                                                         \
     if (!(what)) FAIL("line %d: not %s", __LINE__, #what);                                                                     \
