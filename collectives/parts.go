@@ -79,6 +79,6 @@ func (k *call) at(c *Comm, count int) spec.Call {
 	return spec.Call{
 		Collective: k.collective, Rank: c.Rank(), Size: c.Size(), Root: k.root, Count: count, ElemSize: k.dt.Size(), Nodes: c.nodes,
 		Scaled: k.op == mem.Avg && scales(k.dt), Counts: k.counts,
-		Apart: k.collective == schedule.Allreduce && !k.send.Overlaps(k.recv),
+		Apart: k.collective.Reduces() && !k.send.Overlaps(k.recv),
 	}
 }

@@ -232,3 +232,55 @@ func checkCopy(in mem.Space, dst, src mem.Buffer) error {
 }
 
 func overlapsInPart(p, q mem.Buffer) bool { return p.Overlaps(q) && !p.Same(q) }
+
+// ReduceTo is ReduceAll to several equally long buffers that lie apart from each other, piece by piece: while the
+// operands, or the result, are in the core's cache it is stored in all of them. Only the first of
+// them may be one of the first two operands.
+func (c *CPU) ReduceTo(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around bool) error {
+	for _, dst := range to {
+		if err := checkReduceAll(dt, op, dst, from); err != nil {
+			return fmt.Errorf("kernels: reduce %v of %d buffers of %v: %w", op, len(from), dt, err)
+		}
+	}
+	if len(from) > Operands {
+		return c.reduceThenCopy(dt, op, to, from, around)
+	}
+	var all operands
+	for i, b := range from {
+		all[i] = b.Pointer()
+	}
+	piece := spreadBytes
+	if around { // what is stored so is in no cache: it is combined once more
+		piece = max(piece, min(spreadAround, PrivateCache()/2/len(from)&^(spreadBytes-1)))
+	}
+	for at, n := 0, to[0].Len(); at < n; at += piece {
+		from, size := all.after(at), min(piece, n-at)
+		for i := len(to) - 1; i > 0 && around; i-- {
+			c.path.reduce(dt, op, unsafe.Add(to[i].Pointer(), at), from, size, true)
+		}
+		sum := unsafe.Add(to[0].Pointer(), at) // the last one to be stored, since it may be an operand
+		c.path.reduce(dt, op, sum, from, size, around)
+		for i := 1; i < len(to) && !around; i++ {
+			copyPortable(unsafe.Add(to[i].Pointer(), at), sum, size)
+		}
+	}
+	return nil
+}
+
+// reduceThenCopy is ReduceTo of more operands than a pass has.
+func (c *CPU) reduceThenCopy(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around bool) error {
+	if err := c.ReduceAll(dt, op, to[0], from, false); err != nil {
+		return err
+	}
+	for _, dst := range to[1:] {
+		Move(dst, to[0], around)
+	}
+	return nil
+}
+
+// Pieces of ReduceTo, in bytes: what lies in a core's first cache; and the largest where it stores around the
+// caches, which goes the faster the longer it goes on.
+const (
+	spreadBytes  = 16 << 10
+	spreadAround = 128 << 10
+)

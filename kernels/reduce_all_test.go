@@ -66,6 +66,64 @@ func TestReduceAllEqualsOneAfterTheOther(t *testing.T) {
 	})
 }
 
+// A result that is stored at several places is everywhere what it is at one, on every path, in one piece or several, with
+// the first place apart or one of the first two operands.
+func TestReduceToEqualsReduceAll(t *testing.T) {
+	const most, operandsMost, placesMost = 9 * spreadBytes, Operands + 2, 4
+	var whole [operandsMost + placesMost]mem.Buffer
+	for i := range whole {
+		whole[i] = mem.Alloc(most + 256)
+		defer whole[i].Free()
+	}
+	everyPath(t, func(t *testing.T, cpu *CPU) {
+		rapid.Check(t, func(t *rapid.T) {
+			dt := rapid.SampledFrom(mem.Datatypes).Draw(t, "datatype")
+			op := rapid.SampledFrom(mem.OpsOf(dt)).Draw(t, "op")
+			n := rapid.OneOf(rapid.IntRange(0, 600), rapid.IntRange(0, most)).Draw(t, "bytes") / dt.Size() * dt.Size()
+			k := rapid.IntRange(2, operandsMost).Draw(t, "operands")
+			places := rapid.IntRange(1, placesMost).Draw(t, "places")
+			at := rapid.IntRange(-1, 1).Draw(t, "the first place is operand")
+			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+			g := make([]guarded, k+places)
+			all := make([]mem.Buffer, len(g))
+			for i := range g {
+				g[i] = newGuarded(whole[i], rapid.OneOf(rapid.Just(64), rapid.IntRange(0, 127)).Draw(t, "offset"), n)
+				kernelstest.Fill(r, dt, g[i].body)
+				all[i] = mem.Of(g[i].body)
+			}
+			from, to := all[:k], all[k:]
+			if at >= 0 {
+				to[0] = from[at]
+			}
+			want := make([]byte, n)
+			around := rapid.Bool().Draw(t, "around")
+			if err := cpu.ReduceAll(dt, op, mem.Of(want), from, false); err != nil {
+				t.Fatal(err)
+			}
+			before := make([][]byte, k)
+			for i := range before {
+				before[i] = bytes.Clone(g[i].body)
+			}
+			if err := cpu.ReduceTo(dt, op, to, from, around); err != nil {
+				t.Fatal(err)
+			}
+			for i, dst := range to {
+				if !bytes.Equal(mem.Bytes(dst), want) {
+					t.Fatalf("%v of %d buffers of %v differs at place %d of %d", op, k, dt, i, places)
+				}
+			}
+			for i := range g {
+				if err := g[i].check(); err != nil {
+					t.Fatal(err)
+				}
+				if i < k && i != at && !bytes.Equal(g[i].body, before[i]) {
+					t.Fatalf("operand %d was written", i)
+				}
+			}
+		})
+	})
+}
+
 // Special values meet each other in every order of three operands.
 func TestReduceAllOfSpecials(t *testing.T) {
 	everyPath(t, func(t *testing.T, cpu *CPU) {
@@ -98,12 +156,15 @@ func TestReduceAllOfSpecials(t *testing.T) {
 func TestReduceAllRefuses(t *testing.T) {
 	a, b, c := mem.Of(make([]float32, 8)), mem.Of(make([]float32, 8)), mem.Of(make([]float32, 8))
 	cpu := &CPU{portable}
+	two := []mem.Buffer{b, c}
 	for name, err := range map[string]error{
-		"one operand":               cpu.ReduceAll(mem.Float32, mem.Sum, a, []mem.Buffer{b}, false),
-		"a later operand as dst":    cpu.ReduceAll(mem.Float32, mem.Sum, a, []mem.Buffer{b, c, a}, false),
-		"a shorter operand":         cpu.ReduceAll(mem.Float32, mem.Sum, a, []mem.Buffer{b, c, b.Slice(0, 4)}, false),
-		"an operand that overlaps":  cpu.ReduceAll(mem.Float32, mem.Sum, a.Slice(0, 16), []mem.Buffer{b.Slice(0, 16), c.Slice(0, 16), a.Slice(8, 16)}, false),
-		"a datatype it has not got": cpu.ReduceAll(99, mem.Sum, a, []mem.Buffer{b, c}, false),
+		"one operand":                cpu.ReduceAll(mem.Float32, mem.Sum, a, []mem.Buffer{b}, false),
+		"a later operand as dst":     cpu.ReduceAll(mem.Float32, mem.Sum, a, []mem.Buffer{b, c, a}, false),
+		"a shorter operand":          cpu.ReduceAll(mem.Float32, mem.Sum, a, []mem.Buffer{b, c, b.Slice(0, 4)}, false),
+		"an operand that overlaps":   cpu.ReduceAll(mem.Float32, mem.Sum, a.Slice(0, 16), []mem.Buffer{b.Slice(0, 16), c.Slice(0, 16), a.Slice(8, 16)}, false),
+		"a place that is an operand": cpu.ReduceTo(mem.Float32, mem.Sum, []mem.Buffer{a, mem.Of(make([]float32, 8)), b}, []mem.Buffer{c, c, b}, false),
+		"a shorter place":            cpu.ReduceTo(mem.Float32, mem.Sum, []mem.Buffer{a, mem.Of(make([]float32, 4))}, two, false),
+		"a datatype it has not got":  cpu.ReduceAll(99, mem.Sum, a, []mem.Buffer{b, c}, false),
 	} {
 		if err == nil {
 			t.Errorf("%s was accepted", name)

@@ -87,7 +87,10 @@ type Engine struct {
 	expected  *Request       // of which it was told last
 	sums      Expecter       // the device, where it is one
 	folder    Folder         // the device, where it is one
+	spreader  Spreader       // likewise
+	placer    Placer         // the transport, where it is one
 	operands  []mem.Buffer   // of one addition
+	places    []mem.Buffer   // of its sum
 	eager     Eager          // nil where no request is executed alone
 	naps      bool           // the goroutine naps, and so looks after requests that linger, or are left to their callers
 	left      atomic.Int32   // whether what is under way is left to its caller; see startHere
@@ -185,6 +188,8 @@ func (e *Engine) open(open func() (Transport, Device, error)) error {
 	e.waiter, _ = t.(Waiter)
 	e.sums, _ = e.device.(Expecter)
 	e.folder, _ = e.device.(Folder)
+	e.spreader, _ = e.device.(Spreader)
+	e.placer, _ = t.(Placer)
 	e.exec.folds = e.folder != nil
 	e.migrator, _ = t.(ThreadMigrator)
 	if e.migrator != nil && !e.migrate() {
@@ -474,7 +479,7 @@ func (e *Engine) start(r *Request, i int32) {
 	case op.Kind == schedule.Add:
 		e.exec.received(r, i, r.bytes(op.With))
 	case op.Kind == schedule.Send:
-		err = e.transport.Send(tok, r.peer(op.Peer), tag, r.bytes(op.Src))
+		err = e.transport.Send(tok, r.peer(op.Peer), tag, e.message(r, i))
 	case op.Kind == schedule.RecvReduce, e.exec.folded(r, i):
 		err = e.borrow(tok, r.peer(op.Peer), tag, r.bytes(op.Dst))
 	case op.Kind == schedule.Recv:

@@ -20,6 +20,7 @@ type Plan struct {
 	// Elements that this rank's messages to others have, and those of others to it.
 	sent, received int
 	largest        int // elements of this rank's largest message to another
+	places         int // see place.go
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
 	next, prev []int32
 	sequence   []int32 // see there; nil where there are too many ops
@@ -63,6 +64,9 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 	}
 	p := &Plan{schedule: s, graph: g}
 	p.next, p.prev = chains(s, g)
+	if near > 0 {
+		p.places = s.Places(g, near+1)
+	}
 	if len(s.Ops) <= loneOps {
 		p.sequence = sequence(s, g)
 	}

@@ -20,7 +20,7 @@ func schedules(t testing.TB, v schedule.Collective, bytes int, s spec.Spec, node
 	t.Helper()
 	var all []*schedule.Schedule
 	for r := range nodes {
-		one, err := spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes}, s)
+		one, err := spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes, Apart: selection.Apart(s)}, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestLimitAndMonotony(t *testing.T) {
 		of := func(bytes int) float64 {
 			var all []*schedule.Schedule
 			for r := range nodes {
-				one, err := spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes}, c.Spec)
+				one, err := spec.Build(spec.Call{Collective: v, Rank: r, Size: len(nodes), Count: bytes / 4, ElemSize: 4, Nodes: nodes, Apart: selection.Apart(c.Spec)}, c.Spec)
 				if err != nil {
 					t.Fatal(err)
 				}

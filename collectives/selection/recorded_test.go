@@ -85,14 +85,15 @@ func readRecording(t *testing.T, path string) (r recording) {
 // noise, whatever machine the test runs on.
 func TestRecordedRegret(t *testing.T) {
 	bounds := map[string]struct{ median, worst float64 }{
-		"xeon-2-cores-2-ranks": {1.02, 1.25},
-		"xeon-2-cores-4-ranks": {1.13, 1.95}, // of a version in which small parts took less than they do since
+		// Of versions in which small parts took less than they do since, and direct wrote its sums twice.
+		"xeon-2-cores-2-ranks": {1.02, 1.30},
+		"xeon-2-cores-4-ranks": {1.16, 1.95},
 		"zen3-2-cores-8-ranks": {1.00, 1.35},
 
 		"zen3-2-cores-4-ranks-unregistered": {1.15, 1.25},
 
 		"zen4-2-cores-2-ranks":              {1.05, 1.45},
-		"zen4-2-cores-4-ranks":              {1.06, 1.45},
+		"zen4-2-cores-4-ranks":              {1.06, 1.75}, // the best of many specs with wide intervals, as ranks share cores
 		"zen4-2-cores-8-ranks":              {1.02, 1.55},
 		"zen4-2-cores-2-ranks-unregistered": {1.08, 1.60},
 		"zen4-2-cores-4-ranks-unregistered": {1.06, 1.45},

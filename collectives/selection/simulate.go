@@ -168,6 +168,7 @@ func (p *prediction) build(bytes int, nodes []int) (*sim.Plans, error) {
 		var err error
 		all[r], err = spec.Build(spec.Call{
 			Collective: p.collective, Rank: r, Size: len(nodes), Count: count, ElemSize: elemSize, Nodes: nodes,
+			Apart: apart(p.spec),
 		}, p.spec)
 		if err != nil {
 			return nil, err
@@ -175,6 +176,10 @@ func (p *prediction) build(bytes int, nodes []int) (*sim.Plans, error) {
 	}
 	return sim.Prepare(all, schedule.Windows{})
 }
+
+// apart says whether a call by a spec is taken for one that is not in place. Whether it is, is each rank's own affair, and they
+// choose alike: most are not. What doubling gains by that is less than the model has it.
+func apart(s spec.Spec) bool { return s.Levels[len(s.Levels)-1].Algorithm != "doubling" }
 
 // fewer returns of how many bytes the shorter and the longer simulation are.
 func fewer(v schedule.Collective, s spec.Spec, l spec.Layout) (few, more int) {

@@ -67,7 +67,7 @@ func (c Call) add(b *schedule.Builder, s Spec) error {
 	if c.Collective == schedule.ReduceScatter {
 		return c.reduceScatter(b, p, s)
 	}
-	if c.Apart && c.Collective == schedule.Allreduce {
+	if c.Apart && c.Collective.Reduces() {
 		b.Apart()
 	}
 	way, n := groups(c, p, s)

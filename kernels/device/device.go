@@ -16,7 +16,7 @@ type cpu struct {
 
 var (
 	_ nbc.Expecter = (*cpu)(nil)
-	_ nbc.Folder   = (*cpu)(nil)
+	_ nbc.Spreader = (*cpu)(nil)
 )
 
 // CPU returns the device that combines host memory on the calling thread.
@@ -31,6 +31,19 @@ func (c *cpu) Reduce(_ nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buff
 
 func (c *cpu) ReduceAll(_ nbc.Token, dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) (bool, error) {
 	return true, c.k.ReduceAll(dt, op, dst, from, c.around)
+}
+
+func (c *cpu) ReduceTo(_ nbc.Token, dt mem.Datatype, op mem.Op, to, from []mem.Buffer) (bool, error) {
+	return true, c.k.ReduceTo(dt, op, to, from, c.around)
+}
+
+// mostPlaces is at how many places a result is stored at once.
+const mostPlaces = 4
+
+// Spreads: from the second place on what is stored is combined once more, which costs less than to read it
+// again only where it is stored around the caches, and not at many places.
+func (c *cpu) Spreads(bytes, places int) bool {
+	return places == 1 || places <= mostPlaces && bytes >= kernels.StreamFrom
 }
 
 func (c *cpu) Divide(_ nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {

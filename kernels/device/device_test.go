@@ -5,7 +5,9 @@ import (
 
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/device"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/devicetest"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 func TestConformance(t *testing.T) {
@@ -25,5 +27,18 @@ func TestConformance(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestTheSimulationKnowsThePlaces: the cost model has a copy of how many places results are stored at.
+func TestTheSimulationKnowsThePlaces(t *testing.T) {
+	cpu := device.CPU(nil).(nbc.Spreader)
+	for places := 1; places < 9; places++ {
+		if got, want := cpu.Spreads(sim.StreamFrom, places), places <= sim.MostPlaces; got != want {
+			t.Errorf("results at %d places: %v, in the simulation %v", places, got, want)
+		}
+	}
+	if !cpu.Spreads(1, 1) || cpu.Spreads(sim.StreamFrom-1, 2) {
+		t.Error("of few bytes, results are stored at one place, and not at two")
 	}
 }

@@ -101,7 +101,7 @@ func (t *Transport) send(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) er
 	o.sending = true
 	t.decide(o)
 	if w := t.table.pop(&o.e.wanted); w != nil {
-		if int(w.length) != o.n {
+		if place, ok := p.at(&w.descriptor); int(w.length) != o.n || w.place == registered && ok && place.Same(src) { // it is there already
 			t.answer(p, w.id, o.n, well)
 			t.end(o, nil)
 			return nil

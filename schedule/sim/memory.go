@@ -77,7 +77,40 @@ func (w *world) moved(r, i int32) traffic {
 	case k.state[i]&put != 0:
 		return traffic{}
 	}
-	return w.traffic(r, i)
+	t := w.traffic(r, i)
+	if k.places > 0 && op.Adds() {
+		w.place(r, i, &t)
+	}
+	return t
+}
+
+// place stores the sum of op i of rank r where others have said that they want it, and adds to t what that moves.
+func (w *world) place(r, i int32, t *traffic) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	bytes := float64(op.Len() * w.ElemSize)
+	places, all := 0.0, true
+	for _, j := range k.graph.Waiting(i) {
+		send := &k.ops[j]
+		switch {
+		case !send.Passes(op) || !w.near(r, j):
+		case k.state[j]&told == 0:
+			all = false
+		default:
+			k.state[j] |= placed
+			places++
+		}
+	}
+	t.memory += places * bytes
+	switch {
+	case k.places > 1: // it is summed once more for each
+		t.cached += 2 * places * bytes
+	case all && places > 0 && !k.cached: // it goes nowhere else
+		t.memory -= bytes
+		if w.streams && op.Src != op.Dst {
+			t.memory -= bytes
+		}
+	}
 }
 
 // copiedAtOnce reports whether the sender of a message out of unregistered memory copies it into registered memory before

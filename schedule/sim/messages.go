@@ -32,6 +32,9 @@ import "github.com/scaffe/scaffe/schedule"
 //	                  told ┘                       sendReady ▶ finish
 //	receiver  post ─ latency ─▶
 //
+// A sum that its receivers have said where they want is written there when it is made, and
+// the sender says so as it comes to sending it.
+//
 // Where every rank has a core and the other side has nothing else to do, each copies
 // one half of a large message, and who ends last says so to the other.
 //
@@ -174,6 +177,10 @@ func (w *world) postNear(r, i int32) {
 		if op.Kind == schedule.Recv && !small && w.wants(r, i) {
 			w.tell(r, i, wanted)
 		}
+	case k.state[i]&placed != 0:
+		w.ranks[op.Peer].state[k.peer[i]] |= put
+		w.tell(r, i, sendReady)
+		w.push(event{at: w.now, kind: sendDone, rank: r, op: i})
 	case k.state[i]&told != 0:
 		w.ranks[op.Peer].state[k.peer[i]] |= put
 		w.meet(r, i)
@@ -201,7 +208,7 @@ func (w *world) meet(r, i int32) {
 	other, at := int32(op.Peer), k.peer[i]
 	peer := &w.ranks[other]
 	plain := op.Kind == schedule.Recv || peer.ops[at].Kind == schedule.Recv
-	if plain && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy {
+	if plain && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy {
 		k.state[i] |= halved
 		peer.state[at] |= halved
 		peer.todo = append(peer.todo, at)

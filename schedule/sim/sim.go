@@ -26,7 +26,7 @@ type Setup struct {
 	Until float64
 }
 
-// The engine's limits in bytes (packages nbc/shm and, of InlineBytes, nbc/overmpi, whose
+// The engine's limits, most in bytes (packages nbc/shm, nbc/overmpi of InlineBytes and kernels/device of MostPlaces, whose
 // tests hold them to these).
 const (
 	ShortBytes  = 4 << 10   // a message within a node travels with its news; where all do, Model.Short is what they cost
@@ -34,6 +34,7 @@ const (
 	HalvedFrom  = 128 << 10 // both of its ranks copy a message, where each has a core
 	InlineBytes = 32 << 10  // a message between nodes travels with its envelope
 	StreamFrom  = 8 << 20   // messages of such collectives are copied around the caches
+	MostPlaces  = 4         // where a sum of such a collective is stored at once
 )
 
 // Result is what a simulation came to, in seconds from the common start.

@@ -39,6 +39,7 @@ type rank struct {
 	// writes says that the schedule writes Out, so that who reads it takes it from the
 	// cache of this rank's core.
 	writes bool
+	places int                  // where its sums are stored at once; 0: they are sent
 	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of unregistered memory alone
 	core   float64              // rates at which the rank's thread touches memory, and
 	staged float64              // copies what is not registered
@@ -68,6 +69,7 @@ const (
 	halved            // both sides copy the message, one half each,
 	copied            // of which this one has done its own
 	answered          // of a receive: the sender was told to let the data go
+	placed            // of a send: the sum that it sends was stored where the receiver wants it
 )
 
 // newWorld is the world in which the plans begin.
@@ -111,8 +113,26 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 		short := s.Model.Short
 		w.Model.Op, w.Model.Intra.Latency = short.Op, short.Latency
 	}
+	w.setPlaces(p)
 	w.setRates()
 	return w, nil
+}
+
+// setPlaces finds out which ranks store their sums where others want them.
+func (w *world) setPlaces(p *Plans) {
+	near := make([]int, len(w.nodes))
+	for r := range w.ranks {
+		near[w.ranks[r].node]++
+	}
+	for r := range w.ranks {
+		k := &w.ranks[r]
+		if w.Unregistered || near[k.node] == 1 {
+			continue
+		}
+		if n := p.all[r].Places(k.graph, near[k.node]); n == 1 || n <= MostPlaces && w.streams {
+			k.places = n
+		}
+	}
 }
 
 // countSends counts how many ranks of its node each rank sends each range to.

@@ -1,0 +1,81 @@
+package nbc
+
+import (
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// A sum that is only sent on, or is sent to several ranks, is stored by the device where its
+// receivers want it, in the pass that makes it, if they have said where that is (Placer)
+// and the device can (Spreader): otherwise it is written once more, and read once more, for each
+// of them. To the schedule that is as before: the messages are sent when the sum is
+// there, and the transport finds that they have arrived.
+
+// Placer is implemented by a Transport that reaches the memory in which other ranks wait for messages.
+type Placer interface {
+	// Place returns the memory in which rank to waits for the n bytes of the message with the tag given; false
+	// where it does not yet, or that memory cannot be reached. A Send of it from there, or of none, is to
+	// follow; the caller may write there until then.
+	Place(to int, tag Tag, n int) (mem.Buffer, bool)
+}
+
+// Spreader is a Folder that stores what it combines in several buffers at once.
+type Spreader interface {
+	Folder
+	// ReduceTo is ReduceAll to equally long buffers that are apart from each other, one at least; only the
+	// first may be one of the first two of from. Both slices are the caller's again when it returns.
+	ReduceTo(tok Token, dt mem.Datatype, op mem.Op, to, from []mem.Buffer) (done bool, err error)
+	// Spreads reports whether that is worth while for parts of a collective of so many bytes that are stored
+	// at so many places.
+	Spreads(bytes, places int) bool
+}
+
+// destinations returns where the sum of op last of r is to be stored: dst, which is its
+// place in the schedule, unless nobody reads it there, and where other ranks wait for it. all
+// says that all who want it have it then, but for who calls.
+func (e *Engine) destinations(r *Request, last int32, dst mem.Buffer) (to []mem.Buffer, all bool) {
+	e.places = append(e.places[:0], dst)
+	p := r.plan
+	if p.places == 0 || e.placer == nil || e.spreader == nil || p.next[last] >= 0 || dst.Space() != mem.Host || !e.spreader.Spreads(r.size(), p.places) {
+		return e.places, false
+	}
+	sum, read := p.schedule.Ops[last].Dst, false
+	for _, j := range p.graph.Waiting(last) {
+		op := &p.schedule.Ops[j]
+		if op.Passes(&p.schedule.Ops[last]) && r.state[j] > 0 {
+			if place, ok := e.placer.Place(r.peer(op.Peer), r.tag(uint32(op.Msg)), dst.Len()); ok {
+				r.data[j] = place
+				e.places = append(e.places, place)
+				continue
+			}
+		}
+		read = read || reads(op, sum)
+	}
+	all = !read && len(e.places) > 1
+	if all && sum.Buf == schedule.Scratch {
+		e.places = e.places[1:]
+	}
+	return e.places, all
+}
+
+// reads reports whether op reads a part of ref.
+func reads(op *schedule.Op, ref schedule.Ref) bool {
+	var room [2]schedule.Ref
+	for _, src := range op.Sources(room[:0]) {
+		if src.Buf == ref.Buf && src.Overlaps(ref.Range) {
+			return true
+		}
+	}
+	return false
+}
+
+// message returns what op i of r, a Send, sends: what lies at its receiver's place already where
+// it was put there.
+func (e *Engine) message(r *Request, i int32) mem.Buffer {
+	if r.data != nil && r.data[i].Len() > 0 {
+		place := r.data[i]
+		r.data[i] = mem.Buffer{}
+		return place
+	}
+	return r.bytes(r.plan.schedule.Ops[i].Src)
+}
