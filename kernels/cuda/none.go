@@ -46,6 +46,8 @@ func (*Stream) Reduce(mem.Datatype, mem.Op, mem.Buffer, mem.Buffer, mem.Buffer) 
 	return ErrNotBuilt
 }
 
+func (*Stream) Multiply(Multiplication) error { return ErrNotBuilt }
+
 func (*Stream) Launch(Kernel, int, []mem.Buffer, ...int64) error { return ErrNotBuilt }
 
 func (*Stream) SGD(vec.Update, float32, mem.Buffer, mem.Buffer, mem.Buffer) error { return ErrNotBuilt }
@@ -69,3 +71,21 @@ func (*Stream) AdaDelta(vec.Update, float32, float32, mem.Buffer, mem.Buffer, me
 func (*Stream) Adam(vec.Update, float32, float32, float32, mem.Buffer, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
+
+func (*Stream) OpenLibraries(Math, func(int) (mem.Buffer, error)) (*Libraries, error) {
+	return nil, ErrNotBuilt
+}
+
+// Libraries are NVIDIA's.
+type Libraries struct{}
+
+func (*Libraries) Close() error                                 { return ErrNotBuilt }
+func (*Libraries) BLAS() Library                                { return Library{} }
+func (*Libraries) DNN() Library                                 { return Library{} }
+func (*Libraries) Multiply(Multiplication) error                { return ErrNotBuilt }
+func (*Libraries) Convolves(Pass, ConvShape) (int, bool, error) { return 0, false, ErrNotBuilt }
+func (*Libraries) Convolve(Pass, ConvShape, mem.Buffer, mem.Buffer, mem.Buffer, mem.Buffer) error {
+	return ErrNotBuilt
+}
+func (*Libraries) AddBias(ConvShape, mem.Buffer, mem.Buffer) error { return ErrNotBuilt }
+func (*Libraries) SumBias(ConvShape, mem.Buffer, mem.Buffer) error { return ErrNotBuilt }
