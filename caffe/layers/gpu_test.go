@@ -29,6 +29,9 @@ var standIn = sync.OnceValues(func() (library string, err error) {
 	return library, errors.Join(os.Setenv(cudatest.Env, "delay=5"), cudatest.Load(library))
 })
 
+// What names NVIDIA's libraries where there is hardware.
+var givenBLAS, givenDNN = os.Getenv(cuda.EnvBLAS), os.Getenv(cuda.EnvDNN)
+
 // with is which of NVIDIA's libraries there are.
 type with struct {
 	name      string
@@ -43,9 +46,21 @@ func openGPU(t *testing.T, w with) *gpu.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for env, is := range map[string]bool{cuda.EnvBLAS: w.blas, cuda.EnvDNN: w.dnn} {
-		if t.Setenv(env, cuda.NoLibrary); is {
-			t.Setenv(env, library)
+	for _, of := range []struct {
+		env, given string
+		is         bool
+		find       func() (cuda.Library, error)
+	}{{cuda.EnvBLAS, givenBLAS, w.blas, cuda.FindBLAS}, {cuda.EnvDNN, givenDNN, w.dnn, cuda.FindDNN}} {
+		switch {
+		case !of.is:
+			t.Setenv(of.env, cuda.NoLibrary)
+		case !cudatest.Hardware():
+			t.Setenv(of.env, library)
+		default:
+			t.Setenv(of.env, of.given)
+			if _, err := of.find(); errors.Is(err, cuda.ErrNoLibrary) {
+				t.Skip(err)
+			}
 		}
 	}
 	d, err := gpu.Open(0)

@@ -5,14 +5,17 @@ package cuda_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // askedMath has a process that asks for GPUs open the libraries, too, with this math.
@@ -96,4 +99,101 @@ func TestLibraries(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Products by cuBLAS are those of the kernel, of matrices that lie by rows and by columns, with room between rows and between those of a batch, and
+// of single rows and columns; TF32's are not. What cuBLAS cannot express the kernel computes.
+func TestMultiply(t *testing.T) {
+	t.Setenv(cuda.EnvBLAS, library)
+	d, s := open(t)
+	var rooms []mem.Buffer
+	alloc := func(n int) (mem.Buffer, error) {
+		b, err := d.Alloc(n)
+		rooms = append(rooms, b)
+		return b, err
+	}
+	l, err := s.OpenLibraries(cuda.F32, alloc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 4096
+	x, y, z, host := device(t, d, n), device(t, d, n), device(t, d, n), mem.Alloc(4*n)
+	defer host.Free()
+	r := rand.New(rand.NewPCG(3, 4))
+	fill := func(b mem.Buffer) {
+		for i := range mem.Float32s(host) {
+			mem.Float32s(host)[i] = float32(r.IntN(17) - 8) // sums are exact
+		}
+		if err := errors.Join(s.Copy(b, host), s.Synchronize(within)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(x)
+	fill(y)
+	result := func(m cuda.Multiplication, do func(cuda.Multiplication) error) []float32 {
+		t.Helper()
+		r = rand.New(rand.NewPCG(5, 6))
+		fill(z)
+		m.C.In, m.A.In, m.B.In = z, x, y
+		if err := errors.Join(do(m), s.Copy(host, z), s.Synchronize(within)); err != nil {
+			t.Fatal(err)
+		}
+		return append([]float32(nil), mem.Float32s(host)...)
+	}
+	// lying returns the ways in which rows×cols may lie.
+	lying := func(rows, cols int) []cuda.Matrix {
+		return []cuda.Matrix{{Row: cols, Col: 1}, {Row: cols + 3, Col: 1, Step: 1 + rows*(cols+3)}, {Row: 1, Col: rows}, {Row: 1, Col: rows + 2, Step: cols * (rows + 2)}, {Row: 2 * cols, Col: 2}}
+	}
+	for _, size := range [][3]int{{5, 7, 6}, {1, 7, 6}, {5, 1, 6}, {5, 7, 1}, {1, 1, 6}, {1, 1, 1}, {4, 4, 4}} {
+		rows, cols, terms := size[0], size[1], size[2]
+		for _, a := range lying(rows, terms) {
+			for _, b := range lying(terms, cols) {
+				for _, c := range lying(rows, cols)[:2] {
+					for batch := 1; batch <= 3; batch += 2 {
+						if batch > 1 && c.Step == 0 {
+							continue
+						}
+						m := cuda.Multiplication{C: c, A: a, B: b, Rows: rows, Cols: cols, Terms: terms, Batch: batch, Add: batch == 3}
+						want, got := result(m, s.Multiply), result(m, l.Multiply)
+						if !slices.Equal(want, got) {
+							t.Fatalf("%+v: not what the kernel computes", m)
+						}
+					}
+				}
+			}
+		}
+	}
+	cudatest.Change(t, library, "fail=cublasSgemm_v2:1:14", asUsual)
+	m := cuda.Multiplication{C: cuda.Matrix{In: z, Row: 4, Col: 1}, A: cuda.Matrix{In: x, Row: 4, Col: 1}, B: cuda.Matrix{In: y, Row: 4, Col: 1}, Rows: 4, Cols: 4, Terms: 4, Batch: 1}
+	if err := l.Multiply(m); err == nil {
+		t.Error("the product has not gone through cuBLAS")
+	}
+	m.B = cuda.Matrix{In: y, Row: 8, Col: 2}
+	if err := l.Multiply(m); err != nil {
+		t.Errorf("what cuBLAS cannot express: %v", err)
+	}
+	cudatest.Change(t, library, "fail=none", asUsual)
+	if err := errors.Join(s.Synchronize(within), l.Close()); err != nil {
+		t.Error(err)
+	}
+	for _, b := range rooms {
+		if err := d.Free(b); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// device returns n float32 of the GPU's memory, until the test ends.
+func device(t *testing.T, d *cuda.Device, n int) mem.Buffer {
+	t.Helper()
+	b, err := d.Alloc(4 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Free(b); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
 }

@@ -740,6 +740,11 @@ API int cuMemcpyDtoHAsync_v2(void *dst, u64 src, size_t n, stream *s) {
   return give(s, (operation){.kind = COPY, .arguments = {(u64)(uintptr_t)dst, 0, src, 1}, .bytes = n});
 }
 
+API int cuMemcpyDtoDAsync_v2(u64 dst, u64 src, size_t n, stream *s) {
+  WORK("cuMemcpyDtoDAsync_v2");
+  return give(s, (operation){.kind = COPY, .arguments = {dst, 1, src, 1}, .bytes = n});
+}
+
 // The libraries that compute on these streams.
 #include "cublas.c"
 #include "cudnn.c"
