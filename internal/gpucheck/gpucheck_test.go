@@ -34,7 +34,8 @@ echo '{"event":"end","exposed_ms":1,"compute_ms":9,"gpu":{"name":"cuda:0 (GPU), 
 case "$*" in *cuda:99*) echo "there is no GPU cuda:99: there are 1" >&2; exit 1 ;; *tf32*) echo "math tf32 takes cuBLAS, which is missing" >&2; exit 1 ;; esac
 case "$SCAFFE_CUDA_LIBRARY" in /nonexistent*) echo "no CUDA driver: $SCAFFE_CUDA_LIBRARY" >&2; exit 1 ;; esac`,
 	}
-	programs["bin/osu_reduce"] = `case "$*" in *900G*) echo "CUDA_ERROR_OUT_OF_MEMORY" >&2; exit 1 ;; esac; ` + osu
+	programs["bin/osu_reduce"] = `case "$*" in *900G*) echo "CUDA_ERROR_OUT_OF_MEMORY" >&2; exit 1 ;; esac; ` + osu + `
+case "$*" in *binomial*) echo '{"size":4096,"algorithm":"binomial","max_us":200}' ;; esac`
 	programs["bin/osu_allreduce"] = `case "$*" in *cuda*mpi*) case "$*" in *mpi_float*) ;; *) echo "it is not used on cuda memory" >&2; exit 1 ;; esac ;; esac; ` + osu
 	for _, name := range []string{"cuda", "device", "staging", "collectives", "layers"} {
 		programs["tests/"+name+".test"] = `[ "$SCAFFE_TEST_HARDWARE" = 1 ] || exit 1; echo "--- PASS: TestSome"`

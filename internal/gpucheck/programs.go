@@ -208,7 +208,23 @@ func (c *Check) benchmarks(ctx context.Context) {
 			c.add(Row{What: what, Value: ms(rows[0].Max), Result: measured})
 		}
 	}
+	c.chains(ctx)
 	c.skipped("osu_reduce against a CUDA-aware library's own", "≤ 1.0 ×", "the archive's MPI is not CUDA-aware")
+}
+
+// chains compares a chunked chain with a binomial tree: "for buffer sizes greater than eight megabytes (8M) … chunked chain (CC) performs much better"
+// on up to eight GPUs (S-Caffe, section 5).
+func (c *Check) chains(ctx context.Context) {
+	const what, target = "a chunked chain of 8 ranks, 64 MiB", "≤ 1 × a binomial tree (S-Caffe, section 5)"
+	rows, err := c.osu(ctx, nil, c.local(8, "osu_reduce", append(c.message(64<<20), "-M", "4G", "-d", "cuda", "-i", "7", "-x", "2", "--algorithm", "chain,chunk=4M,binomial")...)...)
+	switch {
+	case err != nil:
+		c.failed(what, target, err)
+	case len(rows) != 2:
+		c.failed(what, target, fmt.Errorf("%d rows, not 2", len(rows)))
+	default:
+		c.ratio(what, ms(rows[0].Max), rows[0].Max/rows[1].Max, false, 1, "× a binomial tree (S-Caffe, section 5)")
+	}
 }
 
 func ms(us float64) string { return fmt.Sprintf("%.3f ms", us/1000) }

@@ -54,8 +54,10 @@ func TestLibraries(t *testing.T) {
 		want      []string
 	}{
 		"none": {want: []string{"cuBLAS:  in ., missing true, error: not found: libcublas.so.13: cannot open", "cuDNN:  in ., missing true, error: not found: libcudnn.so.9: cannot open", "libraries: <nil>"}},
-		"the latest that the driver takes": {files: "libcublas.so.13 libcublas.so.12 libcublas.so.11 libcudnn.so.8 libcudnn.so.9", like: "version=12080",
-			want: []string{"cuBLAS: 12.4.5 in libcublas.so.12, missing false, error: <nil>", "cuDNN: 9.1.0 in libcudnn.so.9, missing false, error: <nil>", "libraries: <nil>"}},
+		"the latest that the driver takes": {
+			files: "libcublas.so.13 libcublas.so.12 libcublas.so.11 libcudnn.so.8 libcudnn.so.9", like: "version=12080",
+			want: []string{"cuBLAS: 12.4.5 in libcublas.so.12, missing false, error: <nil>", "cuDNN: 9.1.0 in libcudnn.so.9, missing false, error: <nil>", "libraries: <nil>"},
+		},
 		"older":               {files: "libcublas.so.11 libcudnn.so.8", like: "cublas=110101 cudnn=8907", want: []string{"cuBLAS: 11.1.1 in libcublas.so.11,", "cuDNN: 8.9.7 in libcudnn.so.8,", "libraries: <nil>"}},
 		"named":               {blas: library, dnn: library, math: cuda.TF32, want: []string{"cuBLAS: 12.4.5 in libcuda-standin.so,", "libraries: <nil>"}},
 		"left alone":          {files: "libcublas.so.12 libcudnn.so.9", blas: "none", dnn: "none", want: []string{"missing true, error: not found: SCAFFE_CUBLAS_LIBRARY is none", "not found: SCAFFE_CUDNN_LIBRARY is none", "libraries: <nil>"}},
