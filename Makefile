@@ -92,6 +92,11 @@ floor: build
 bench: build floor ## compare the collectives with the MPI library's own here, a minute
 	$(WITH) scripts/bench
 
+.PHONY: gpu-check
+gpu-check: install-deps ## an archive that checks a GPU, with all it takes; run here where there is one
+	SCAFFE_LDFLAGS="-s -w -X $(version).number=$(VERSION) -X $(version).revision=$(revision)" \
+		scripts/with-mpi openmpi scripts/gpu-check
+
 .PHONY: bench-dropin
 bench-dropin: lib ## compare a plain MPI program with scaffe's collectives and without, some minutes
 	$(WITH) scripts/bench-dropin
@@ -122,6 +127,7 @@ test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	scripts/with-mpi openmpi scripts/test-mpi all
 	$(MAKE) --no-print-directory test-mpi MPI=mpich
 	scripts/test-wrong-mpirun
+	scripts/with-mpi openmpi scripts/test-gpu-check
 	scripts/test-lab
 
 .PHONY: test-mpi

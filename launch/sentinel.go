@@ -36,6 +36,10 @@ func Main() {
 	}
 }
 
+// EnvProgram is the environment variable that says how this program is started again, where its file alone will not do: an archive that has its
+// own loader sets it (scripts/gpu-check).
+const EnvProgram = "SCAFFE_PROGRAM"
+
 // startSentinel starts a process that survives the ranks of this node by a
 // moment, to say which of them died: a launcher may kill all the others before
 // one of them can (MPICH's does, and names a wrong one). What it returns ends
@@ -43,6 +47,9 @@ func Main() {
 func startSentinel(ranks map[int]int) (end func(failed int)) {
 	none := func(int) {} // then the launcher's own message must do
 	self, err := os.Executable()
+	if by := os.Getenv(EnvProgram); by != "" {
+		self = by
+	}
 	if err != nil || !hasMain.Load() {
 		return none
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/trace"
 )
@@ -39,6 +40,8 @@ type Config struct {
 	Solver *proto.SolverFile
 	// Device is where workers compute, alike on all ranks.
 	Device Device
+	// Math is how a GPU's cuBLAS and cuDNN compute products of float32.
+	Math cuda.Math
 	// Scaling divides the batch.
 	Scaling Scaling
 	// Snapshot, unless empty, is what to resume from: a .solverstate, a directory with

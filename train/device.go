@@ -89,6 +89,9 @@ func (w *Worker) sameDevice(ctx context.Context) error {
 
 // openDevice has the solver compute on the GPU that c asks for.
 func (w *Worker) openDevice(c Config, o *solver.Options) error {
+	if c.Math != cuda.F32 && !c.Device.CUDA {
+		return fmt.Errorf("math %v is of GPUs, and the device is %v: use math f32, or the device cuda", c.Math, c.Device)
+	}
 	if !c.Device.CUDA || o.Idle {
 		return nil
 	}
@@ -104,6 +107,9 @@ func (w *Worker) openDevice(c Config, o *solver.Options) error {
 	index, err := c.Device.index(place)
 	if err == nil {
 		w.gpu, err = gpu.Open(index)
+	}
+	if err == nil {
+		err = w.gpu.UseLibraries(c.Math)
 	}
 	if err != nil {
 		return fmt.Errorf("device %v: %w", c.Device, err)
@@ -206,7 +212,7 @@ func (w *Worker) paramsOnHost() {
 
 // GPUUse is what a run has taken of a GPU so far.
 type GPUUse struct {
-	Name           string // such as "cuda:0 (NVIDIA H200)"
+	Name           string // such as "cuda:0 (NVIDIA H200), cuBLAS 12.4.5, cuDNN 9.1.0"
 	Memory, Pinned int64  // bytes of the GPU's memory, and of the host's that it copies to and from
 	gpu.Counts
 }
@@ -216,6 +222,9 @@ func (w *Worker) gpuUse() *GPUUse {
 		return nil
 	}
 	u := &GPUUse{Name: w.gpu.String(), Counts: w.gpu.Counts()}
+	if libraries := w.gpu.Libraries(); libraries != "" {
+		u.Name += ", " + libraries
+	}
 	u.Memory, u.Pinned = w.gpu.Bytes()
 	return u
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/exchange"
-	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/syncer/coordinator"
@@ -47,9 +46,8 @@ func standIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.Remove(library); os.Remove(dir) }) // it is loaded
-		t.Setenv(cuda.EnvLibrary, library)
 		t.Setenv(cudatest.Env, "delay=5")
-		if _, err := cuda.GPUs(); err != nil {
+		if err := cudatest.Load(library); err != nil {
 			t.Fatal(err)
 		}
 		standInPath = library

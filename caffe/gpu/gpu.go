@@ -55,6 +55,9 @@ type Device struct {
 	events   []*cuda.Event
 	scratch  mem.Buffer
 	scratch2 mem.Buffer
+
+	libraries *cuda.Libraries // nil: UseLibraries has not been called
+	math      cuda.Math
 }
 
 // Open makes GPU number index of this machine usable.
@@ -83,7 +86,11 @@ func (d *Device) String() string { return fmt.Sprintf("cuda:%d (%s)", d.gpu.Inde
 func (d *Device) Close() error {
 	var errs []error
 	if d.stream != nil {
-		errs = append(errs, d.stream.Synchronize(within), d.stream.Close())
+		errs = append(errs, d.stream.Synchronize(within))
+		if d.libraries != nil {
+			errs = append(errs, d.libraries.Close())
+		}
+		errs = append(errs, d.stream.Close())
 	}
 	if d.end != nil {
 		errs = append(errs, d.end.Close())
@@ -97,6 +104,7 @@ func (d *Device) Close() error {
 	for _, b := range d.pinned {
 		errs = append(errs, d.gpu.FreeHost(b))
 	}
+	d.libraries = nil
 	d.stream, d.end, d.events, d.device, d.pinned = nil, nil, nil, nil, nil
 	return errors.Join(append(errs, d.gpu.Close())...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/version"
+	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
@@ -52,6 +53,7 @@ func trainCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "weights", Usage: "start from the weights in `FILE`.caffemodel (several: separated by commas)"},
 			cmdline.Checked("device", train.Device{}.String(), "`DEVICE` that computes: cpu, cuda, or cuda:LIST with the numbers of the GPUs that the ranks of a node take in turn, such as cuda:0,1",
 				cmdline.Parsed(train.ParseDevice, ""), "cpu", "cuda"),
+			cmdline.Choice("math", cuda.F32.String(), "with --device cuda, multiply float32 as such (f32), or with 10 bits of each factor on tensor cores, by cuBLAS (tf32)", cuda.F32.String(), cuda.TF32.String()),
 			cmdline.Choice("scal", "strong", "divide batch_size among the ranks (strong) or give it to every rank (weak)", "strong", "weak"),
 			cmdline.Checked("snapshot-format", "", "snapshot format, in place of the solver file's", checkSnapshotFormat, "binaryproto"),
 			&cli.StringFlag{Name: "checkpoint", Usage: "keep the last two checkpoints in the folder `DIR`, which all nodes share; ranks write them at once, beside training"},
@@ -121,6 +123,12 @@ func newTraining(c *cli.Context) (*training, error) {
 	}
 	if t.config.Device, err = train.ParseDevice(c.String("device")); err != nil {
 		return nil, err
+	}
+	if t.config.Math, err = cuda.ParseMath(c.String("math")); err != nil {
+		return nil, err
+	}
+	if t.config.Math != cuda.F32 && !t.config.Device.CUDA {
+		return nil, fmt.Errorf("--math %v needs --device cuda", t.config.Math)
 	}
 	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))

@@ -227,7 +227,7 @@ func convolutions() Finding {
 	return f
 }
 
-// gpus says which GPUs there are. Training computes on the CPU today.
+// gpus says which GPUs there are, and which of NVIDIA's libraries training computes with.
 func gpus() Finding {
 	all, err := cuda.GPUs()
 	f := Finding{What: "GPUs", Found: "none"}
@@ -247,9 +247,23 @@ func gpus() Finding {
 		f.Found = "none (a CUDA driver, and no GPU)"
 	default:
 		f.Found = gpuNames(all)
-		f.Wrong = "this release computes and reduces on the CPU"
+		f.Found += libraryLine("cuBLAS", "products", cuda.FindBLAS, &f)
+		f.Found += libraryLine("cuDNN", "convolutions", cuda.FindDNN, &f)
 	}
 	return f
+}
+
+// libraryLine says which of NVIDIA's libraries there is for what. One that is there and cannot be used is wrong.
+func libraryLine(name, what string, find func() (cuda.Library, error), f *Finding) string {
+	of, err := find()
+	switch {
+	case errors.Is(err, cuda.ErrNoLibrary):
+		return fmt.Sprintf("\n%22sno %s (%v): %s by scaffe's own kernels", "", name, err, what)
+	case err != nil:
+		f.Wrong, f.Fix = err.Error(), "training on a GPU stops with this"
+		return ""
+	}
+	return fmt.Sprintf("\n%22s%s %s (%s) for %s", "", name, of.Version, of.Name, what)
 }
 
 // gpuNames is one line for each GPU, after the driver.

@@ -41,8 +41,11 @@ func TestMain(m *testing.M) {
 	fmt.Printf("version: %q\nversion error: %v\n", version, err)
 	_, again := cuda.GPUs()
 	fmt.Printf("again: %v\n", again)
-	_, err = cuda.Open(0)
+	d, err := cuda.Open(0)
 	fmt.Printf("open: %v\n", err)
+	if err == nil && os.Getenv(askedMath) != "" {
+		tellLibraries(d)
+	}
 }
 
 // mapped reports whether the process has a library loaded.

@@ -27,24 +27,27 @@ type Event struct{}
 // ErrDeadline is the error of a wait that took too long.
 var ErrDeadline = ErrNotBuilt
 
-func Open(int) (*Device, error)                   { return nil, ErrNotBuilt }
-func (*Device) Close() error                      { return ErrNotBuilt }
-func (*Device) Alloc(int) (mem.Buffer, error)     { return mem.Buffer{}, ErrNotBuilt }
-func (*Device) Free(mem.Buffer) error             { return ErrNotBuilt }
-func (*Device) AllocHost(int) (mem.Buffer, error) { return mem.Buffer{}, ErrNotBuilt }
-func (*Device) FreeHost(mem.Buffer) error         { return ErrNotBuilt }
-func (*Device) NewStream() (*Stream, error)       { return nil, ErrNotBuilt }
-func (*Device) NewEvent() (*Event, error)         { return nil, ErrNotBuilt }
-func (*Event) Close() error                       { return ErrNotBuilt }
-func (*Event) Passed() (bool, error)              { return false, ErrNotBuilt }
-func (*Stream) Close() error                      { return ErrNotBuilt }
-func (*Stream) Synchronize(time.Duration) error   { return ErrNotBuilt }
-func (*Stream) Record(*Event) error               { return ErrNotBuilt }
-func (*Stream) Wait(*Event) error                 { return ErrNotBuilt }
-func (*Stream) Copy(_, _ mem.Buffer) error        { return ErrNotBuilt }
+func Open(int) (*Device, error)                    { return nil, ErrNotBuilt }
+func (*Device) Close() error                       { return ErrNotBuilt }
+func (*Device) Alloc(int) (mem.Buffer, error)      { return mem.Buffer{}, ErrNotBuilt }
+func (*Device) Free(mem.Buffer) error              { return ErrNotBuilt }
+func (*Device) AllocHost(int) (mem.Buffer, error)  { return mem.Buffer{}, ErrNotBuilt }
+func (*Device) FreeHost(mem.Buffer) error          { return ErrNotBuilt }
+func (*Device) NewStream() (*Stream, error)        { return nil, ErrNotBuilt }
+func (*Device) NewEvent() (*Event, error)          { return nil, ErrNotBuilt }
+func (*Event) Close() error                        { return ErrNotBuilt }
+func (*Event) Passed() (bool, error)               { return false, ErrNotBuilt }
+func (*Stream) Close() error                       { return ErrNotBuilt }
+func (*Stream) Synchronize(time.Duration) error    { return ErrNotBuilt }
+func (*Stream) Record(*Event) error                { return ErrNotBuilt }
+func (*Stream) Wait(*Event) error                  { return ErrNotBuilt }
+func (*Stream) Copy(_, _ mem.Buffer) error         { return ErrNotBuilt }
+func (*Stream) CopyByDriver(_, _ mem.Buffer) error { return ErrNotBuilt }
 func (*Stream) Reduce(mem.Datatype, mem.Op, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
+
+func (*Stream) Multiply(Multiplication) error { return ErrNotBuilt }
 
 func (*Stream) Launch(Kernel, int, []mem.Buffer, ...int64) error { return ErrNotBuilt }
 
@@ -69,3 +72,21 @@ func (*Stream) AdaDelta(vec.Update, float32, float32, mem.Buffer, mem.Buffer, me
 func (*Stream) Adam(vec.Update, float32, float32, float32, mem.Buffer, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }
+
+func (*Stream) OpenLibraries(Math, func(int) (mem.Buffer, error)) (*Libraries, error) {
+	return nil, ErrNotBuilt
+}
+
+// Libraries are NVIDIA's.
+type Libraries struct{}
+
+func (*Libraries) Close() error                                 { return ErrNotBuilt }
+func (*Libraries) BLAS() Library                                { return Library{} }
+func (*Libraries) DNN() Library                                 { return Library{} }
+func (*Libraries) Multiply(Multiplication) error                { return ErrNotBuilt }
+func (*Libraries) Convolves(Pass, ConvShape) (int, bool, error) { return 0, false, ErrNotBuilt }
+func (*Libraries) Convolve(Pass, ConvShape, mem.Buffer, mem.Buffer, mem.Buffer, mem.Buffer) error {
+	return ErrNotBuilt
+}
+func (*Libraries) AddBias(ConvShape, mem.Buffer, mem.Buffer) error { return ErrNotBuilt }
+func (*Libraries) SumBias(ConvShape, mem.Buffer, mem.Buffer) error { return ErrNotBuilt }

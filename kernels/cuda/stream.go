@@ -182,6 +182,14 @@ func (s *Stream) Copy(dst, src mem.Buffer) error {
 	return s.d.wrap("copy", err)
 }
 
+// CopyByDriver puts dst = src on the stream, both in the GPU's memory, as the driver copies: what bandwidths are compared with.
+func (s *Stream) CopyByDriver(dst, src mem.Buffer) error {
+	if dst.Len() != src.Len() || dst.Space() != mem.CUDA || src.Space() != mem.CUDA {
+		return s.d.wrap("copy", fmt.Errorf("%d bytes in %v memory to %d in %v memory: want as many, in cuda memory", src.Len(), src.Space(), dst.Len(), dst.Space()))
+	}
+	return s.d.wrap("copy", s.d.c.OnDevice(dst.Pointer(), src.Pointer(), dst.Len(), s.s))
+}
+
 // The rules of vec.Update, in the order of their kernels.
 const (
 	ruleSGD = iota

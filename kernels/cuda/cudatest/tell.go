@@ -28,6 +28,9 @@ import (
 // Change is Tell until the test ends, when the library is as usual again.
 func Change(t testing.TB, library, text, usual string) {
 	t.Helper()
+	if Hardware() {
+		t.Skip("this tells the stand-in what to be like")
+	}
 	if err := Tell(library, text); err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +44,9 @@ func Change(t testing.TB, library, text, usual string) {
 // Tell changes what the library is like that this process has loaded, in the words of Env; fail=none
 // ends all failures.
 func Tell(library, text string) error {
+	if Hardware() {
+		return nil
+	}
 	l, s := C.CString(library), C.CString(text)
 	defer C.free(unsafe.Pointer(l))
 	defer C.free(unsafe.Pointer(s))

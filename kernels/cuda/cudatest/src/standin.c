@@ -10,7 +10,10 @@
 //   seed=N         of the delays; 1
 //   broken=CODE    what the device has failed with; 0, not
 //
-// standin_tell changes mode, fail, delay, seed and broken while it runs; fail=none ends all failures.
+//   cublas=V       the version of the cuBLAS that it is, too (cublas.c); 120405
+//   cudnn=V        that of cuDNN (cudnn.c), as cudnnGetVersion answers; 90100
+//
+// standin_tell changes all but devices and version while it runs; fail=none ends all failures.
 //
 // It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
 // after a delay, and nothing before: what a program does not wait for it does not find. Calls
@@ -51,14 +54,14 @@ enum {
 };
 
 static struct {
-  int devices, version, mode, initialized, delay, seed, broken;
+  int devices, version, mode, initialized, delay, seed, broken, cublas, cudnn;
   size_t used;
   struct {
     char function[64];
     int calls, from, code;
   } fail[8];
   int fails;
-} self = {.devices = 1, .version = 13000, .delay = 200, .seed = 1};
+} self = {.devices = 1, .version = 13000, .delay = 200, .seed = 1, .cublas = 120405, .cudnn = 90100};
 
 static const size_t device_memory = (size_t)1 << 30;
 
@@ -80,6 +83,8 @@ static void tell(const char *text) {
     else if (sscanf(word, "devices=%d", &a) == 1) self.devices = a;
     else if (sscanf(word, "version=%d", &a) == 1) self.version = a;
     else if (sscanf(word, "mode=%d", &a) == 1) self.mode = a;
+    else if (sscanf(word, "cublas=%d", &a) == 1) self.cublas = a;
+    else if (sscanf(word, "cudnn=%d", &a) == 1) self.cudnn = a;
     else if (self.fails < 8 && sscanf(word, "fail=%63[A-Za-z0-9_]:%d:%d", name, &a, &b) == 3) {
       strcpy(self.fail[self.fails].function, name);
       self.fail[self.fails].calls = 0;
@@ -586,7 +591,9 @@ typedef struct {
 } event;
 
 typedef struct operation {
-  enum { COPY, KERNEL_, RECORD, WAIT, END } kind;
+  enum { COPY, KERNEL_, CALL_, RECORD, WAIT, END } kind;
+  void (*call)(void *of); // what of a library's has to be done, and then freed
+  void *of;
   u64 arguments[24], ticket;
   size_t bytes;
   i64 grid;
@@ -623,7 +630,9 @@ static void *work(void *of) {
     if (!__atomic_load_n(&self.broken, __ATOMIC_ACQUIRE)) {
       if (o->kind == COPY) copy_bytes(o->arguments[0], o->arguments[1], o->arguments[2], o->arguments[3], o->bytes);
       if (o->kind == KERNEL_) run_grid(o->kernel, o->arguments, o->grid);
+      if (o->kind == CALL_) o->call(o->of);
     }
+    free(o->of);
     pthread_mutex_lock(&lock);
     if (o->kind == RECORD && o->event->passed < o->ticket) o->event->passed = o->ticket;
     s->done++;
@@ -730,3 +739,12 @@ API int cuMemcpyDtoHAsync_v2(void *dst, u64 src, size_t n, stream *s) {
   WORK("cuMemcpyDtoHAsync_v2");
   return give(s, (operation){.kind = COPY, .arguments = {(u64)(uintptr_t)dst, 0, src, 1}, .bytes = n});
 }
+
+API int cuMemcpyDtoDAsync_v2(u64 dst, u64 src, size_t n, stream *s) {
+  WORK("cuMemcpyDtoDAsync_v2");
+  return give(s, (operation){.kind = COPY, .arguments = {dst, 1, src, 1}, .bytes = n});
+}
+
+// The libraries that compute on these streams.
+#include "cublas.c"
+#include "cudnn.c"

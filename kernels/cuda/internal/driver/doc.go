@@ -8,6 +8,9 @@
 // CUDA_ERROR_NO_DEVICE. So one binary serves both kinds of machine, and a program
 // that never asks for a GPU never looks for one.
 //
+// NVIDIA's libraries for products of matrices and for convolutions, cuBLAS and cuDNN, are loaded likewise, and are not there
+// on most machines that have a driver: [FindBLAS] and [FindDNN] say.
+//
 // Whoever imports gorgonia.org/cu imports this package too, in the same package:
 // its folder lib, where the linker finds an empty libcuda.a, then comes before all
 // that cu names. Without the build tag cuda (which scripts/with-mpi adds), without cgo, and on
@@ -20,6 +23,26 @@ import "errors"
 // is not the libcuda.so.1 that the dynamic linker finds.
 const EnvLibrary = "SCAFFE_CUDA_LIBRARY"
 
+// The environment variables that name the files of cuBLAS and cuDNN, where they are not those that the dynamic linker
+// finds, or are to be left alone: NoLibrary.
+const (
+	EnvBLAS   = "SCAFFE_CUBLAS_LIBRARY"
+	EnvDNN    = "SCAFFE_CUDNN_LIBRARY"
+	NoLibrary = "none"
+)
+
+// Library is one of NVIDIA's.
+type Library struct {
+	Name    string // of its file
+	Version string
+}
+
+// Shape is what convolutions have in common: n images of in channels and groups to out channels.
+type Shape struct {
+	N, Groups, In, Out, H, W, OutH, OutW                                 int
+	KernelH, KernelW, PadH, PadW, StrideH, StrideW, DilationH, DilationW int
+}
+
 // MinVersion is the oldest driver that will do, as cuDriverGetVersion counts: CUDA
 // 11.0, the first that takes code for sm_80.
 const MinVersion = 11000
@@ -29,6 +52,8 @@ var (
 	ErrNotBuilt = errors.New("this program was built without CUDA: build it with `make build`, on Linux, with a C compiler")
 	// ErrNoDriver says that this machine has no driver.
 	ErrNoDriver = errors.New("no CUDA driver")
+	// ErrNoLibrary says that this machine has no such library, or that it is to be left alone.
+	ErrNoLibrary = errors.New("not found")
 	// ErrNoGPU says that it has a driver, which finds no GPU.
 	ErrNoGPU = errors.New("a CUDA driver, and no GPU that this process may see")
 )

@@ -7,3 +7,9 @@ const Built = false
 
 // Open returns ErrNotBuilt.
 func Open() error { return ErrNotBuilt }
+
+// FindBLAS returns ErrNotBuilt.
+func FindBLAS() (Library, error) { return Library{}, ErrNotBuilt }
+
+// FindDNN returns ErrNotBuilt.
+func FindDNN() (Library, error) { return Library{}, ErrNotBuilt }

@@ -1,0 +1,71 @@
+// Command gpu-check checks on a GPU what has been proven without one: see package
+// github.com/scaffe/scaffe/internal/gpucheck. The script run of the archive that `make gpu-check` makes starts it.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/scaffe/scaffe/internal/cmdline"
+	"github.com/scaffe/scaffe/internal/gpucheck"
+	"github.com/scaffe/scaffe/internal/output"
+	"github.com/scaffe/scaffe/internal/version"
+	"github.com/scaffe/scaffe/osu-bench/omb"
+)
+
+// With the name of a benchmark as its first argument it is that benchmark, so that an archive has them once.
+func main() {
+	if len(os.Args) > 1 {
+		if p, err := omb.Find(os.Args[1]); err == nil {
+			os.Args = slices.Delete(os.Args, 1, 2)
+			omb.Main(p.Name)
+			return
+		}
+	}
+	program := cmdline.Program{App: newApp(), Stdout: output.Stdout, Stderr: os.Stderr}
+	program.Exit()
+}
+
+func newApp() *cli.App {
+	return &cli.App{
+		Name: "gpu-check", Usage: "check on a GPU what has been proven without one", Version: version.String(),
+		Description: "It writes DIR/report.md, which grows as it goes, and keeps what programs print in DIR/log. Ctrl-C ends it, and what was run stays.\n\n" +
+			cmdline.Examples("./run results", "./run results 3m"),
+		Commands: []*cli.Command{{
+			Name: "run", Usage: "check, and write a report",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "root", Usage: "the archive's folder `DIR`", Required: true},
+				&cli.StringFlag{Name: "out", Usage: "write the report to `DIR`", Required: true},
+				&cli.DurationFlag{Name: "for", Usage: "end after `TIME`", Value: gpucheck.Usual},
+			},
+			Before: cmdline.NoArguments,
+			Action: run,
+		}},
+	}
+}
+
+func run(c *cli.Context) error {
+	if c.Duration("for") <= 0 {
+		return cmdline.Usage(errors.New("--for must be more than 0"))
+	}
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, c.Duration("for"))
+	defer cancel()
+	root, err := filepath.Abs(c.String("root"))
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(c.String("out"))
+	if err != nil {
+		return err
+	}
+	return (&gpucheck.Check{Root: root, Dir: dir, Log: os.Stderr}).Run(ctx)
+}
