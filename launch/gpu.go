@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/lending"
 	"github.com/scaffe/scaffe/nbc/staging"
 )
 
@@ -33,17 +34,21 @@ func (g *gpu) over(t nbc.Transport, cpu nbc.Device) (nbc.Transport, nbc.Device) 
 	if g.device, g.err = openGPU(place(t)); g.err != nil {
 		return t, cpu
 	}
-	copies, err := g.accelerator()
-	if err != nil {
-		g.err = err
-		return t, cpu
+	var copies [2]nbc.Accelerator // of staging, and of what is read where it lies
+	for i := range copies {
+		if copies[i], g.err = g.accelerator(); g.err != nil {
+			if i > 0 {
+				g.err = errors.Join(g.err, copies[0].Close())
+			}
+			return t, cpu
+		}
 	}
 	sums, err := device.CUDA(g.device, cpu)
 	if err != nil {
-		g.err = errors.Join(err, copies.Close())
+		g.err = errors.Join(err, copies[0].Close(), copies[1].Close())
 		return t, cpu
 	}
-	return staging.New(t, copies, staging.Options{}), sums
+	return lending.New(staging.New(t, copies[0], staging.Options{}), copies[1]), sums
 }
 
 // accelerator returns the GPU as a device with kernels of its own for the host's memory.

@@ -43,6 +43,10 @@ const (
 // runRank is a rank of a test.
 func runRank(p ranktest.Process) {
 	test, folder := p.Words[0], p.Folder
+	if test == "paths" {
+		runPaths(p)
+		return
+	}
 	o := launch.Options{Log: logTo{folder}}
 	err := launch.Run(context.Background(), o, func(ctx context.Context, c *collectives.Comm) error {
 		write(folder, fmt.Sprint("process", c.Rank()), strconv.Itoa(os.Getpid()))

@@ -64,6 +64,9 @@ func (r *rank) work(ctx context.Context, f func(context.Context, *collectives.Co
 		if err := r.comm.Agree(ctx, r.gpu.need()); err != nil {
 			return err
 		}
+		if err := r.join(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.configure(ctx); err != nil {
 		return err

@@ -26,8 +26,29 @@ type Accelerator interface {
 	Busy() bool
 }
 
+// Sharer is implemented by an Accelerator whose memory the accelerators of other processes of the node can read where
+// it lies. Its methods may be called by any goroutine.
+type Sharer interface {
+	// Find returns the number of the allocation in which b lies, which no other one of this process ever has, and
+	// where b begins in it.
+	Find(b mem.Buffer) (id uint64, at int, err error)
+	// Share names an allocation to other processes. From then on its Free calls freed, on any goroutine, and
+	// leaves the memory to those who have opened it, until Unshare.
+	Share(id uint64, freed func()) (SharedName, error)
+	Unshare(id uint64) error
+	// Open makes another process's memory readable here, until CloseOpened.
+	Open(SharedName) (mem.Buffer, error)
+	CloseOpened(mem.Buffer) error
+}
+
+// SharedName is what a Sharer calls memory that it shares.
+type SharedName struct {
+	Handle [64]byte
+	Bytes  int64
+}
+
 // Carrier is implemented by a Transport that carries messages from and to other memory than the
-// host's. Both ends of a message need not lie in the same memory.
+// host's. Both ends of a message lie in memory of one space, unless the transport says more.
 type Carrier interface {
 	// Carries reports whether Send and Recv take memory of the space. Any goroutine may call it.
 	Carries(s mem.Space) bool

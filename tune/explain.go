@@ -19,6 +19,7 @@ type Question struct {
 	Asked    spec.Spec // by the call; usually none
 	Nodes    []int     // the node of every rank
 	Simulate bool      // simulate the spec and the runner-up as well
+	Paths    []string  // of messages of GPUs' memory between the ranks
 }
 
 // Explain writes to w which spec serves a call, what decided so, and what the
@@ -62,6 +63,13 @@ func Explain(w io.Writer, s *selection.Selector, q Question) error {
 		row(map[bool]string{true: "model"}[i == 0], "%s", words)
 	}
 	row("", "(%s)", s.From)
+	if q.Query.Buffers == selection.CUDA {
+		row("buffers", "In a GPU's memory. The model takes them for unregistered ones of the host: it")
+		row("", "does not know what a kernel's launch, or a copy, costs.")
+	}
+	for i, line := range q.Paths {
+		row(map[bool]string{true: "paths"}[i == 0], "%s", line)
+	}
 	if q.Query.Buffers == selection.Unregistered && l.PPN > 1 {
 		row("buffers", "Not from Comm.Alloc, so the ranks of a node cannot read them in place: what goes")
 		row("", "from rank to rank is copied by the kernel first (process_vm_readv), or through a")

@@ -249,7 +249,7 @@ func TestOutputsAreCheckedFirst(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"tr": "train trace", "train --des": "--design --designs", "train --design SC-OB": "SC-OB-naive SC-OB SC-OBR",
-		"trace report --format ": "text csv json", "data g": "glyphs", "explain --buffers ": "registered unregistered",
+		"trace report --format ": "text csv json", "data g": "glyphs", "explain --buffers ": "registered unregistered cuda",
 		"explain ": "reduce bcast allreduce allgather reduce_scatter alltoall gather scatter schemes", "schedule --ranks 8 b": "bcast", "explain reduce ": "",
 	} {
 		_, stdout, _ := inProcess("__complete " + line)

@@ -37,7 +37,7 @@ func explainCommand() *cli.Command {
 			cmdline.Int("ppn", 0, 1, "answer for `N` ranks per node"),
 			localFlag(),
 			typeFlag(),
-			buffersFlag(),
+			anyBuffersFlag(),
 			&cli.BoolFlag{Name: "nonblocking", Usage: "explain Ireduce, Ibcast, Iallreduce, Iallgather, IreduceScatter, Ialltoall, Igather or Iscatter"},
 			&cli.BoolFlag{Name: "simulate", Usage: "also simulate the schedules"},
 		),
@@ -64,11 +64,13 @@ func runExplain(c *cli.Context) error {
 	if c.Int("local") == 0 && mpi.DetectLauncher().Size < 2 {
 		return cmdline.Usagef("no layout: run under mpirun, or pass --nodes and --ppn, or --local")
 	}
-	return launch.Run(c.Context, launch.Options{Local: c.Int("local"), Collectives: opts}, func(_ context.Context, comm *collectives.Comm) error {
+	o := launch.Options{Local: c.Int("local"), CUDA: q.Query.Buffers == selection.CUDA, Collectives: opts}
+	return launch.Run(c.Context, o, func(_ context.Context, comm *collectives.Comm) error {
 		if comm.Rank() != 0 {
 			return nil
 		}
 		q.Nodes, q.Query.Library = comm.Nodes(), comm.HasLibrary()
+		q.Paths = launch.PathsOf(comm).Lines()
 		return tune.Explain(stdout, comm.Selector(), q)
 	})
 }

@@ -60,6 +60,12 @@ func buffersFlag() cli.Flag {
 		cmdline.Parsed(hostBuffers, "want registered or unregistered"), "registered", "unregistered")
 }
 
+// anyBuffersFlag is buffersFlag where a GPU's memory is no refusal.
+func anyBuffersFlag() cli.Flag {
+	return cmdline.Choice("buffers", "registered", "memory of the buffers: registered is from Comm.Alloc, cuda that of the ranks' GPUs",
+		selection.Registered.String(), selection.Unregistered.String(), selection.CUDA.String())
+}
+
 // hostBuffers reads a kind of buffers in host memory.
 func hostBuffers(s string) (selection.BufferKind, error) {
 	kind, err := selection.ParseBufferKind(s)

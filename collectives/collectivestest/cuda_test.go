@@ -15,14 +15,17 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	ct "github.com/scaffe/scaffe/collectives/collectivestest"
 	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/ranktest"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/kernels/device"
+	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/faulty"
 	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/nbc/lending"
 	"github.com/scaffe/scaffe/nbc/staging"
 	"github.com/scaffe/scaffe/schedule"
 )
@@ -30,7 +33,36 @@ import (
 // library is the stand-in for the driver that the tests load.
 var library string
 
-func TestMain(m *testing.M) { os.Exit(cudatest.Main(m, &library, usual)) }
+func TestMain(m *testing.M) {
+	ranktest.Rank(rank)
+	os.Exit(cudatest.Main(m, &library, usual))
+}
+
+// rank is one of several processes that share a GPU.
+func rank(p ranktest.Process) {
+	err := launch.Run(context.Background(), launch.Options{CUDA: true, Engine: patient}, func(_ context.Context, c *collectives.Comm) error {
+		err := ct.Run(c, some(c.Size(), 23))
+		p.Report(c.Rank(), fmt.Sprintf("%v, %v", launch.PathsOf(c).Lines(), err))
+		return err
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Processes of a node read each other's memory of the GPU, with the results of the suite.
+func TestCUDAProcesses(t *testing.T) {
+	for _, path := range []string{"ipc", "staging"} {
+		t.Setenv(launch.EnvCUDAPath, path)
+		run := ranktest.Run(t, 2, path)
+		for r, said := range run.Reports {
+			if said != "[ranks 0-1: "+path+"], <nil>" {
+				t.Errorf("%s, rank %d: %q\n%s", path, r, said, run.Printed)
+			}
+		}
+	}
+}
 
 const usual = "delay=10 seed=1 fail=none broken=0"
 
@@ -51,8 +83,14 @@ func accelerator(d *cuda.Device) (nbc.Accelerator, error) {
 	return device.CUDA(d, device.CPU(k))
 }
 
-// run runs f on n ranks of this process that share the GPU, over a transport with the faults of a plan.
+// run runs f on n ranks of this process that share the GPU, over a transport with the faults of a plan; messages are staged.
 func run(t *testing.T, n int, plan faulty.Plan, o nbc.Options, s spoil, f func(c *collectives.Comm) error) []error {
+	t.Helper()
+	return runBy(t, lending.Staging, n, plan, o, s, f)
+}
+
+// runBy is run with messages that go by a path.
+func runBy(t *testing.T, path lending.Path, n int, plan faulty.Plan, o nbc.Options, s spoil, f func(c *collectives.Comm) error) []error {
 	t.Helper()
 	w := inproc.NewWorld(n, inproc.Options{Seed: plan.Seed})
 	d, err := cuda.Open(0)
@@ -69,7 +107,25 @@ func run(t *testing.T, n int, plan faulty.Plan, o nbc.Options, s spoil, f func(c
 		if s != nil {
 			sums, copies = s(sums, false), s(copies, true)
 		}
-		return staging.New(faulty.Wrap(inner, plan), copies, staging.Options{Ring: 64 << 10}), sums, nil
+		staged := staging.New(faulty.Wrap(inner, plan), copies, staging.Options{Ring: 64 << 10})
+		if path == lending.Staging {
+			return staged, sums, nil
+		}
+		reads, err := accelerator(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s != nil {
+			reads = s(reads, true)
+		}
+		tr := lending.New(staged, reads)
+		paths := lending.NewPaths(n)
+		for i := range paths {
+			for j := range paths[i] {
+				paths[i][j] = path
+			}
+		}
+		return tr, sums, tr.(interface{ SetPaths(lending.Paths) error }).SetPaths(paths)
 	}, o, func(c *collectives.Comm, _ *nbc.Engine) error { return f(c) })
 	if err := cudatest.Tell(library, usual); err != nil {
 		t.Error(err)
@@ -105,17 +161,19 @@ func TestCUDA(t *testing.T) {
 		{3, 9, faulty.Plan{Seed: 1, Delay: 3, Reorder: true}},
 		{5, 31, faulty.Plan{Seed: 2, Delay: 2}},
 	} {
-		cases := some(c.ranks, c.nth)
-		for i := range cases {
-			if i%10 == 9 {
-				cases[i].Space = mem.Host
+		for _, path := range []lending.Path{lending.Staging, lending.Pointer} {
+			cases := some(c.ranks, c.nth)
+			for i := range cases {
+				if i%10 == 9 {
+					cases[i].Space = mem.Host
+				}
 			}
+			t.Run(fmt.Sprintf("%v, %d ranks, %d cases", path, c.ranks, len(cases)), func(t *testing.T) {
+				if err := errors.Join(runBy(t, path, c.ranks, c.plan, patient, nil, func(c *collectives.Comm) error { return ct.Run(c, cases) })...); err != nil {
+					t.Errorf("%v: %v", c.plan, err)
+				}
+			})
 		}
-		t.Run(fmt.Sprintf("%d ranks, %d cases", c.ranks, len(cases)), func(t *testing.T) {
-			if err := errors.Join(run(t, c.ranks, c.plan, patient, nil, func(c *collectives.Comm) error { return ct.Run(c, cases) })...); err != nil {
-				t.Errorf("%v: %v", c.plan, err)
-			}
-		})
 	}
 }
 
@@ -138,7 +196,7 @@ func TestCUDALarge(t *testing.T) {
 	}
 }
 
-// hasty says that copies downwards, or additions, have been made when they have only begun.
+// hasty says that copies out of the GPU's memory, or additions, have been made when they have only begun.
 type hasty struct {
 	nbc.Accelerator
 	copies bool
@@ -147,7 +205,7 @@ type hasty struct {
 
 func (h hasty) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
 	done, err := h.Accelerator.Copy(tok, dst, src)
-	return done || h.copies && src.Space() == mem.CUDA && dst.Space() == mem.Host && h.say(tok, err), err
+	return done || h.copies && src.Space() == mem.CUDA && h.say(tok, err), err
 }
 
 func (h hasty) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
@@ -186,10 +244,14 @@ func TestCUDAMissingWaitsAreSeen(t *testing.T) {
 		defer d.Close()
 		tell(t, "delay=300")
 	}
-	for _, copies := range []bool{true, false} {
-		t.Run(fmt.Sprintf("copies %v", copies), func(t *testing.T) {
+	for _, c := range []struct {
+		copies bool
+		path   lending.Path
+	}{{true, lending.Staging}, {false, lending.Staging}, {true, lending.Pointer}, {false, lending.Pointer}} {
+		copies := c.copies
+		t.Run(fmt.Sprintf("%v, copies %v", c.path, copies), func(t *testing.T) {
 			tellFirst(t)
-			errs := run(t, 3, faulty.Plan{}, nbc.Options{Deadline: 10 * time.Second}, func(a nbc.Accelerator, ofCopies bool) nbc.Accelerator {
+			errs := runBy(t, c.path, 3, faulty.Plan{}, nbc.Options{Deadline: 10 * time.Second}, func(a nbc.Accelerator, ofCopies bool) nbc.Accelerator {
 				if ofCopies != copies {
 					return a
 				}

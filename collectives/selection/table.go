@@ -66,7 +66,7 @@ const (
 	// kernel, or through a staging buffer, where registered memory is read in
 	// place.
 	Unregistered
-	// CUDA is memory of a GPU, whose messages are copied through the host's. That buffers lie there the calls
+	// CUDA is memory of a GPU, whose messages are read there or copied through the host's. That buffers lie there the calls
 	// see by themselves, and ranks that differ in it learn so by an error.
 	CUDA
 )

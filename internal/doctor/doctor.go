@@ -51,6 +51,7 @@ func Examine(ctx context.Context) (findings []Finding, rank int) {
 		}
 		rank = w.Rank()
 		findings = append(findings, library(w)...)
+		findings = append(findings, gpuPaths(w)...)
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		if err := w.Finalize(ctx); err != nil {
@@ -279,6 +280,7 @@ func gpuNames(all []cuda.GPU) string {
 		if g.Mode != cuda.Shared {
 			fmt.Fprintf(&b, ", compute mode %v", g.Mode)
 		}
+		b.WriteString(shared(g, all))
 	}
 	return b.String()
 }

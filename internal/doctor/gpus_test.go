@@ -2,12 +2,53 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/scaffe/scaffe/internal/ranktest"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 )
+
+func TestMain(m *testing.M) { ranktest.Main(m, rank) }
+
+// rank is a process whose list says by which path it is joined to others.
+func rank(p ranktest.Process) {
+	findings, rank := Examine(context.Background())
+	for _, f := range findings {
+		if f.What == "GPU paths" {
+			var b bytes.Buffer
+			Print(&b, []Finding{f})
+			p.Report(rank, b.String())
+		}
+	}
+}
+
+// The list of several ranks says by which path their GPUs' memory goes between every two.
+func TestGPUPaths(t *testing.T) {
+	if !cuda.Built {
+		t.Skip("built without the tag cuda")
+	}
+	library, err := cudatest.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(cuda.EnvLibrary, library)
+	for like, want := range map[string]string{
+		"delay=5":                   "ok  GPU paths        ranks 0-1: ipc\n",
+		"delay=5 devices=2 peers=0": "ok  GPU paths        ranks 0-1: staging\n",
+		"delay=5 fail=cuIpcOpenMemHandle_v2:1:201": "!!  GPU paths        ranks 0-1: staging\n    wrong: ranks 0 and 1 cannot read each other's memory on the GPU",
+	} {
+		t.Setenv(cudatest.Env, like)
+		run := ranktest.Run(t, 2, "paths")
+		for r, said := range run.Reports {
+			if !strings.HasPrefix(said, want) {
+				t.Errorf("%s, rank %d: %q, want %q\n%s", like, r, said, want, run.Printed)
+			}
+		}
+	}
+}
 
 // The GPUs of a stand-in for the driver, as the list shows them.
 func TestGPUs(t *testing.T) {
@@ -20,11 +61,11 @@ func TestGPUs(t *testing.T) {
 	}
 	t.Setenv(cuda.EnvLibrary, library)
 	t.Setenv(cuda.EnvBLAS, library)
-	t.Setenv(cudatest.Env, "devices=2 mode=3 version=12080")
+	t.Setenv(cudatest.Env, "devices=2 mode=3 version=12080 mps=1")
 	for _, c := range []struct{ dnn, want string }{
 		{cuda.NoLibrary, `ok  GPUs             2, driver for CUDA 12.8
-                      cuda:0 stand-in 0, 1.0 GiB, sm_80, GPU-10101010-1010-1010-1010-101010101010, PCI 0000:3b:00.0, compute mode Exclusive_Process
-                      cuda:1 stand-in 1, 1.0 GiB, sm_80, GPU-11111111-1111-1111-1111-111111111111, PCI 0000:3c:00.0, compute mode Exclusive_Process
+                      cuda:0 stand-in 0, 1.0 GiB, sm_80, GPU-10101010-1010-1010-1010-101010101010, PCI 0000:3b:00.0, compute mode Exclusive_Process, MPS, peer access to cuda:1
+                      cuda:1 stand-in 1, 1.0 GiB, sm_80, GPU-11111111-1111-1111-1111-111111111111, PCI 0000:3c:00.0, compute mode Exclusive_Process, MPS, peer access to cuda:0
                       cuBLAS 12.4.5 (` + library + `) for products
                       no cuDNN (not found: SCAFFE_CUDNN_LIBRARY is none): convolutions by scaffe's own kernels
 `},

@@ -35,12 +35,17 @@ const (
 // Main is TestMain. In a process that Run has started it calls rank, which does not
 // need to return, and ends the process with status 0.
 func Main(m *testing.M, rank func(Process)) {
+	Rank(rank)
+	os.Exit(m.Run())
+}
+
+// Rank does nothing but in a process that Run has started: there it calls rank and ends the process, as Main does.
+func Rank(rank func(Process)) {
 	if text := os.Getenv(variable); text != "" {
 		words := strings.Split(text, ",")
 		rank(Process{Folder: words[0], Words: words[1:]})
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
 }
 
 // Process is what a rank's process knows of its run.

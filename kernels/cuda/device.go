@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -44,6 +45,9 @@ type Device struct {
 	updates   [len(ruleNames)]driver.Function
 	layers    [len(layerKernels)]driver.Function
 	mostBlock int // blocks of a launch
+
+	mu      sync.Mutex
+	reached []int // GPUs whose memory this one's kernels may touch, and whose contexts are retained for that
 }
 
 // Open makes a GPU usable, by its number in GPUs.
@@ -145,35 +149,12 @@ func (d *Device) wrap(what string, err error) error {
 
 // Close gives up what Open took. Memory, streams and events have been given back before.
 func (d *Device) Close() error {
-	return d.wrap("close", errors.Join(d.unload(), driver.Release(d.Index)))
-}
-
-// Alloc returns n bytes of the GPU's memory, whose contents are undefined.
-func (d *Device) Alloc(n int) (mem.Buffer, error) {
-	if n == 0 {
-		return mem.Buffer{}, nil
+	err := d.unload()
+	for _, index := range d.reached {
+		err = errors.Join(err, driver.Release(index))
 	}
-	if n < 0 {
-		return mem.Buffer{}, d.wrap("allocate", fmt.Errorf("%d bytes", n))
-	}
-	p, err := d.c.Alloc(n)
-	if errors.Is(err, driver.OutOfMemory) {
-		if left, all, e := d.c.Memory(); e == nil {
-			err = fmt.Errorf("%w: %d bytes of %d are free", err, left, all)
-		}
-	}
-	if err != nil {
-		return mem.Buffer{}, d.wrap(fmt.Sprintf("allocate %d bytes", n), err)
-	}
-	return mem.At(p, n, mem.CUDA), nil
-}
-
-// Free gives back what Alloc returned, with nothing under way that touches it.
-func (d *Device) Free(b mem.Buffer) error {
-	if b.Len() == 0 {
-		return nil
-	}
-	return d.wrap("free", d.c.Free(b.Pointer()))
+	d.reached = nil
+	return d.wrap("close", errors.Join(err, driver.Release(d.Index)))
 }
 
 // AllocHost returns n bytes of the host's memory that are pinned: a GPU copies to and from them by itself.
@@ -198,42 +179,6 @@ func (d *Device) FreeHost(b mem.Buffer) error {
 		return nil
 	}
 	return d.wrap("free pinned memory", d.c.HostFree(b.Pointer()))
-}
-
-// Handle names memory of a GPU to other processes of the node; its bytes may be sent.
-type Handle struct {
-	Memory driver.Handle
-	Bytes  int64
-}
-
-// Export names what Alloc returned, as a whole, to other processes. It must stay until they have closed it.
-func (d *Device) Export(b mem.Buffer) (Handle, error) {
-	if b.Space() != mem.CUDA || b.Len() == 0 {
-		return Handle{}, d.wrap("export", fmt.Errorf("a buffer of %d bytes in %v memory: want one of Alloc", b.Len(), b.Space()))
-	}
-	h, err := d.c.Export(b.Pointer())
-	if err != nil {
-		return Handle{}, d.wrap(fmt.Sprintf("export %d bytes", b.Len()), err)
-	}
-	return Handle{h, int64(b.Len())}, nil
-}
-
-// Import makes another process's memory usable on this GPU, until CloseImport. Streams of the two processes do not
-// know each other: who wrote says when it has been done.
-func (d *Device) Import(h Handle) (mem.Buffer, error) {
-	if h.Bytes <= 0 {
-		return mem.Buffer{}, d.wrap("import", fmt.Errorf("%d bytes: want what Export returned", h.Bytes))
-	}
-	p, err := d.c.Import(h.Memory)
-	if err != nil {
-		return mem.Buffer{}, d.wrap(fmt.Sprintf("import %d bytes of another process (containers may forbid it)", h.Bytes), err)
-	}
-	return mem.At(p, int(h.Bytes), mem.CUDA), nil
-}
-
-// CloseImport gives up what Import returned, with nothing under way that touches it.
-func (d *Device) CloseImport(b mem.Buffer) error {
-	return d.wrap("close imported memory", d.c.CloseImport(b.Pointer()))
 }
 
 // blocks returns how many blocks go over n bytes in lines.

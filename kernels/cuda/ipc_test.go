@@ -19,6 +19,9 @@ import (
 // handed has a handle for a process that doubles what it names.
 const handed = "SCAFFE_TEST_DOUBLE_IMPORTED"
 
+// keeps has it keep the memory open.
+const keeps = "SCAFFE_TEST_KEEP_IMPORTED"
+
 // doubleImported is that process.
 func doubleImported(text string) error {
 	var h cuda.Handle
@@ -35,6 +38,11 @@ func doubleImported(text string) error {
 	}
 	b, err := d.Import(h)
 	if err != nil {
+		return err
+	}
+	if os.Getenv(keeps) != "" { // open until the other process says
+		fmt.Println("open")
+		_, err := os.Stdin.Read(make([]byte, 1))
 		return err
 	}
 	err = errors.Join(s.Reduce(mem.Int32, mem.Sum, b, b, b), s.Synchronize(within), d.CloseImport(b))
@@ -123,4 +131,103 @@ func TestMemoryOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails("memory that is no more", double(h), "invalid resource handle")
+}
+
+// Memory that another process has open must not be freed: the stand-in fails the device. What is shared stays, then, until all
+// have closed it, and is the GPU's again after that.
+func TestSharedMemoryStays(t *testing.T) {
+	d, _ := open(t)
+	const n = 600 << 20 // of a gigabyte
+	b, err := d.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, at, err := d.Find(b.Slice(100, 50))
+	if err != nil || at != 100 {
+		t.Fatalf("found in allocation %d at byte %d: %v", id, at, err)
+	}
+	freed := 0
+	h, err := d.Share(id, func() { freed++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), handed+"="+string(text), keeps+"=1")
+	in, err1 := c.StdinPipe()
+	out, err2 := c.StdoutPipe()
+	if err := errors.Join(err1, err2, c.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Free(b); err != nil || freed != 1 {
+		t.Errorf("freed %d times: %v", freed, err)
+	}
+	if _, err := d.Alloc(n); err == nil || !strings.Contains(err.Error(), "629145600 that were freed are still open in other processes") {
+		t.Errorf("memory that is still open: %v", err)
+	}
+	if _, _, err := d.Find(b); err == nil {
+		t.Error("what was freed is found")
+	}
+	if err := d.Unshare(id); err == nil { // too soon
+		t.Error("memory that another process has open can be freed")
+	}
+	tell(t, "broken=0")
+	if _, err := in.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	other, err := d.Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Unshare(id); err == nil {
+		t.Error("what is not shared is unshared")
+	}
+	if err := d.Free(other); err != nil {
+		t.Error(err)
+	}
+}
+
+// A GPU's kernels read another one's memory where that was asked for and can be, and nothing else.
+func TestReach(t *testing.T) {
+	d, s := open(t)
+	other, err := cuda.Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	a, err1 := d.Alloc(256)
+	b, err2 := other.Alloc(256)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, "peers=0")
+	if err := d.Reach(1); err == nil || !strings.Contains(err.Error(), "cuda:0 (stand-in 0): reach the memory of cuda:1: the two have no peer access") {
+		t.Errorf("no peer access: %v", err)
+	}
+	tell(t, "peers=1")
+	if can, err := cuda.CanReach(0, 1); err != nil || !can {
+		t.Errorf("can reach: %v, %v", can, err)
+	}
+	if err := errors.Join(s.Copy(a, b)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Synchronize(within); err == nil {
+		t.Error("memory that is not reached is read")
+	}
+	tell(t, "broken=0")
+	if err := errors.Join(d.Reach(1), d.Reach(1), d.Reach(0), s.Copy(a, b), s.Synchronize(within), d.Free(a), other.Free(b)); err != nil {
+		t.Error(err)
+	}
+	if on, known := cuda.MPS(0); on || !known {
+		t.Errorf("MPS %v, known %v", on, known)
+	}
 }

@@ -53,7 +53,7 @@ func tell(t *testing.T, text string) {
 }
 
 // asUsual undoes what tests tell the stand-in.
-const asUsual = "mode=0 delay=5 fail=none"
+const asUsual = "mode=0 delay=5 fail=none broken=0 peers=1"
 
 // area is device memory with room around what is used, what it should hold, and what it does.
 type area struct {

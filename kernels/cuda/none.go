@@ -15,6 +15,18 @@ func GPUs() ([]GPU, error) { return nil, ErrNotBuilt }
 // DriverVersion returns ErrNotBuilt.
 func DriverVersion() (string, error) { return "", ErrNotBuilt }
 
+// CanReach returns ErrNotBuilt.
+func CanReach(_, _ int) (bool, error) { return false, ErrNotBuilt }
+
+// MPS returns that nobody knows.
+func MPS(int) (on, known bool) { return false, false }
+
+// Handle names memory of a GPU to other processes.
+type Handle struct {
+	Memory [64]byte
+	Bytes  int64
+}
+
 // Device is a GPU, of which there is none: Open returns ErrNotBuilt, and so does all else.
 type Device struct{ GPU }
 
@@ -33,6 +45,10 @@ func (*Device) Alloc(int) (mem.Buffer, error)      { return mem.Buffer{}, ErrNot
 func (*Device) Free(mem.Buffer) error              { return ErrNotBuilt }
 func (*Device) AllocHost(int) (mem.Buffer, error)  { return mem.Buffer{}, ErrNotBuilt }
 func (*Device) FreeHost(mem.Buffer) error          { return ErrNotBuilt }
+func (*Device) Export(mem.Buffer) (Handle, error)  { return Handle{}, ErrNotBuilt }
+func (*Device) Import(Handle) (mem.Buffer, error)  { return mem.Buffer{}, ErrNotBuilt }
+func (*Device) CloseImport(mem.Buffer) error       { return ErrNotBuilt }
+func (*Device) Reach(int) error                    { return ErrNotBuilt }
 func (*Device) NewStream() (*Stream, error)        { return nil, ErrNotBuilt }
 func (*Device) NewEvent() (*Event, error)          { return nil, ErrNotBuilt }
 func (*Event) Close() error                        { return ErrNotBuilt }

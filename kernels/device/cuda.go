@@ -32,6 +32,7 @@ var (
 	_ nbc.Accelerator = (*gpu)(nil)
 	_ nbc.Expecter    = (*gpu)(nil)
 	_ nbc.Folder      = (*gpu)(nil)
+	_ nbc.Sharer      = (*gpu)(nil)
 	_ nbc.Immediate   = immediate{}
 )
 
@@ -86,6 +87,26 @@ func (g *gpu) AllocHost(n int) (mem.Buffer, error) { return g.d.AllocHost(n) }
 
 // FreeHost gives it back.
 func (g *gpu) FreeHost(b mem.Buffer) { _ = g.d.FreeHost(b) }
+
+// Find returns the number of the allocation in which b lies, and where b begins in it.
+func (g *gpu) Find(b mem.Buffer) (id uint64, at int, err error) { return g.d.Find(b) }
+
+// Share names an allocation to other processes.
+func (g *gpu) Share(id uint64, freed func()) (nbc.SharedName, error) {
+	h, err := g.d.Share(id, freed)
+	return nbc.SharedName{Handle: h.Memory, Bytes: h.Bytes}, err
+}
+
+// Unshare ends that, of one that was freed.
+func (g *gpu) Unshare(id uint64) error { return g.d.Unshare(id) }
+
+// Open makes another process's memory readable on the GPU.
+func (g *gpu) Open(s nbc.SharedName) (mem.Buffer, error) {
+	return g.d.Import(cuda.Handle{Memory: s.Handle, Bytes: s.Bytes})
+}
+
+// CloseOpened ends that.
+func (g *gpu) CloseOpened(b mem.Buffer) error { return g.d.CloseImport(b) }
 
 // Busy reports whether something is under way on the GPU.
 func (g *gpu) Busy() bool {

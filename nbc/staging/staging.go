@@ -14,7 +14,7 @@
 // added there, is copied into device memory of the transport's own. Copies are begun, and Poll looks whether they have
 // ended, so that chunk i+1 of a collective is copied while chunk i travels and chunk i-1
 // is added. A message of host memory goes to the inner transport as it is. The two ends of a message need not
-// be alike; messages of one identity (nbc.Tag) lie in one memory.
+// lie in one memory; messages of one identity (nbc.Tag) lie in one memory.
 //
 // It owns the slots and the order of copies. It must not know what is sent, nor how the inner transport moves it.
 //
@@ -49,6 +49,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/internal/fifo"
+	"github.com/scaffe/scaffe/nbc/internal/over"
 )
 
 // DefaultRing is Options.Ring where that is 0: four of the largest chunks.
@@ -66,6 +67,7 @@ type Options struct {
 
 // Transport is nbc.Transport over another one. It has the optional abilities of that, and is an nbc.Carrier.
 type Transport struct {
+	over.Transport
 	inner  nbc.Transport
 	copies nbc.Accelerator
 	space  mem.Space
@@ -104,7 +106,7 @@ func New(inner nbc.Transport, copies nbc.Accelerator, o Options) nbc.Transport {
 		o.Ring = DefaultRing
 	}
 	t := &Transport{
-		inner: inner, copies: copies, space: copies.Space(), lent: map[nbc.Token]mem.Buffer{},
+		Transport: over.New(inner), inner: inner, copies: copies, space: copies.Space(), lent: map[nbc.Token]mem.Buffer{},
 		out: ring{bound: o.Ring}, in: ring{bound: o.Ring}, reserve: ring{bound: o.Ring / reserved},
 	}
 	t.slots = pool{alloc: copies.AllocHost, free: copies.FreeHost, bound: 2*o.Ring + o.Ring/reserved}
@@ -477,9 +479,6 @@ func (t *Transport) Park(d time.Duration) {
 	}
 	t.inner.Park(d)
 }
-
-// Wake ends a Park under way, or the next one.
-func (t *Transport) Wake() { t.inner.Wake() }
 
 // Abort tells the other ranks.
 func (t *Transport) Abort(ctx context.Context, reason string) error {

@@ -12,14 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scaffe/scaffe/kernels"
-	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
-	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/faulty"
 	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/nbc/internal/gputest"
 	"github.com/scaffe/scaffe/nbc/staging"
 	"github.com/scaffe/scaffe/nbc/transporttest"
 )
@@ -37,104 +35,10 @@ func tell(t *testing.T, text string) {
 	cudatest.Change(t, library, text, usual)
 }
 
-// memory is that of a GPU, for one rank, which keeps what it has for the next who asks: the stand-in never gives an
-// address out again.
-type memory struct {
-	d     *cuda.Device
-	s     *cuda.Stream
-	spare map[int][]mem.Buffer
-	whole map[mem.Buffer]mem.Buffer
-}
-
-func (m memory) Alloc(n int) (mem.Buffer, error) {
-	size := 256
-	for size < n {
-		size *= 2
-	}
-	var b mem.Buffer
-	if last := len(m.spare[size]) - 1; last >= 0 {
-		b, m.spare[size] = m.spare[size][last], m.spare[size][:last]
-	} else {
-		var err error
-		if b, err = m.d.Alloc(size); err != nil {
-			return b, err
-		}
-	}
-	m.whole[b.Slice(0, n)] = b
-	return b.Slice(0, n), nil
-}
-
-func (m memory) Free(b mem.Buffer) {
-	whole := m.whole[b]
-	delete(m.whole, b)
-	m.spare[whole.Len()] = append(m.spare[whole.Len()], whole)
-}
-
-func (m memory) close() error {
-	err := m.s.Close()
-	for _, b := range m.whole {
-		err = errors.Join(err, m.d.Free(b))
-	}
-	for _, all := range m.spare {
-		for _, b := range all {
-			err = errors.Join(err, m.d.Free(b))
-		}
-	}
-	return errors.Join(err, m.d.Close())
-}
-
-func (m memory) Write(b mem.Buffer, src []byte) error {
-	host := mem.Alloc(len(src))
-	defer host.Free()
-	copy(mem.Bytes(host), src)
-	return errors.Join(m.s.Copy(b, host), m.s.Synchronize(time.Minute))
-}
-
-func (m memory) Read(dst []byte, b mem.Buffer) error {
-	host := mem.Alloc(len(dst))
-	defer host.Free()
-	err := errors.Join(m.s.Copy(host, b), m.s.Synchronize(time.Minute))
-	copy(dst, mem.Bytes(host))
-	return err
-}
-
-// open opens the stand-in's GPU.
-func open(t *testing.T) memory {
-	t.Helper()
-	d, err := cuda.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := d.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := memory{d, s, map[int][]mem.Buffer{}, map[mem.Buffer]mem.Buffer{}}
-	t.Cleanup(func() {
-		if err := m.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
-}
-
-func accelerator(t *testing.T, d *cuda.Device) nbc.Accelerator {
-	t.Helper()
-	k, err := kernels.NewCPU()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := device.CUDA(d, device.CPU(k))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
 // world is transports of ranks that share the GPU.
 type world struct {
 	ranks  []nbc.Transport
-	memory []memory
+	memory []*gputest.Memory
 }
 
 // stack opens n ranks, each over what below makes of its transport, with copies by what spoilt makes of its
@@ -150,8 +54,11 @@ func stack(t *testing.T, n int, seed uint64, o staging.Options, below func(nbc.T
 		if below != nil {
 			inner = below(inner)
 		}
-		m := open(t)
-		a := accelerator(t, m.d)
+		m := gputest.Open(t, 0)
+		a, err := m.Accelerator()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if spoilt != nil {
 			a = spoilt(a)
 		}
@@ -167,7 +74,7 @@ func stack(t *testing.T, n int, seed uint64, o staging.Options, below func(nbc.T
 }
 
 // each runs one rank's part on all ranks together.
-func (w *world) each(run func(m memory, t nbc.Transport) error) error {
+func (w *world) each(run func(m *gputest.Memory, t nbc.Transport) error) error {
 	errs := make([]error, len(w.ranks))
 	var wg sync.WaitGroup
 	for r, t := range w.ranks {
@@ -194,24 +101,24 @@ func TestConformance(t *testing.T) {
 		w := stack(t, c.ranks, c.plan.Seed, staging.Options{Ring: c.ring}, func(inner nbc.Transport) nbc.Transport { return faulty.Wrap(inner, c.plan) }, nil)
 		for _, as := range []struct {
 			name string
-			as   func(m memory, t nbc.Transport) nbc.Transport
+			as   func(m *gputest.Memory, t nbc.Transport) nbc.Transport
 		}{
-			{"host", func(_ memory, t nbc.Transport) nbc.Transport { return t }},
-			{"device", func(m memory, t nbc.Transport) nbc.Transport { return transporttest.In(m, t, false) }},
-			{"both", func(m memory, t nbc.Transport) nbc.Transport { return transporttest.In(m, t, true) }},
+			{"host", func(_ *gputest.Memory, t nbc.Transport) nbc.Transport { return t }},
+			{"device", func(m *gputest.Memory, t nbc.Transport) nbc.Transport { return transporttest.In(m, t, false) }},
+			{"both", func(m *gputest.Memory, t nbc.Transport) nbc.Transport { return transporttest.In(m, t, true) }},
 		} {
 			for _, k := range transporttest.Cases() {
 				if !strings.Contains(c.views, as.name) || as.name != "host" && k.Name == "handed over at once" { // which device memory is not
 					continue
 				}
 				t.Run(fmt.Sprintf("%d ranks, ring %d, %v/%s/%s", c.ranks, c.ring, c.plan, as.name, k.Name), func(t *testing.T) {
-					if err := w.each(func(m memory, t nbc.Transport) error { return k.Run(as.as(m, t)) }); err != nil {
+					if err := w.each(func(m *gputest.Memory, t nbc.Transport) error { return k.Run(as.as(m, t)) }); err != nil {
 						t.Fatal(err)
 					}
 				})
 			}
 		}
-		if err := w.each(func(_ memory, t nbc.Transport) error { return transporttest.Abort(t) }); err != nil {
+		if err := w.each(func(_ *gputest.Memory, t nbc.Transport) error { return transporttest.Abort(t) }); err != nil {
 			t.Errorf("abort: %v", err)
 		}
 	}
@@ -229,7 +136,7 @@ func message(from, i int) []byte {
 }
 
 // pour sends messages to the next rank, all at once, and says what is wrong with those that come.
-func pour(m memory, t nbc.Transport) error {
+func pour(m *gputest.Memory, t nbc.Transport) error {
 	to, from := (t.Rank()+1)%t.Size(), (t.Rank()+t.Size()-1)%t.Size()
 	var sent, got []mem.Buffer
 	for i := range messages {
@@ -356,7 +263,7 @@ func TestMissingWaitsAreSeen(t *testing.T) {
 // message; and no more is pinned than was in use.
 func TestFullRing(t *testing.T) {
 	w := stack(t, 2, 0, staging.Options{Ring: 1}, nil, nil)
-	err := w.each(func(m memory, t nbc.Transport) error {
+	err := w.each(func(m *gputest.Memory, t nbc.Transport) error {
 		peer := 1 - t.Rank()
 		var dst []mem.Buffer
 		for i := range messages { // in one order

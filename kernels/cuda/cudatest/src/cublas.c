@@ -106,10 +106,10 @@ static size_t extent(int rows, int cols, int ld, i64 step, int batch) {
 static void multiply_matrices(void *of) {
   matrices *p = of;
   allocation *ka, *kb = NULL, *kc = NULL, *kw = NULL;
-  const f32 *a = (void *)use(p->a, extent(p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->step_a, p->batch), &ka);
-  const f32 *b = !a ? NULL : (void *)use(p->b, extent(p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->step_b, p->batch), &kb);
-  f32 *c = !b ? NULL : (void *)use(p->c, extent(p->m, p->n, p->ldc, p->step_c, p->batch), &kc);
-  u8 *w = !c ? NULL : use(p->workspace, p->bytes, &kw);
+  const f32 *a = (void *)use(p->a, extent(p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->step_a, p->batch), calling, &ka);
+  const f32 *b = !a ? NULL : (void *)use(p->b, extent(p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->step_b, p->batch), calling, &kb);
+  f32 *c = !b ? NULL : (void *)use(p->c, extent(p->m, p->n, p->ldc, p->step_c, p->batch), calling, &kc);
+  u8 *w = !c ? NULL : use(p->workspace, p->bytes, calling, &kw);
   if (w) memset(w, 0xa5, p->bytes < 4096 ? p->bytes : 4096);
   for (i64 z = 0; w && z < p->batch; z++, a += p->step_a, b += p->step_b, c += p->step_c)
     for (i64 j = 0; j < p->n; j++)

@@ -180,8 +180,8 @@ static void convolve(void *of) {
   const int N = p->x.d[0], G = p->c.groups, ci = p->w.d[1], co = p->out / G, H = p->x.d[2], W = p->x.d[3], kh = p->w.d[2], kw = p->w.d[3];
   const size_t outs = sizeof(f32) * N * p->out * p->oh * p->ow;
   allocation *kx, *kf = NULL, *ky = NULL, *ks = NULL;
-  f32 *x = (void *)use(p->px, elements(&p->x), &kx), *w = !x ? NULL : (void *)use(p->pw, elements(&p->w), &kf), *y = !w ? NULL : (void *)use(p->py, outs, &ky);
-  u8 *room = y && p->bytes ? use(p->workspace, p->bytes, &ks) : NULL;
+  f32 *x = (void *)use(p->px, elements(&p->x), calling, &kx), *w = !x ? NULL : (void *)use(p->pw, elements(&p->w), calling, &kf), *y = !w ? NULL : (void *)use(p->py, outs, calling, &ky);
+  u8 *room = y && p->bytes ? use(p->workspace, p->bytes, calling, &ks) : NULL;
   if (room) memset(room, 0x5a, p->bytes);
   f32 *to = p->pass == PASS_FORWARD ? y : p->pass == PASS_DATA ? x : w;
   size_t n = (p->pass == PASS_FORWARD ? outs : p->pass == PASS_DATA ? elements(&p->x) : elements(&p->w)) / sizeof(f32);
@@ -251,7 +251,7 @@ static void add_biased(void *of) {
   biased *p = of;
   allocation *kb, *ky = NULL;
   const int channels = p->y.d[1], plane = p->y.d[2] * p->y.d[3];
-  f32 *b = (void *)use(p->bias, sizeof(f32) * channels, &kb), *y = !b ? NULL : (void *)use(p->py, elements(&p->y), &ky);
+  f32 *b = (void *)use(p->bias, sizeof(f32) * channels, calling, &kb), *y = !b ? NULL : (void *)use(p->py, elements(&p->y), calling, &ky);
   for (int c = 0; y && c < channels; c++) {
     f64 sum = 0;
     for (int n = 0; n < p->y.d[0]; n++)

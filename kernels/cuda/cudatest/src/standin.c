@@ -5,6 +5,8 @@
 //   devices=N      how many GPUs there are; 1
 //   version=V      what cuDriverGetVersion answers; 13000
 //   mode=M         the GPUs' compute mode; 0
+//   peers=0        GPUs cannot reach each other's memory; 1, they can once that is asked for
+//   mps=1          an MPS server has the GPUs; 0
 //   fail=F:N:CODE  the Nth call of the function F, and all that follow, answer CODE
 //   delay=US       what is on a stream begins after up to so many microseconds; 200
 //   seed=N         of the delays; 1
@@ -13,14 +15,15 @@
 //   cublas=V       the version of the cuBLAS that it is, too (cublas.c); 120405
 //   cudnn=V        that of cuDNN (cudnn.c), as cudnnGetVersion answers; 90100
 //
-// standin_tell changes all but devices and version while it runs; fail=none ends all failures.
+// standin_tell changes mode, peers, fail, delay, seed, broken, cublas and cudnn while it runs; fail=none ends all failures.
 //
 // It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
 // after a delay, and nothing before: what a program does not wait for it does not find. Calls
 // want a context that is current on the calling thread. Device memory faults when the host
 // touches it, is 0xcb when it is new, and every access of a kernel or copy has to lie within one
 // allocation: else the device has failed (CUDA_ERROR_ILLEGAL_ADDRESS), and answers that from then on.
-// Memory can be freed while it is used, which a driver would wait for.
+// Memory can be freed while it is used, which a driver would wait for; but not while another process has it open,
+// which fails the device. A GPU's streams reach the memory of another one where that was asked for.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -46,22 +49,25 @@ enum {
   NOT_INITIALIZED = 3,
   INVALID_DEVICE = 101,
   INVALID_CONTEXT = 201,
+  MAP_FAILED_ = 205,
+  NO_PEER_ACCESS = 217,
   INVALID_PTX = 218,
   INVALID_HANDLE = 400,
   NOT_FOUND = 500,
   NOT_READY = 600,
   ILLEGAL_ADDRESS = 700,
+  ENABLED_ALREADY = 704,
 };
 
 static struct {
-  int devices, version, mode, initialized, delay, seed, broken, cublas, cudnn;
+  int devices, version, mode, peers, mps, initialized, delay, seed, broken, cublas, cudnn;
   size_t used;
   struct {
     char function[64];
     int calls, from, code;
   } fail[8];
   int fails;
-} self = {.devices = 1, .version = 13000, .delay = 200, .seed = 1, .cublas = 120405, .cudnn = 90100};
+} self = {.devices = 1, .version = 13000, .peers = 1, .delay = 200, .seed = 1, .cublas = 120405, .cudnn = 90100};
 
 static const size_t device_memory = (size_t)1 << 30;
 
@@ -85,6 +91,8 @@ static void tell(const char *text) {
     else if (sscanf(word, "mode=%d", &a) == 1) self.mode = a;
     else if (sscanf(word, "cublas=%d", &a) == 1) self.cublas = a;
     else if (sscanf(word, "cudnn=%d", &a) == 1) self.cudnn = a;
+    else if (sscanf(word, "peers=%d", &a) == 1) self.peers = a;
+    else if (sscanf(word, "mps=%d", &a) == 1) self.mps = a;
     else if (self.fails < 8 && sscanf(word, "fail=%63[A-Za-z0-9_]:%d:%d", name, &a, &b) == 3) {
       strcpy(self.fail[self.fails].function, name);
       self.fail[self.fails].calls = 0;
@@ -165,11 +173,14 @@ static const struct {
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {205, "CUDA_ERROR_MAP_FAILED", "mapping of buffer object failed"},
+    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
     {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {600, "CUDA_ERROR_NOT_READY", "device not ready"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -233,6 +244,7 @@ API int cuDeviceGetAttribute(int *v, int attribute, int d) {
   case 20: *v = self.mode; break; // compute mode
   case 75: *v = 8; break;         // compute capability, major
   case 76: *v = 0; break;         // and minor
+  case 133: *v = self.mps; break; // MPS
   default: return INVALID_VALUE;
   }
   return OK;
@@ -241,6 +253,9 @@ API int cuDeviceGetAttribute(int *v, int attribute, int d) {
 // Contexts.
 
 static int contexts[16];
+static int reaches[16][16]; // which memory the streams of a context may touch besides its own
+
+static int number(void *context) { return (int *)context - contexts; }
 
 API int cuDevicePrimaryCtxRetain(void **c, int d) {
   CALL("cuDevicePrimaryCtxRetain");
@@ -259,6 +274,22 @@ API int cuCtxSetCurrent(void *c) {
   CALL("cuCtxSetCurrent");
   current = c;
   return OK;
+}
+
+API int cuDeviceCanAccessPeer(int *can, int d, int peer) {
+  CALL("cuDeviceCanAccessPeer");
+  DEVICE(d);
+  DEVICE(peer);
+  *can = self.peers && d != peer;
+  return OK;
+}
+
+API int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
+  WORK("cuCtxEnablePeerAccess");
+  if (flags || peer == current) return INVALID_VALUE;
+  if (!self.peers) return NO_PEER_ACCESS;
+  int *reach = &reaches[number(current)][number(peer)];
+  return __atomic_exchange_n(reach, 1, __ATOMIC_ACQ_REL) ? ENABLED_ALREADY : OK;
 }
 
 static __thread void *pushed[8]; // those below the current one
@@ -287,14 +318,21 @@ typedef struct allocation {
   u64 address;
   size_t bytes;
   u8 *store;
-  int users, freed, file, imported;
+  int users, freed, file, imported, of; // of: the context
   struct allocation *next;
 } allocation;
 
 static allocation *allocations;
 
+// Who imports memory has its file locked for reading, so whoever frees it sees that it is open.
+static int lock_file(int file, int kind) {
+  struct flock all = {.l_type = kind, .l_whence = SEEK_SET};
+  return fcntl(file, F_OFD_SETLK, &all);
+}
+
 static void unmap(allocation *a) {
   munmap(a->store, a->bytes);
+  if (a->imported) lock_file(a->file, F_UNLCK); // which the address that nobody reads would keep
   close(a->file);
   a->store = NULL;
 }
@@ -305,7 +343,7 @@ static int keep(int file, size_t n, int imported, u64 *p) {
   void *seen = mmap(NULL, n, PROT_NONE, MAP_SHARED, file, 0);
   void *store = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (!a || seen == MAP_FAILED || store == MAP_FAILED) return close(file), free(a), OUT_OF_MEMORY;
-  *a = (allocation){.address = (u64)(uintptr_t)seen, .bytes = n, .store = store, .file = file, .imported = imported};
+  *a = (allocation){.address = (u64)(uintptr_t)seen, .bytes = n, .store = store, .file = file, .imported = imported, .of = number(current)};
   if (!imported) memset(store, 0xcb, n);
   pthread_mutex_lock(&lock);
   a->next = allocations;
@@ -321,6 +359,10 @@ static int drop(u64 p, int imported) {
   pthread_mutex_lock(&lock);
   for (allocation *a = allocations; a; a = a->next)
     if (a->address == p && !a->freed && a->imported == imported) {
+      if (!imported && lock_file(a->file, F_WRLCK)) {
+        __atomic_store_n(&self.broken, ILLEGAL_ADDRESS, __ATOMIC_RELEASE);
+        break;
+      }
       a->freed = 1;
       if (!imported) {
         self.used -= a->bytes;
@@ -370,9 +412,9 @@ API int cuMemFreeHost(void *p) {
 // A handle is the process and its file. As with a driver, the process itself cannot open it.
 typedef struct {
   char magic[16];
-  int process, file;
+  int process, file, of;
   size_t bytes;
-  char rest[32];
+  char rest[24];
 } handle;
 
 API int cuIpcGetMemHandle(handle *h, u64 p) {
@@ -381,7 +423,7 @@ API int cuIpcGetMemHandle(handle *h, u64 p) {
   pthread_mutex_lock(&lock);
   for (allocation *a = allocations; a; a = a->next)
     if (a->address == p && !a->freed && !a->imported) {
-      *h = (handle){.magic = "stand-in", .process = getpid(), .file = a->file, .bytes = a->bytes};
+      *h = (handle){.magic = "stand-in", .process = getpid(), .file = a->file, .of = a->of, .bytes = a->bytes};
       code = OK;
     }
   pthread_mutex_unlock(&lock);
@@ -392,12 +434,14 @@ API int cuIpcOpenMemHandle_v2(u64 *p, handle h, unsigned flags) {
   WORK("cuIpcOpenMemHandle_v2");
   if (flags != 1 || strcmp(h.magic, "stand-in")) return INVALID_VALUE;
   if (h.process == getpid()) return INVALID_CONTEXT;
+  if (h.of != number(current) && !self.peers) return MAP_FAILED_;
   char name[64];
   snprintf(name, sizeof name, "/proc/%d/fd/%d", h.process, h.file);
   int file = open(name, O_RDWR | O_CLOEXEC);
   struct stat is;
   if (file < 0) return INVALID_HANDLE;
   if (fstat(file, &is) || !S_ISREG(is.st_mode) || (size_t)is.st_size != h.bytes) return close(file), INVALID_HANDLE; // another by now
+  if (lock_file(file, F_RDLCK)) return close(file), INVALID_HANDLE;
   return keep(file, h.bytes, 1, p);
 }
 
@@ -415,13 +459,17 @@ API int cuMemGetInfo_v2(size_t *left, size_t *all) {
   return OK;
 }
 
+// calling is the context of the stream whose thread makes a library's call.
+static _Thread_local int calling;
+
 // use returns where n bytes at p lie, and keeps them; leave gives them back. Where they do not lie
-// within one allocation the device has failed.
-static u8 *use(u64 p, size_t n, allocation **kept) {
+// within one allocation that the context reaches the device has failed.
+static u8 *use(u64 p, size_t n, int context, allocation **kept) {
   *kept = NULL;
   pthread_mutex_lock(&lock);
   for (allocation *a = allocations; a; a = a->next)
-    if (!a->freed && p >= a->address && p - a->address <= a->bytes && n <= a->bytes - (p - a->address)) {
+    if (!a->freed && p >= a->address && p - a->address <= a->bytes && n <= a->bytes - (p - a->address) &&
+        (a->of == context || __atomic_load_n(&reaches[context][a->of], __ATOMIC_ACQUIRE))) {
       *kept = a;
       a->users++;
       break;
@@ -446,17 +494,17 @@ API int cuPointerGetAttribute(void *data, int attribute, u64 p) {
   pthread_mutex_unlock(&lock);
   if (!a) return INVALID_VALUE; // the host's
   switch (attribute) {
-  case 1: *(void **)data = &contexts[0]; return OK;
+  case 1: *(void **)data = &contexts[a->of]; return OK;
   case 2: *(unsigned *)data = 2; return OK; // CU_MEMORYTYPE_DEVICE
   }
   return INVALID_VALUE;
 }
 
 // copy_bytes copies; dst and src are the host's where they are not to_device and from_device.
-static void copy_bytes(u64 dst, int to_device, u64 src, int from_device, size_t n) {
+static void copy_bytes(u64 dst, int to_device, u64 src, int from_device, size_t n, int context) {
   allocation *d = NULL, *s = NULL;
-  u8 *to = to_device ? use(dst, n, &d) : (u8 *)(uintptr_t)dst;
-  u8 *from = !to ? NULL : from_device ? use(src, n, &s) : (u8 *)(uintptr_t)src;
+  u8 *to = to_device ? use(dst, n, context, &d) : (u8 *)(uintptr_t)dst;
+  u8 *from = !to ? NULL : from_device ? use(src, n, context, &s) : (u8 *)(uintptr_t)src;
   if (to && from) memmove(to, from, n);
   leave(d);
   leave(s);
@@ -464,13 +512,13 @@ static void copy_bytes(u64 dst, int to_device, u64 src, int from_device, size_t 
 
 API int cuMemcpyHtoD_v2(u64 dst, const void *src, size_t n) {
   WORK("cuMemcpyHtoD_v2");
-  copy_bytes(dst, 1, (u64)(uintptr_t)src, 0, n);
+  copy_bytes(dst, 1, (u64)(uintptr_t)src, 0, n, number(current));
   return self.broken;
 }
 
 API int cuMemcpyDtoH_v2(void *dst, u64 src, size_t n) {
   WORK("cuMemcpyDtoH_v2");
-  copy_bytes((u64)(uintptr_t)dst, 0, src, 1, n);
+  copy_bytes((u64)(uintptr_t)dst, 0, src, 1, n, number(current));
   return self.broken;
 }
 
@@ -543,14 +591,14 @@ static void run_thread(const kernel *k, const u64 *a) {
         a[19], a[20], a[21], a[22], a[23]);
 }
 
-static void run_grid(const kernel *k, u64 *a, i64 grid) {
+static void run_grid(const kernel *k, u64 *a, i64 grid, int context) {
   allocation *kept[8] = {NULL};
   int all = 1;
   for (int i = 0; all && i < k->pointers; i++) {
     int at = k->count ? i : 2 * i;
     size_t bytes = k->count ? a[k->count] * k->size : a[at + 1];
     if (!k->count && !bytes) continue; // a buffer that is left out
-    a[at] = (u64)(uintptr_t)use(a[at], bytes, &kept[i]);
+    a[at] = (u64)(uintptr_t)use(a[at], bytes, context, &kept[i]);
     all = a[at] != 0;
   }
   of_threads = grid;
@@ -607,6 +655,7 @@ typedef struct {
   operation *first, **last;
   u64 given, done;
   unsigned random;
+  int of; // the context
 } stream;
 
 static void pause_for(unsigned *random) {
@@ -628,8 +677,9 @@ static void *work(void *of) {
     pthread_mutex_unlock(&lock);
     pause_for(&s->random);
     if (!__atomic_load_n(&self.broken, __ATOMIC_ACQUIRE)) {
-      if (o->kind == COPY) copy_bytes(o->arguments[0], o->arguments[1], o->arguments[2], o->arguments[3], o->bytes);
-      if (o->kind == KERNEL_) run_grid(o->kernel, o->arguments, o->grid);
+      if (o->kind == COPY) copy_bytes(o->arguments[0], o->arguments[1], o->arguments[2], o->arguments[3], o->bytes, s->of);
+      if (o->kind == KERNEL_) run_grid(o->kernel, o->arguments, o->grid, s->of);
+      calling = s->of;
       if (o->kind == CALL_) o->call(o->of);
     }
     free(o->of);
@@ -669,6 +719,7 @@ API int cuStreamCreate(stream **p, unsigned flags) {
   stream *s = calloc(1, sizeof *s);
   if (!s) return OUT_OF_MEMORY;
   s->last = &s->first;
+  s->of = number(current);
   static unsigned streams;
   s->random = self.seed + 7919 * ++streams;
   if (pthread_create(&s->thread, NULL, work, s)) return free(s), OUT_OF_MEMORY;

@@ -64,6 +64,18 @@ int scaffe_cuda_close_import(CUcontext context, void *p) {
   return cuIpcCloseMemHandle(at(p));
 }
 
+int scaffe_cuda_can_reach(int device, int peer, int *can) { return cuDeviceCanAccessPeer(can, device, peer); }
+
+int scaffe_cuda_reach(CUcontext context, CUcontext peer) {
+  IN(context);
+  int code = cuCtxEnablePeerAccess(peer, 0);
+  return code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : code;
+}
+
+int scaffe_cuda_attribute(int device, int attribute, int *value) {
+  return cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device);
+}
+
 int scaffe_cuda_module(CUcontext context, const char *ptx, CUmodule *m, char *log, size_t n) {
   IN(context);
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

@@ -82,6 +82,27 @@ func (c Context) CloseImport(p unsafe.Pointer) error {
 	return check(C.scaffe_cuda_close_import(c.c, p))
 }
 
+// CanReach reports whether a device's kernels can read the memory of another one, once Reach was called.
+func CanReach(device, peer int) (bool, error) {
+	var can C.int
+	err := check(C.scaffe_cuda_can_reach(C.int(device), C.int(peer), &can))
+	return can != 0, err
+}
+
+// Reach makes another context's memory usable by what is launched in this one. It may be called again.
+func (c Context) Reach(peer Context) error { return check(C.scaffe_cuda_reach(c.c, peer.c)) }
+
+// attributeMPS is CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which drivers know from CUDA 12.3 on.
+const attributeMPS = 133
+
+// MPS reports whether the contexts of processes on a device share it through an MPS server, and whether the driver
+// says.
+func MPS(device int) (on, known bool) {
+	var v C.int
+	known = C.scaffe_cuda_attribute(C.int(device), attributeMPS, &v) == C.CUDA_SUCCESS
+	return known && v != 0, known
+}
+
 // Memory returns how many bytes of the device are left, and how many it has.
 func (c Context) Memory() (left, all int64, err error) {
 	var l, a C.size_t

@@ -1,0 +1,310 @@
+package launch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc/lending"
+)
+
+// EnvCUDAPath is the environment variable that says how messages of a GPU's memory go between ranks; rank 0's counts.
+const EnvCUDAPath = "SCAFFE_CUDA_PATH"
+
+// autoPath has every pair of ranks use the best path that serves it.
+const autoPath = "auto"
+
+// Gather brings every rank's bytes to all ranks, by rank.
+type Gather func(mine []byte) ([][]byte, error)
+
+// process is told apart from every other one by these bytes.
+var process = sync.OnceValue(rand.Text)
+
+// gpuFacts are what a rank says of its GPU.
+type gpuFacts struct {
+	How     string // the rank's EnvCUDAPath
+	Process string
+	Node    int
+	GPU     int // its number in the process
+	UUID    string
+	Probe   cuda.Handle // of memory that others try to open; without bytes where there is none
+	Without string      // and why
+}
+
+// gpuRow is by which paths a rank can read the others' memory.
+type gpuRow struct {
+	Paths     []byte         // lending.Path, by rank
+	Why       map[int]string // one is Staging
+	Forbidden map[int]bool   // what ought to work does not
+}
+
+// JoinGPUs is a collective of ranks with a GPU each that finds out by which path the messages of every pair go, as the first
+// rank's EnvCUDAPath says. The warning is for people; an error is that of all ranks.
+func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (paths lending.Paths, warning string, err error) {
+	mine := gpuFacts{How: os.Getenv(EnvCUDAPath), Process: process(), Node: nodes[rank], GPU: d.Index, UUID: d.UUID}
+	p, err := newProbe(d)
+	if err != nil {
+		mine.Without = err.Error()
+	} else {
+		mine.Probe = p.handle
+	}
+	all, err := gatherJSON(gather, mine)
+	if err != nil {
+		return nil, "", errors.Join(err, p.close())
+	}
+	how := cmp.Or(all[0].How, autoPath)
+	forced := lending.Staging
+	if how != autoPath {
+		if forced, err = lending.ParsePath(how); err != nil {
+			err = fmt.Errorf("invalid %s=%q: want %s, or pointer, ipc or staging for all ranks", EnvCUDAPath, how, autoPath)
+			return nil, "", errors.Join(err, p.close())
+		}
+	}
+	row := gpuRow{Paths: make([]byte, len(all)), Why: map[int]string{}, Forbidden: map[int]bool{}}
+	for other := range all {
+		if how != lending.Staging.String() {
+			path, why, forbidden := mine.reach(d, p, rank == other, &all[other])
+			row.Paths[other] = byte(path)
+			if path == lending.Staging {
+				row.Why[other] = why
+			}
+			if forbidden {
+				row.Forbidden[other] = true
+			}
+		}
+	}
+	rows, err := gatherJSON(gather, row)
+	if err = errors.Join(err, p.close()); err != nil { // which nobody has open any more
+		return nil, "", err
+	}
+	if paths, warning, err = agreePaths(rows, how != autoPath, forced); warning != "" {
+		warning += fmt.Sprintf(": their messages are staged in the host's memory (%s=staging is the same without this warning)", EnvCUDAPath)
+	}
+	return paths, warning, err
+}
+
+// reach returns by which path this rank can read what another one has, or why by none, and whether that is an error.
+func (f *gpuFacts) reach(d *cuda.Device, p *probe, self bool, other *gpuFacts) (path lending.Path, why string, forbidden bool) {
+	switch {
+	case self:
+		return lending.Pointer, "", false
+	case other.Process == f.Process:
+		if err := d.Reach(other.GPU); err != nil {
+			return lending.Staging, err.Error(), false
+		}
+		return lending.Pointer, "", false
+	case other.Node != f.Node:
+		return lending.Staging, "they are on two nodes", false
+	case other.Without != "":
+		return lending.Staging, other.Without, true
+	case p == nil:
+		return lending.Staging, f.Without, true
+	}
+	if why, apart := f.apart(other); apart {
+		return lending.Staging, why, false
+	}
+	if err := p.try(d, other.Probe); err != nil {
+		return lending.Staging, err.Error(), true
+	}
+	return lending.IPC, "", false
+}
+
+// apart reports whether the driver says that this rank's GPU does not reach the other's, and why; where it does not see that
+// one, it says nothing.
+func (f *gpuFacts) apart(other *gpuFacts) (why string, apart bool) {
+	if f.UUID == other.UUID {
+		return "", false
+	}
+	all, err := cuda.GPUs()
+	if err != nil {
+		return "", false
+	}
+	for _, g := range all {
+		if g.UUID != other.UUID {
+			continue
+		}
+		if can, err := cuda.CanReach(f.GPU, g.Index); err == nil && !can {
+			return fmt.Sprintf("cuda:%d and cuda:%d have no peer access", f.GPU, g.Index), true
+		}
+	}
+	return "", false
+}
+
+// agreePaths returns the paths that serve both ranks of each pair; forced, an error where that is not one for all.
+func agreePaths(rows []gpuRow, only bool, forced lending.Path) (paths lending.Paths, warning string, err error) {
+	paths = lending.NewPaths(len(rows))
+	failed, first := 0, ""
+	for i := range rows {
+		paths[i][i] = lending.Path(rows[i].Paths[i])
+		for j := range i {
+			path, why := lending.Path(rows[i].Paths[j]), rows[i].Why[j]
+			if other := lending.Path(rows[j].Paths[i]); other == lending.Staging {
+				path, why = other, cmp.Or(rows[j].Why[i], why)
+			}
+			paths[i][j], paths[j][i] = path, path
+			if only && path != forced && err == nil {
+				if path != lending.Staging {
+					why = fmt.Sprintf("theirs is %v", path)
+				}
+				err = fmt.Errorf("%s=%v cannot serve ranks %d and %d: %s", EnvCUDAPath, forced, j, i, why)
+			}
+			if rows[i].Forbidden[j] || rows[j].Forbidden[i] {
+				if failed++; failed == 1 {
+					first = fmt.Sprintf("ranks %d and %d cannot read each other's memory on the GPU: %s", j, i, why)
+				}
+			}
+		}
+	}
+	switch {
+	case err != nil || only || failed == 0:
+	case failed == 1:
+		warning = first
+	default:
+		warning = fmt.Sprintf("%s; and %d more pairs", first, failed-1)
+	}
+	return paths, warning, err
+}
+
+// gatherJSON brings every rank's value to all.
+func gatherJSON[T any](gather Gather, mine T) ([]T, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := gather(text)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(texts))
+	for r, text := range texts {
+		if err := json.Unmarshal(text, &all[r]); err != nil {
+			return nil, fmt.Errorf("what rank %d says of its GPU: %w", r, err)
+		}
+	}
+	return all, nil
+}
+
+// probe is memory of a GPU that other processes try to read.
+type probe struct {
+	d            *cuda.Device
+	stream       *cuda.Stream
+	memory, host mem.Buffer
+	handle       cuda.Handle
+}
+
+// What is in the memory of a probe, how many bytes, and how long it may take to read them.
+const (
+	probeText   = "memory of a GPU as another process reads it\n"
+	probeWithin = 10 * time.Second
+)
+
+func newProbe(d *cuda.Device) (*probe, error) {
+	p := &probe{d: d}
+	err := p.open()
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *probe) open() (err error) {
+	if p.stream, err = p.d.NewStream(); err != nil {
+		return err
+	}
+	if p.memory, err = p.d.Alloc(len(probeText)); err != nil {
+		return err
+	}
+	if p.host, err = p.d.AllocHost(len(probeText)); err != nil {
+		return err
+	}
+	copy(mem.Bytes(p.host), probeText)
+	if err := errors.Join(p.stream.Copy(p.memory, p.host), p.stream.Synchronize(probeWithin)); err != nil {
+		return err
+	}
+	p.handle, err = p.d.Export(p.memory)
+	return err
+}
+
+// try reads what a handle of another process names.
+func (p *probe) try(d *cuda.Device, h cuda.Handle) error {
+	b, err := d.Import(h)
+	if err != nil {
+		return err
+	}
+	clear(mem.Bytes(p.host))
+	err = errors.Join(p.stream.Copy(p.host, b), p.stream.Synchronize(probeWithin), d.CloseImport(b))
+	if err == nil && !bytes.Equal(mem.Bytes(p.host), []byte(probeText)) {
+		err = errors.New("another process's memory, which could be opened, holds other bytes here than there")
+	}
+	return err
+}
+
+func (p *probe) close() error {
+	if p == nil {
+		return nil
+	}
+	err := errors.Join(p.d.Free(p.memory), p.d.FreeHost(p.host))
+	if p.stream != nil {
+		err = errors.Join(err, p.stream.Close())
+	}
+	return err
+}
+
+// gatherOver gathers over a communicator.
+func gatherOver(ctx context.Context, c *collectives.Comm) Gather {
+	return func(mine []byte) ([][]byte, error) {
+		longest := []int64{int64(len(mine))}
+		if err := c.Allreduce(ctx, mem.Of(longest), mem.Of(longest), mem.Int64, mem.Max); err != nil {
+			return nil, err
+		}
+		n := int(longest[0])
+		send, recv := make([]byte, n), make([]byte, n*c.Size())
+		for i := copy(send, mine); i < n; i++ {
+			send[i] = ' '
+		}
+		if err := c.Allgather(ctx, mem.Of(send), mem.Of(recv), nil, mem.Uint8); err != nil {
+			return nil, err
+		}
+		all := make([][]byte, c.Size())
+		for r := range all {
+			all[r] = recv[r*n : (r+1)*n]
+		}
+		return all, nil
+	}
+}
+
+// join has the rank's messages go by the paths that all ranks agree on.
+func (r *rank) join(ctx context.Context) error {
+	paths, warning, err := JoinGPUs(r.comm.Rank(), r.comm.Nodes(), r.gpu.device, gatherOver(ctx, r.comm))
+	if err := r.comm.Agree(ctx, err); err != nil {
+		return err
+	}
+	if warning != "" && r.comm.Rank() == 0 {
+		fmt.Fprintf(r.log, "scaffe: warning: %s\n", warning)
+	}
+	t := r.engine.Transport().(interface{ SetPaths(lending.Paths) error })
+	return r.engine.Do(ctx, func() error { return t.SetPaths(paths) })
+}
+
+// PathsOf returns by which paths the messages of GPUs' memory go between the ranks of a communicator of all; nil where they have none.
+func PathsOf(c *collectives.Comm) lending.Paths {
+	t, ok := c.Engine().Transport().(interface{ Paths() lending.Paths })
+	if !ok {
+		return nil
+	}
+	var paths lending.Paths
+	if err := c.Engine().Do(context.Background(), func() error { paths = t.Paths(); return nil }); err != nil {
+		return nil
+	}
+	return paths
+}

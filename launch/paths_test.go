@@ -1,0 +1,93 @@
+package launch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/internal/ranktest"
+	"github.com/scaffe/scaffe/kernels/cuda"
+	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
+	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/mem"
+)
+
+// runPaths is a process of a test that says by which paths its ranks are joined, after a sum over them. Its second word is
+// how many ranks the process has.
+func runPaths(p ranktest.Process) {
+	local, _ := strconv.Atoi(p.Words[1])
+	rank := 0
+	err := launch.Run(context.Background(), launch.Options{Local: local, CUDA: true}, func(ctx context.Context, c *collectives.Comm) error {
+		rank = max(rank, c.Rank())
+		b, err := c.AllocIn(mem.CUDA, 1<<20)
+		if err != nil {
+			return err
+		}
+		defer c.Free(b)
+		if err := c.Allreduce(ctx, b, b, mem.Uint8, mem.Sum); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			p.Report(0, strings.Join(launch.PathsOf(c).Lines(), "; "))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, launch.ErrReported) {
+		fmt.Fprintln(os.Stderr, "scaffe:", err)
+	}
+	if err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Ranks of a process and of a node are joined by the best path that there is, or by the one that is asked for, or all say why that
+// cannot be.
+func TestPaths(t *testing.T) {
+	if !cuda.Built {
+		t.Skip("built without the tag cuda")
+	}
+	library, err := cudatest.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const forbidden = "delay=5 fail=cuIpcOpenMemHandle_v2:1:201"
+	for _, c := range []struct {
+		processes, local int
+		like, path       string
+		joined           string // what they are
+		printed          string // once; nothing else where it is empty
+	}{
+		{1, 3, "delay=5", "", "ranks 0-2: pointer", ""},
+		{1, 3, "delay=5", "staging", "ranks 0-2: staging", ""},
+		{1, 4, "delay=5 devices=2", "pointer", "ranks 0-3: pointer", ""},
+		{1, 3, "delay=5 devices=2 peers=0", "auto", "ranks 0,2: pointer; ranks 0,2 with rank 1: staging", ""},
+		{1, 2, "delay=5 devices=2 peers=0", "pointer", "", "SCAFFE_CUDA_PATH=pointer cannot serve ranks 0 and 1: cuda:0 (stand-in 0): reach the memory of cuda:1: the two have no peer access"},
+		{1, 2, "delay=5", "ipc", "", "SCAFFE_CUDA_PATH=ipc cannot serve ranks 0 and 1: theirs is pointer"},
+		{1, 2, "delay=5", "nvlink", "", `invalid SCAFFE_CUDA_PATH="nvlink": want auto, or pointer, ipc or staging for all ranks`},
+		{2, 0, "delay=5", "", "ranks 0-1: ipc", ""},
+		{2, 0, "delay=5", "staging", "ranks 0-1: staging", ""},
+		{3, 0, "delay=5 devices=2 peers=0", "", "ranks 0,2: ipc; ranks 0,2 with rank 1: staging", ""},
+		{2, 0, forbidden, "", "ranks 0-1: staging", "scaffe: warning: ranks 0 and 1 cannot read each other's memory on the GPU: cuda:0 (stand-in 0): import 44 bytes of another process (containers may forbid it)"},
+		{2, 0, forbidden, "ipc", "", "SCAFFE_CUDA_PATH=ipc cannot serve ranks 0 and 1: cuda:0 (stand-in 0): import 44 bytes of another process (containers may forbid it)"},
+		{2, 0, "delay=5", "pointer", "", "SCAFFE_CUDA_PATH=pointer cannot serve ranks 0 and 1: theirs is ipc"},
+	} {
+		t.Run(fmt.Sprintf("%d processes %d ranks %s %s", c.processes, c.local, c.like, c.path), func(t *testing.T) {
+			t.Setenv(cuda.EnvLibrary, library)
+			t.Setenv(cudatest.Env, c.like)
+			t.Setenv(launch.EnvCUDAPath, c.path)
+			run := ranktest.Run(t, c.processes, "paths", strconv.Itoa(c.local))
+			if run.Reports[0] != c.joined || (run.Err == nil) != (c.joined != "") {
+				t.Errorf("joined by %q, %v: want %q", run.Reports[0], run.Err, c.joined)
+			}
+			if c.printed != "" && strings.Count(run.Printed, c.printed) != 1 || c.printed == "" && run.Printed != "" {
+				t.Errorf("printed %q, want once %q", run.Printed, c.printed)
+			}
+		})
+	}
+}
