@@ -70,6 +70,9 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 			return err
 		}
 	}
+	if err := w.findServed(ctx); err != nil {
+		return err
+	}
 	if err := w.choose(ctx, c); err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		return err
 	}
 	w.initShards()
-	w.stage()
+	w.joinGPUs(c)
 	if w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
 			return err
@@ -123,7 +126,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		return err
 	}
 	w.attach()
-	return nil
+	return w.toGPU()
 }
 
 // sameState gives every rank the root's parameters, for a scheme that does not

@@ -110,7 +110,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("vector %d: %g and %g", i, v[0], v[n-1])
 		}
 	}
-	if c := d.Counts(); c.Fetches > 1 || c.Waits > 0 || c.Down != 5*4*n {
+	if c := d.Counts(); c.Waits > 1 || c.Fetches > 0 || c.Down != 5*4*n {
 		t.Errorf("%+v", c)
 	}
 }

@@ -41,6 +41,8 @@ type Net struct {
 	learnable               []Param
 	packed                  int // elements of a packed buffer
 	packedData, packedDiff  mem.Buffer
+	onData, onDiff          mem.Buffer // the GPU's side
+	allocOn                 func(bytes int) (mem.Buffer, error)
 	followers               []func()
 	shared                  []pair // parameters that are another net's
 	memory                  *Memory

@@ -122,6 +122,9 @@ func newTraining(c *cli.Context) (*training, error) {
 	if t.config.Device, err = train.ParseDevice(c.String("device")); err != nil {
 		return nil, err
 	}
+	if d := t.config.Device; d.CUDA {
+		t.launch.CUDA, t.launch.GPUs, t.launch.MayLack = true, d.List, true
+	}
 	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))
 	}

@@ -9,8 +9,9 @@
 //   delay=US       what is on a stream begins after up to so many microseconds; 200
 //   seed=N         of the delays; 1
 //   broken=CODE    what the device has failed with; 0, not
+//   hold=KERNEL    launches of the kernel do not begin, nor what follows on their streams; none, that ends it
 //
-// standin_tell changes mode, fail, delay, seed and broken while it runs; fail=none ends all failures.
+// standin_tell changes mode, fail, delay, seed, broken and hold while it runs; fail=none ends all failures.
 //
 // It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
 // after a delay, and nothing before: what a program does not wait for it does not find. Calls
@@ -53,6 +54,7 @@ enum {
 static struct {
   int devices, version, mode, initialized, delay, seed, broken;
   size_t used;
+  char hold[64];
   struct {
     char function[64];
     int calls, from, code;
@@ -74,6 +76,7 @@ static void tell(const char *text) {
     char name[64];
     if (!*word) continue;
     if (!strcmp(word, "fail=none")) self.fails = 0;
+    else if (sscanf(word, "hold=%63[a-z0-9_]", name) == 1) strcpy(self.hold, name), pthread_cond_broadcast(&changed);
     else if (sscanf(word, "broken=%d", &a) == 1) self.broken = a;
     else if (sscanf(word, "delay=%d", &a) == 1) self.delay = a;
     else if (sscanf(word, "seed=%d", &a) == 1) self.seed = a;
@@ -618,6 +621,7 @@ static void *work(void *of) {
     s->first = o->next;
     if (!s->first) s->last = &s->first;
     while (o->kind == WAIT && o->event->passed < o->ticket) pthread_cond_wait(&changed, &lock);
+    while (o->kind == KERNEL_ && !strcmp(o->kernel->name, self.hold)) pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
     pause_for(&s->random);
     if (!__atomic_load_n(&self.broken, __ATOMIC_ACQUIRE)) {
