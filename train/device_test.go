@@ -340,7 +340,7 @@ func TestDeviceInPlaceMistakes(t *testing.T) {
 
 // TestSCaffe_ReductionsOverlapBackwardOnTheGPU: with SC-OBR (section 4.3) the last layer's gradients have been reduced, its
 // update has been begun, and its broadcast too, while the backward pass of the layers before it is still queued on the GPU, all
-// of which the host has begun. With SC-OB, which reduces when all of backward has been done, that is not so.
+// of which the host has begun; and the next batch is there. With SC-OB, which reduces when all of backward has been done, that is not so.
 func TestSCaffe_ReductionsOverlapBackwardOnTheGPU(t *testing.T) {
 	standIn(t)
 	path, _ := files(t, 30)
@@ -348,7 +348,7 @@ func TestSCaffe_ReductionsOverlapBackwardOnTheGPU(t *testing.T) {
 	for _, d := range []exchange.Design{exchange.SCOBR, exchange.SCOB} {
 		const at = 3 // the iteration
 		var held atomic.Bool
-		pulled, begun := make(chan struct{}), make(chan struct{})
+		pulled, begun, ahead := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		var once sync.Once
 		overlaps := make(chan bool, 1)
 		within := 20 * time.Second
@@ -381,7 +381,7 @@ func TestSCaffe_ReductionsOverlapBackwardOnTheGPU(t *testing.T) {
 					go func() {
 						end := time.After(within)
 						both := true
-						for _, c := range []chan struct{}{pulled, begun} {
+						for _, c := range []chan struct{}{pulled, begun, ahead} {
 							select {
 							case <-c:
 							case <-end:
@@ -394,6 +394,18 @@ func TestSCaffe_ReductionsOverlapBackwardOnTheGPU(t *testing.T) {
 					}()
 				}
 				return before()
+			}
+			read := s.Hooks.AfterReadAhead
+			s.Hooks.AfterReadAhead = func(layer int, began time.Time) {
+				read(layer, began)
+				for end := time.Now().Add(within); s.Iter() == at; time.Sleep(time.Millisecond) {
+					if s.Net().Blob("data").OnData().Fetched() {
+						close(ahead)
+						return
+					} else if time.Now().After(end) {
+						return
+					}
+				}
 			}
 			s.Hooks.AfterBackward = func(layer int) error {
 				if err := after(layer); err != nil || layer > 0 || s.Iter() != at {

@@ -80,9 +80,9 @@ type queues struct {
 
 // spoil is what a test has go wrong, to see that it is found, or wants to see.
 type spoil struct {
-	early    bool // gradients are handed over without the event after which they are there
-	outdated bool // parameters are pulled without the event of their update
-	apart    bool // the passes do not wait for updates
+	early    bool   // gradients are handed over without the event after which they are there
+	outdated bool   // parameters are pulled without the event of their update
+	apart    bool   // the passes do not wait for updates
 	pulled   func() // unless nil, is told of each pull
 }
 

@@ -23,7 +23,7 @@ const (
 
 // attach joins the worker to its solver's hooks and callbacks.
 func (w *Worker) attach() {
-	w.solver.Hooks = solver.Hooks{BeforeForward: w.beforeForward, BeforeBackward: w.beforeBackward, AfterBackward: w.afterBackward}
+	w.solver.Hooks = solver.Hooks{BeforeForward: w.beforeForward, BeforeBackward: w.beforeBackward, AfterBackward: w.afterBackward, AfterReadAhead: w.time.readAhead}
 	if !w.Works() || w.stragglers != nil { // there are no passes here to tell of
 		w.solver.Hooks = solver.Hooks{BeforeForward: w.current, AfterBackward: w.afterNothing}
 	}

@@ -62,6 +62,11 @@ func (t *timeline) forwardEnds() {
 	t.open = -1
 }
 
+// readAhead says that a layer has read a batch ahead.
+func (t *timeline) readAhead(layer int, began time.Time) {
+	t.sink.Add(trace.Event{Kind: trace.Input, Name: t.layers[layer].Name, Iter: t.iter, Layer: int32(layer), Begin: began, End: time.Now()})
+}
+
 // forwardBegins says that nothing is waited for any more.
 func (t *timeline) forwardBegins(layer int) { t.open, t.mark = layer, time.Now() }
 

@@ -7,13 +7,19 @@ import (
 
 // Memory is a vector that knows where it is current. New ones are zeros.
 type Memory struct {
-	d                *Device
-	bytes            int
+	d     *Device
+	bytes int
+	side
+}
+
+// side is what a vector holds.
+type side struct {
 	host, device     mem.Buffer // each made when it is first asked for
 	onHost, onDevice bool       // where it is current; neither: zeros
 	copied           *cuda.Event
-	copying          bool // the GPU may still be at the host's side: copied tells
-	reading          bool // and reads its own for that: a kernel that writes there waits
+	copying          bool        // the GPU may still be at the host's side: copied tells
+	reading          bool        // and reads its own for that: a kernel that writes there waits
+	used             *cuda.Event // by the passes before Turn
 }
 
 // NewMemory returns a vector of so many bytes.
@@ -21,7 +27,7 @@ func (d *Device) NewMemory(bytes int) *Memory { return &Memory{d: d, bytes: byte
 
 // Over returns a vector over memory that others have taken, current on the host. host is pinned (AllocHost).
 func (d *Device) Over(host, device mem.Buffer) *Memory {
-	return &Memory{d: d, bytes: host.Len(), host: host, device: device, onHost: true}
+	return &Memory{d: d, bytes: host.Len(), side: side{host: host, device: device, onHost: true}}
 }
 
 // Len returns the length in bytes.
@@ -165,27 +171,41 @@ func (m *Memory) make() {
 
 // read returns the GPU's side, current for what is begun on a stream next.
 func (m *Memory) read(s *cuda.Stream) mem.Buffer {
-	m.make()
 	d := m.d
-	switch {
-	case m.onDevice || d.err != nil || m.bytes == 0:
-	case m.onHost:
-		d.order(d.up, s) // kernels may still read what was there
-		m.spare(d.up)
-		if d.err == nil {
-			d.fail(d.up.Copy(m.device, m.host))
-		}
-		m.begun(d.up)
-		m.reading = false
-		if d.err == nil {
-			d.fail(s.Wait(m.copied))
-		}
-		d.counts.Up += int64(m.bytes)
-	default:
+	if !m.onDevice && m.onHost {
+		m.upload(s, func(up *cuda.Stream) error { // kernels may still read what was there
+			d.order(up, s)
+			return nil
+		})
+		return m.device
+	}
+	m.make()
+	if !m.onDevice && d.err == nil && m.bytes > 0 {
 		d.fail(s.Launch(cuda.Fill, m.bytes/4, []mem.Buffer{m.device}, cuda.Number(0)))
 	}
 	m.onDevice = true
 	return m.device
+}
+
+// upload begins to copy the host's side to the GPU's, after what first has the stream wait for: s waits for it.
+func (m *Memory) upload(s *cuda.Stream, first func(up *cuda.Stream) error) {
+	m.make()
+	d := m.d
+	m.onDevice = true
+	if d.err != nil || m.bytes == 0 {
+		return
+	}
+	d.fail(first(d.up))
+	m.spare(d.up)
+	if d.err == nil {
+		d.fail(d.up.Copy(m.device, m.host))
+	}
+	m.begun(d.up)
+	m.reading = false
+	if d.err == nil {
+		d.fail(s.Wait(m.copied))
+	}
+	d.counts.Up += int64(m.bytes)
 }
 
 // spare has what is begun on a stream next, which writes the GPU's side, spare a copy of that to the host.

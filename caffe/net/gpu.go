@@ -116,6 +116,10 @@ func (nd *node) forwardOn(d *gpu.Device) error {
 	if nd.onGPU != nil {
 		return nd.onGPU.ForwardGPU(d, nd.bottom, nd.top)
 	}
+	if nd.ahead.ready {
+		nd.ahead.ready = false
+		return nd.ahead.err
+	}
 	nd.reads = nd.reads[:0]
 	for _, b := range nd.bottom {
 		if !slices.Contains(nd.top, b) {

@@ -236,6 +236,7 @@ func (n *Net) SeekBatch(k int64) error {
 		return fmt.Errorf("cannot seek to batch %d", k)
 	}
 	for _, nd := range n.nodes {
+		nd.ahead.ready = false
 		if s, ok := nd.layer.(layers.Seeker); ok {
 			if err := s.SeekBatch(k); err != nil {
 				return nd.wrap(fmt.Errorf("seeking to batch %d: %w", k, err))

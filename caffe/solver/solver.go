@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
@@ -76,6 +77,8 @@ type Hooks struct {
 	BeforeForward, AfterBackward func(layer int) error
 	// BeforeBackward runs between a pass's forward and its backward.
 	BeforeBackward func() error
+	// AfterReadAhead runs when a data layer has read, since began, the batch of the next pass, on a GPU, which is at this one.
+	AfterReadAhead func(layer int, began time.Time)
 }
 
 // Gradients is what becomes of the gradients of an iteration.
@@ -542,6 +545,9 @@ func (s *Solver) forwardBackward() (float64, error) {
 		if err == nil && onGPU { // which has all of the pass to do before anybody waits
 			if err = s.awaitPass(); err == nil {
 				err = lossKnown()
+			}
+			if err == nil {
+				s.net.ReadAhead(s.Hooks.AfterReadAhead)
 			}
 		}
 		if err != nil {

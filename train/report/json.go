@@ -151,8 +151,8 @@ type jsonGPU struct {
 	Pinned  int64  `json:"pinned_bytes"`
 	Up      int64  `json:"up_bytes"`
 	Down    int64  `json:"down_bytes"`
-	Fetches int64  `json:"fetches"` // waits for the loss and what goes with it
-	Waits   int64  `json:"waits"`   // others
+	Fetches int64  `json:"fetches"`         // waits for the loss and what goes with it
+	Waits   int64  `json:"waits"`           // others
 	Inside  int64  `json:"iteration_waits"` // of them, in iterations
 }
 
