@@ -26,6 +26,7 @@ import (
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -420,6 +421,92 @@ func TestSCaffe_ReductionsOverlapBackwardOnTheGPU(t *testing.T) {
 		}
 		if got := <-overlaps; got != (d == exchange.SCOBR) {
 			t.Errorf("%v: reductions under backward: %v", d, got)
+		}
+	}
+}
+
+// TestDeviceTrace: what a GPU does and copies is in the trace, by its own events on the rank's clock: a pass that is held there takes long
+// there, and not on the host, which has only begun it.
+func TestDeviceTrace(t *testing.T) {
+	standIn(t)
+	path, _ := files(t, 30)
+	short(t, path)
+	const at, long = 3, 100 * time.Millisecond
+	var got *trace.Trace
+	err := launch.Run(context.Background(), inPlace(2), func(ctx context.Context, comm *collectives.Comm) error {
+		f, err := proto.ReadSolver(path)
+		if err != nil {
+			return err
+		}
+		*f.Solver.MaxIter = 8
+		rec := trace.New(comm.Rank(), trace.Options{})
+		w, err := train.New(ctx, comm, train.Config{Solver: f, Trace: rec, Device: onGPU(t, "cuda")})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		s := w.Solver()
+		before := s.Hooks.BeforeBackward
+		s.Hooks.BeforeBackward = func() error {
+			if comm.Rank() == 0 && s.Iter() == at {
+				if err := cudatest.Tell(standInPath, "hold=max_backward"); err != nil {
+					return err
+				}
+				time.AfterFunc(long, func() { _ = cudatest.Tell(standInPath, "hold=none") })
+			}
+			return before()
+		}
+		if _, err := w.Run(ctx); err != nil {
+			return err
+		}
+		t, err := trace.Gather(ctx, comm, rec)
+		if comm.Rank() == 0 {
+			got = t
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range got.Ranks {
+		type key struct {
+			kind trace.Kind
+			name string
+			iter int32
+		}
+		found := map[key]trace.Record{}
+		last := map[trace.Kind]time.Duration{}
+		bytes := map[trace.Kind]int64{}
+		for _, e := range r.Events {
+			kind := e.Kind
+			if kind == trace.OnBackward {
+				kind = trace.OnForward // of one stream
+			}
+			if kind == trace.OnForward || kind == trace.CopyUp || kind == trace.CopyDown {
+				if e.Begin < last[kind] || e.End < e.Begin {
+					t.Errorf("rank %d: %v %s of iteration %d is from %v to %v, after %v", r.Rank, e.Kind, e.Name, e.Iter, e.Begin, e.End, last[kind])
+				}
+				last[kind] = e.End
+				bytes[kind] += e.Bytes
+			}
+			found[key{e.Kind, e.Name, e.Iter}] = e
+		}
+		for iter := range int32(8) {
+			for _, name := range []string{"conv1", "pool1", "ip1"} {
+				f, b := found[key{trace.OnForward, name, iter}], found[key{trace.OnBackward, name, iter}]
+				begun := found[key{trace.Forward, name, iter}]
+				const clocks = 2 * time.Millisecond // they are compared within
+				if f.Name == "" || b.Name == "" || f.End > b.Begin || f.Begin < begun.Begin-clocks {
+					t.Errorf("rank %d, iteration %d: %s: on the GPU from %v to %v and from %v to %v, begun at %v", r.Rank, iter, name, f.Begin, f.End, b.Begin, b.End, begun.Begin)
+				}
+			}
+		}
+		on, host := found[key{trace.OnBackward, "pool1", at}], found[key{trace.Backward, "pool1", at}]
+		if took := on.End - on.Begin; took < long/2 || host.End-host.Begin > took/2 {
+			t.Errorf("rank %d: a pass that was held for %v took %v on the GPU, and %v on the host", r.Rank, long, took, host.End-host.Begin)
+		}
+		if batch := int64(15 * (28*28*3 + 1) * 4); bytes[trace.CopyUp] < 8*batch || bytes[trace.CopyDown] < 8*4 {
+			t.Errorf("rank %d: %v bytes copied in 8 iterations", r.Rank, bytes)
 		}
 	}
 }

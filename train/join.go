@@ -186,6 +186,10 @@ func (w *Worker) sameNet(ctx context.Context) error {
 func (w *Worker) makeExchange(ctx context.Context, c Config) error {
 	w.sink = trace.Sinks{&w.meter, w.rec}
 	w.time = newTimeline(w.sink, w.solver.Net().Layers())
+	if w.gpu != nil && w.rec != nil {
+		w.gpu.Trace(w.rec)
+		w.time.gpu = w.gpu
+	}
 	w.updateAtOnce = w.solver.Clips() || w.skipNotFinite || w.comm.Size() == 1
 	s, err := w.newSetup(ctx, c)
 	if err != nil {

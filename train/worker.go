@@ -167,6 +167,7 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	if err == nil {
 		err = w.lastCheckpoint()
 	}
+	w.time.rests()
 	s := w.summary()
 	s.GPU = w.gpuUse()
 	if err == nil {

@@ -60,6 +60,7 @@ type Device struct {
 	counts   Counts
 	end      *cuda.Event // of Fetch and of waits
 	turn     *cuda.Event // of order
+	tracer   *tracer     // nil without Trace
 	joins    bool        // Beside has begun something that Join has not seen
 	others   int64       // bytes of Count
 	device   []mem.Buffer

@@ -3,6 +3,7 @@ package gpu
 import (
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/trace"
 )
 
 // Memory is a vector that knows where it is current. New ones are zeros.
@@ -197,9 +198,11 @@ func (m *Memory) upload(s *cuda.Stream, first func(up *cuda.Stream) error) {
 	}
 	d.fail(first(d.up))
 	m.spare(d.up)
+	begin := d.stamp(d.up)
 	if d.err == nil {
 		d.fail(d.up.Copy(m.device, m.host))
 	}
+	d.copied(d.up, begin, trace.CopyUp, m.bytes)
 	m.begun(d.up)
 	m.reading = false
 	if d.err == nil {
@@ -239,9 +242,11 @@ func (m *Memory) beginDown() bool {
 		if m.copying && d.err == nil { // to or from the same place
 			d.fail(d.down.Wait(m.copied))
 		}
+		begin := d.stamp(d.down)
 		if d.err == nil {
 			d.fail(d.down.Copy(m.host, m.device))
 		}
+		d.copied(d.down, begin, trace.CopyDown, m.bytes)
 		m.begun(d.down)
 		m.reading = true
 		d.counts.Down += int64(m.bytes)

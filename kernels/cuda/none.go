@@ -27,21 +27,23 @@ type Event struct{}
 // ErrDeadline is the error of a wait that took too long.
 var ErrDeadline = ErrNotBuilt
 
-func Open(int) (*Device, error)                   { return nil, ErrNotBuilt }
-func (*Device) Close() error                      { return ErrNotBuilt }
-func (*Device) Alloc(int) (mem.Buffer, error)     { return mem.Buffer{}, ErrNotBuilt }
-func (*Device) Free(mem.Buffer) error             { return ErrNotBuilt }
-func (*Device) AllocHost(int) (mem.Buffer, error) { return mem.Buffer{}, ErrNotBuilt }
-func (*Device) FreeHost(mem.Buffer) error         { return ErrNotBuilt }
-func (*Device) NewStream() (*Stream, error)       { return nil, ErrNotBuilt }
-func (*Device) NewEvent() (*Event, error)         { return nil, ErrNotBuilt }
-func (*Event) Close() error                       { return ErrNotBuilt }
-func (*Event) Passed() (bool, error)              { return false, ErrNotBuilt }
-func (*Stream) Close() error                      { return ErrNotBuilt }
-func (*Stream) Synchronize(time.Duration) error   { return ErrNotBuilt }
-func (*Stream) Record(*Event) error               { return ErrNotBuilt }
-func (*Stream) Wait(*Event) error                 { return ErrNotBuilt }
-func (*Stream) Copy(_, _ mem.Buffer) error        { return ErrNotBuilt }
+func Open(int) (*Device, error)                    { return nil, ErrNotBuilt }
+func (*Device) Close() error                       { return ErrNotBuilt }
+func (*Device) Alloc(int) (mem.Buffer, error)      { return mem.Buffer{}, ErrNotBuilt }
+func (*Device) Free(mem.Buffer) error              { return ErrNotBuilt }
+func (*Device) AllocHost(int) (mem.Buffer, error)  { return mem.Buffer{}, ErrNotBuilt }
+func (*Device) FreeHost(mem.Buffer) error          { return ErrNotBuilt }
+func (*Device) NewStream() (*Stream, error)        { return nil, ErrNotBuilt }
+func (*Device) NewEvent() (*Event, error)          { return nil, ErrNotBuilt }
+func (*Device) NewTimer() (*Event, error)          { return nil, ErrNotBuilt }
+func (*Event) Since(*Event) (time.Duration, error) { return 0, ErrNotBuilt }
+func (*Event) Close() error                        { return ErrNotBuilt }
+func (*Event) Passed() (bool, error)               { return false, ErrNotBuilt }
+func (*Stream) Close() error                       { return ErrNotBuilt }
+func (*Stream) Synchronize(time.Duration) error    { return ErrNotBuilt }
+func (*Stream) Record(*Event) error                { return ErrNotBuilt }
+func (*Stream) Wait(*Event) error                  { return ErrNotBuilt }
+func (*Stream) Copy(_, _ mem.Buffer) error         { return ErrNotBuilt }
 func (*Stream) Reduce(mem.Datatype, mem.Op, mem.Buffer, mem.Buffer, mem.Buffer) error {
 	return ErrNotBuilt
 }

@@ -586,6 +586,8 @@ API int cuModuleGetFunction(void **f, void *m, const char *name) {
 
 typedef struct {
   u64 recorded, passed;
+  int timer;
+  struct timespec at;
 } event;
 
 typedef struct operation {
@@ -629,7 +631,10 @@ static void *work(void *of) {
       if (o->kind == KERNEL_) run_grid(o->kernel, o->arguments, o->grid);
     }
     pthread_mutex_lock(&lock);
-    if (o->kind == RECORD && o->event->passed < o->ticket) o->event->passed = o->ticket;
+    if (o->kind == RECORD && o->event->passed < o->ticket) {
+      o->event->passed = o->ticket;
+      clock_gettime(CLOCK_MONOTONIC, &o->event->at);
+    }
     s->done++;
     int end = o->kind == END;
     free(o);
@@ -693,8 +698,21 @@ API int cuStreamWaitEvent(stream *s, event *e, unsigned flags) {
 
 API int cuEventCreate(event **p, unsigned flags) {
   WORK("cuEventCreate");
-  if (flags != 2) return INVALID_VALUE; // CU_EVENT_DISABLE_TIMING
-  return (*p = calloc(1, sizeof **p)) ? OK : OUT_OF_MEMORY;
+  if (flags != 2 && flags) return INVALID_VALUE; // CU_EVENT_DISABLE_TIMING
+  if (!(*p = calloc(1, sizeof **p))) return OUT_OF_MEMORY;
+  (*p)->timer = !flags;
+  return OK;
+}
+
+API int cuEventElapsedTime(float *ms, event *first, event *last) {
+  WORK("cuEventElapsedTime");
+  pthread_mutex_lock(&lock);
+  int code = OK;
+  if (!first->timer || !last->timer || !first->recorded || !last->recorded) code = INVALID_HANDLE;
+  else if (first->passed < first->recorded || last->passed < last->recorded) code = NOT_READY;
+  else *ms = (last->at.tv_sec - first->at.tv_sec) * 1e3f + (last->at.tv_nsec - first->at.tv_nsec) * 1e-6f;
+  pthread_mutex_unlock(&lock);
+  return code;
 }
 
 // What is on a stream may still refer to it, so it stays.
