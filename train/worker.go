@@ -169,7 +169,6 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	}
 	w.time.rests()
 	s := w.summary()
-	s.GPU = w.gpuUse()
 	if err == nil {
 		s.Ranks, err = w.ranks(ctx, s)
 		s.Order = nbc.Order{}
