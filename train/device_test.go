@@ -327,8 +327,10 @@ func TestDeviceInPlaceMistakes(t *testing.T) {
 		})
 	}
 	for _, c := range []struct{ mistake, kernel, scheme string }{
-		{train.Mistakes[0], "max_backward", "reduce"}, {train.Mistakes[0], "max_backward", "allreduce"},
-		{train.Mistakes[1], "update_sgd", "reduce"}, {train.Mistakes[2], "update_sgd", "allreduce"},
+		{train.Mistakes[0], "max_backward", "reduce"},
+		{train.Mistakes[0], "max_backward", "allreduce"},
+		{train.Mistakes[1], "update_sgd", "reduce"},
+		{train.Mistakes[2], "update_sgd", "allreduce"},
 	} {
 		if got, err := held(c.kernel, c.scheme, ""); err != nil || near(cpu.loss, got.loss) != nil {
 			t.Errorf("%s, which nobody has made: %v, or %v", c.mistake, err, near(cpu.loss, got.loss))
