@@ -219,7 +219,11 @@ func bytesOf(layers []Layer) (bytes int) {
 
 // query is what the selection of a bucket's collective depends on.
 func (x *Exchange) query(v schedule.Collective, bytes int) selection.Query {
-	return selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: x.team.HasLibrary()}
+	q := selection.Query{Collective: v, Bytes: bytes, Type: mem.Float32, Library: x.team.HasLibrary()}
+	if x.c.Diff.Space() == mem.CUDA {
+		q.Buffers = selection.CUDA
+	}
+	return q
 }
 
 // collectivesOf are those of a scheme: gradients, or factors, then parameters.

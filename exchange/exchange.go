@@ -54,8 +54,12 @@ type Config struct {
 	// Layers are those of the net, in forward order.
 	Layers []Layer
 	// Data and Diff are the packed parameters and gradients, float32, equally
-	// long, best from the communicator's Alloc.
+	// long, best from the communicator's Alloc. With the schemes Reduce and Allreduce alone they may lie in a GPU's
+	// memory, from AllocIn.
 	Data, Diff mem.Buffer
+	// Queues, unless nil, are the GPU's that computes them: AfterBackward says that a layer's gradients have been begun, OnSum
+	// that the part's update has, and what is pushed and pulled waits for these by itself.
+	Queues syncer.Queues
 	// OnSum is called when the gradients of a part of a bucket have been summed.
 	// Where this rank has the sum (Updates), the part's parameters are to be updated
 	// by it; elsewhere the gradients are of no more use. In either case the next
@@ -144,6 +148,13 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	if c.Schemes != nil && len(c.Schemes) != len(c.Layers) {
 		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
 	}
+	if c.Diff.Space() != mem.Host {
+		for i := range c.Layers {
+			if s := c.schemeOf(i); len(c.Layers[i].Params) > 0 && !OnDevice(s) {
+				return nil, fmt.Errorf("exchange: layer %q goes by %v, where gradients and parameters lie in %v memory: that is for reduce and allreduce", c.Layers[i].Name, s, c.Diff.Space())
+			}
+		}
+	}
 	if c.Clip != nil {
 		for i := range c.Layers {
 			if s := c.schemeOf(i); len(c.Layers[i].Params) > 0 && s != DGC {
@@ -183,6 +194,10 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	}
 	return x, nil
 }
+
+// OnDevice reports whether what goes by a scheme may lie in a GPU's memory (Config.Data): all of it moves in collectives on whole
+// buckets. Others' servers and owners compute on the host.
+func OnDevice(s Scheme) bool { return s == Reduce || s == Allreduce }
 
 // disorder adds what did not go in order to the timeline. It runs on the engine's goroutine.
 func (x *Exchange) disorder(d nbc.Disorder) {

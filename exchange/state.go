@@ -162,7 +162,7 @@ func (x *Exchange) sums(b Bucket, parts []syncer.Part) [][]Sum {
 func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	bytes := func(n int) int { return mem.Float32.Bytes(n) }
 	s := syncer.Bucket{
-		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b),
+		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b), Queues: x.c.Queues,
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
 	urgency := b.Index // forward needs the first buckets soonest

@@ -14,15 +14,17 @@ import (
 
 // gpu is a rank's, where Options.CUDA asks for one.
 type gpu struct {
-	device *cuda.Device
-	err    error // why there is none
+	numbers []int // Options.GPUs
+	mayLack bool
+	device  *cuda.Device
+	err     error // why there is none
 }
 
 // newGPUs returns what the ranks of this process are to have.
 func newGPUs(o Options) (all []*gpu) {
 	if o.CUDA {
 		for range max(1, o.Local) {
-			all = append(all, &gpu{})
+			all = append(all, &gpu{numbers: o.GPUs, mayLack: o.MayLack})
 		}
 	}
 	return all
@@ -31,7 +33,10 @@ func newGPUs(o Options) (all []*gpu) {
 // over returns what the engine of a rank works with: t and the CPU's kernels and, where that can be opened, the GPU of the
 // rank, over which t then carries messages. That it cannot is told to all ranks later, by an engine that works.
 func (g *gpu) over(t nbc.Transport, cpu nbc.Device) (nbc.Transport, nbc.Device) {
-	if g.device, g.err = openGPU(place(t)); g.err != nil {
+	if g.mayLack && t.Size() == 1 {
+		return t, cpu
+	}
+	if g.device, g.err = g.open(place(t)); g.err != nil {
 		return t, cpu
 	}
 	var copies [2]nbc.Accelerator // of staging, and of what is read where it lies
@@ -91,8 +96,11 @@ func place(t nbc.Transport) int {
 	return n
 }
 
-// openGPU opens the GPU of a rank by its place: the ranks of a node take its GPUs in turn.
-func openGPU(place int) (*cuda.Device, error) {
+// open opens the GPU of a rank by its place: the ranks of a node take its GPUs in turn.
+func (g *gpu) open(place int) (*cuda.Device, error) {
+	if len(g.numbers) > 0 {
+		return cuda.Open(g.numbers[place%len(g.numbers)])
+	}
 	all, err := cuda.GPUs()
 	if err != nil {
 		return nil, err
@@ -102,7 +110,7 @@ func openGPU(place int) (*cuda.Device, error) {
 
 // need says why a rank has no GPU.
 func (g *gpu) need() error {
-	if g.err == nil {
+	if g.err == nil || g.mayLack {
 		return nil
 	}
 	return fmt.Errorf("buffers in a GPU's memory: %w", g.err)

@@ -65,6 +65,11 @@ type Options struct {
 	// CUDA gives every rank a GPU, whose memory buffers of collectives may then lie in: the ranks of a node take
 	// its GPUs in turn. Where a rank has none, all ranks end with the reason before f is called.
 	CUDA bool
+	// GPUs, unless nil, are the numbers of those that the ranks of a node take in turn, in place of all.
+	GPUs []int
+	// MayLack has ranks that can have no GPU go on without one: buffers of theirs lie in the host's memory
+	// alone. So does a rank that is alone, which exchanges nothing.
+	MayLack bool
 	// Engine and Collectives are passed on.
 	Engine      nbc.Options
 	Collectives collectives.Options

@@ -113,6 +113,7 @@ type Engine struct {
 	links     linkQueue
 	stalls    stallMonitor
 	held      []*Request // the library's blocking calls that wait until they are alone
+	after     []*Request // submitted, and their events have not passed: see event.go
 	taken     []*Request
 	done      [64]Completion
 	summed    int       // bytes, since the transport was last asked what has arrived
@@ -342,7 +343,11 @@ func (e *Engine) takeNew() bool {
 	calls, closing := len(e.calls), e.closing
 	e.mu.Unlock()
 	for i, r := range e.taken {
-		e.admit(r, nil, nil)
+		if r.event != nil {
+			e.defers(r)
+		} else {
+			e.admit(r, nil, nil)
+		}
 		e.taken[i] = nil
 	}
 	for ; calls > 0; calls-- {
@@ -369,7 +374,8 @@ func (e *Engine) admit(r *Request, done []int32, lent []Token) {
 // progress does what can be done and takes what has ended; it reports whether
 // there was anything.
 func (e *Engine) progress() bool {
-	moved := e.perform()
+	moved := len(e.after) > 0 && e.admitPassed()
+	moved = e.perform() || moved
 	moved = e.fill() || moved
 	moved = e.callHeld() || moved
 	if moved && e.exec.inUse == 0 {
@@ -548,6 +554,11 @@ func (e *Engine) fail(err error) {
 		}
 		r.end(e.stalls.failure(r, err, now))
 	}
+	for _, r := range e.after {
+		r.event = nil
+		r.end(fmt.Errorf("%s failed before it began: %w", r.name(), err))
+	}
+	e.after = nil
 }
 
 // tellWait bounds how long a rank that fails by itself tries to tell the others.
@@ -611,10 +622,10 @@ func (e *Engine) rest() time.Duration {
 	if e.opts.Guest {
 		return guestRest
 	}
-	if e.exec.inUse == 0 && e.failed == nil {
+	if e.exec.inUse == 0 && e.failed == nil && len(e.after) == 0 {
 		return time.Hour
 	}
-	if e.other != nil && e.other.Busy() {
+	if len(e.after) > 0 || e.other != nil && e.other.Busy() {
 		return AcceleratorRest
 	}
 	if e.links.held > 0 {

@@ -25,6 +25,9 @@ func (e *Engine) Serves(s mem.Space) bool {
 	return s == mem.Host || e.other != nil && e.other.Space() == s
 }
 
+// Accelerator returns the device that has a memory of its own which the engine serves; nil where there is none.
+func (e *Engine) Accelerator() Accelerator { return e.other }
+
 // Alloc returns n zeroed bytes of the host memory that the transport moves best.
 func (e *Engine) Alloc(n int) (mem.Buffer, error) {
 	if a, ok := e.transport.(Allocator); ok && n > 0 {

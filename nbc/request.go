@@ -107,6 +107,8 @@ type Request struct {
 	loneSeen    bool          // it has lingered for a nap
 	maxDeadline time.Duration // see Options
 	watch       *watch        // nil where the loop has not had it yet
+	event       Event         // after which it begins; nil: at once, or it has passed
+	submitted   time.Time     // where there is one
 }
 
 const (

@@ -40,11 +40,14 @@ func NewSet(requests ...*Request) *Set {
 }
 
 // Start starts all of them, in their order.
-func (s *Set) Start() error {
+func (s *Set) Start() error { return s.StartAfter(nil) }
+
+// StartAfter is Start of all of them, after an event; see Request.StartAfter.
+func (s *Set) StartAfter(event Event) error {
 	clear(s.returned)
 	s.left, s.leftSum, s.lingering = 0, 0, s.lingering[:0]
 	for i, r := range s.requests {
-		if err := r.Start(); err != nil {
+		if err := r.StartAfter(event); err != nil {
 			return err
 		}
 		s.left++

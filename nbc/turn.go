@@ -122,7 +122,7 @@ func (e *Engine) migrate() bool {
 
 // busy reports whether the loop has something to look after.
 func (e *Engine) busy() bool {
-	return e.exec.inUse > 0 || e.failed != nil || e.eager != nil && e.eager.Unsent()
+	return e.exec.inUse > 0 || len(e.after) > 0 || e.failed != nil || e.eager != nil && e.eager.Unsent()
 }
 
 // enter makes the calling goroutine the one that holds loopLock, where nothing is
@@ -131,7 +131,7 @@ func (e *Engine) enter() bool {
 	if e.migrator == nil || !e.loopLock.TryLock() {
 		return false
 	}
-	if e.exec.inUse > 0 || e.failed != nil || e.pending.Load() {
+	if e.exec.inUse > 0 || len(e.after) > 0 || e.failed != nil || e.pending.Load() {
 		e.loopLock.Unlock()
 		return false
 	}

@@ -15,6 +15,10 @@ type Requests struct {
 	push    *nbc.Set       // in the order of their starts
 	order   []int          // the part of each; nil: that of the parts
 	payload nbc.Payload
+
+	queues     Queues    // nil: what is pushed and pulled is there
+	gradients  nbc.Event // of the last push
+	parameters []nbc.Event
 }
 
 // Add adds a part and its requests, either of which may be nil where it could not be made;
@@ -46,7 +50,15 @@ func (r *Requests) Syncer(order []int) Syncer {
 func (r *Requests) Parts() []Part { return r.parts }
 
 // Push starts all pushes.
-func (r *Requests) Push() error { return r.push.Start() }
+func (r *Requests) Push() (err error) {
+	if r.queues == nil {
+		return r.push.Start()
+	}
+	if r.gradients, err = r.queues.Gradients(r.gradients); err != nil {
+		return err
+	}
+	return r.push.StartAfter(r.gradients)
+}
 
 // Pushed waits for the push of one more part.
 func (r *Requests) Pushed(ctx context.Context) (int, error) {
@@ -62,7 +74,17 @@ func (r *Requests) Pull(part int) error {
 	if r.pulls[part] == nil {
 		return nil
 	}
-	return r.pulls[part].Start()
+	if r.queues == nil {
+		return r.pulls[part].Start()
+	}
+	if r.parameters == nil {
+		r.parameters = make([]nbc.Event, len(r.parts))
+	}
+	var err error
+	if r.parameters[part], err = r.queues.Parameters(r.parameters[part]); err != nil {
+		return err
+	}
+	return r.pulls[part].StartAfter(r.parameters[part])
 }
 
 // Pulled waits for all pulls.

@@ -47,9 +47,20 @@ type Bucket struct {
 	// Slices, unless nil, are all of the bucket, ascending: each is a part of its own, with Reduce
 	// and Allreduce (P3, section 4.2). Cuts are of no matter then.
 	Slices []schedule.Range
+	// Queues, unless nil, say from when on the memory holds what is pushed and pulled, where others still compute it: Data and
+	// Diff lie in a GPU's memory. Of Reduce and Allreduce alone.
+	Queues Queues
 	// Of, unless nil, says what parts are called in errors: all of the part that begins with an element, such
 	// as "slice 17 of fc6".
 	Of func(element int) string
+}
+
+// Queues are what a GPU has been given to do: the passes that compute gradients, and the updates that compute parameters. Each
+// method returns an event that passes when all that has been begun of it so far has been done. last is what it has returned
+// before, whose point nobody asks for any more, to be used again, or nil. Any goroutine may call them.
+type Queues interface {
+	Gradients(last nbc.Event) (nbc.Event, error)
+	Parameters(last nbc.Event) (nbc.Event, error)
 }
 
 // Called returns what is called the bucket's part in errors that begins with an element.
@@ -128,7 +139,7 @@ func Allreduce(comm *collectives.Comm, b Bucket, opts ...collectives.Option) (Sy
 
 // byParts returns the syncer of a bucket of which each part has requests of its own.
 func (b *Bucket) byParts(updates bool, opts []collectives.Option, requests func(data, diff mem.Buffer, opts []collectives.Option) (push, pull *nbc.Request, err error)) (Syncer, error) {
-	var r Requests
+	r := Requests{queues: b.Queues}
 	slices := b.Slices
 	if len(slices) == 0 { // one, cut where Cuts says
 		slices, opts = []schedule.Range{{Len: b.Diff.Len() / mem.Float32.Size()}}, b.options(opts)

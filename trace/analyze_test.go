@@ -352,6 +352,34 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
+// TestOnAGPU: what a GPU does and copies has rows of its own, and changes nothing of what the host's goroutine is told to have done.
+func TestOnAGPU(t *testing.T) {
+	tr := handTrace()
+	gpu := []line{{trace.OnForward, "conv", 0, 12, 30}, {trace.OnBackward, "conv", 0, 30, 90}, {trace.CopyUp, "", 0, 14, 40}, {trace.CopyDown, "", 0, 80, 95}}
+	tr.Ranks[1].Events = append(tr.Ranks[1].Events, hand(10, 0, gpu)...)
+	slices.SortStableFunc(tr.Ranks[1].Events, func(a, b trace.Record) int { return int(a.Begin - b.Begin) })
+	tr, err := trace.Decode(strings.NewReader(encoded(t, tr)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := trace.Analyze(tr), trace.Analyze(handTrace()); a.Text() != b.Text() {
+		t.Errorf("the report is another one:\n%s\n%s", a.Text(), b.Text())
+	}
+	picture, err := tr.SVG(trace.Span{First: 10, End: 11}, trace.SVGOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(picture); !strings.Contains(text, `class="k15"`) || !strings.Contains(text, ".k15{") || !strings.Contains(text, "copy between host and GPU") {
+		t.Error("the picture has no copies")
+	}
+	file := encoded(t, tr)
+	for _, words := range []string{`"GPU"`, `"copies to the GPU"`, `"copies from the GPU"`, `"cat":"gpu backward"`, `"cat":"copy down"`} {
+		if !strings.Contains(file, words) {
+			t.Errorf("the file does not have %s", words)
+		}
+	}
+}
+
 func TestReportForMachines(t *testing.T) {
 	r := trace.Analyze(handTrace())
 	var b bytes.Buffer

@@ -25,6 +25,9 @@ const (
 	down                  // parameters in flight
 	reader                // the goroutines that read ahead
 	disorder              // what did not go in the order of urgency
+	device                // what a GPU computes
+	copyUp                // copies into its memory
+	copyDown              // and out of it
 	tracks
 
 	// laneStride is the distance of two tracks in the file's thread numbers.
@@ -34,7 +37,7 @@ const (
 	firstID = 1
 )
 
-var trackNames = [tracks]string{"compute", "updates beside", "collectives up (push)", "collectives down (pull)", "reader", "out of order"}
+var trackNames = [tracks]string{"compute", "updates beside", "collectives up (push)", "collectives down (pull)", "reader", "out of order", "GPU", "copies to the GPU", "copies from the GPU"}
 
 // track returns that of most events of a kind; tracksOf knows those of all.
 func (k Kind) track() track {
@@ -47,6 +50,12 @@ func (k Kind) track() track {
 		return reader
 	case Overtaken, LetGo:
 		return disorder
+	case OnForward, OnBackward:
+		return device
+	case CopyUp:
+		return copyUp
+	case CopyDown:
+		return copyDown
 	}
 	return compute
 }

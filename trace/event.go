@@ -12,29 +12,35 @@ type Kind uint8
 // Backward, Update, the waits, Input, Test and Snapshot, within an Iteration.
 // What runs alongside it: Push and Pull, by the communication engine, and Read,
 // by the goroutines that read ahead. Overtaken and LetGo are where the engine did not keep to the
-// order of urgency; they begin when a message could have left and end when it did.
+// order of urgency; they begin when a message could have left and end when it did. On a GPU, Forward and Backward are what the
+// host takes to begin a pass, OnForward and OnBackward the pass, by the GPU's own events.
 const (
-	Forward   Kind = iota // a layer's forward pass
-	Backward              // a layer's backward pass
-	Update                // the solver's update, of all parameters or of a bucket
-	Push                  // gradients in flight: a reduce or an allreduce
-	Pull                  // parameters in flight: a broadcast
-	WaitPush              // nothing but waiting for that Push
-	WaitPull              // nothing but waiting for that Pull
-	Input                 // waiting for a batch
-	Read                  // a reader decodes a batch
-	Test                  // a test phase
-	Snapshot              // writing a snapshot
-	Iteration             // all of an iteration, around the others
-	Sync                  // another wait for all ranks: the sum of the loss, an agreement
-	Overtaken             // a message was held back, and something less urgent began meanwhile; or, at one moment, an addition
-	LetGo                 // a message was held back until patience let it go, though there was no room
-	kinds                 // how many there are
+	Forward    Kind = iota // a layer's forward pass
+	Backward               // a layer's backward pass
+	Update                 // the solver's update, of all parameters or of a bucket
+	Push                   // gradients in flight: a reduce or an allreduce
+	Pull                   // parameters in flight: a broadcast
+	WaitPush               // nothing but waiting for that Push
+	WaitPull               // nothing but waiting for that Pull
+	Input                  // waiting for a batch
+	Read                   // a reader decodes a batch
+	Test                   // a test phase
+	Snapshot               // writing a snapshot
+	Iteration              // all of an iteration, around the others
+	Sync                   // another wait for all ranks: the sum of the loss, an agreement
+	Overtaken              // a message was held back, and something less urgent began meanwhile; or, at one moment, an addition
+	LetGo                  // a message was held back until patience let it go, though there was no room
+	OnForward              // a layer's forward pass where a GPU does it, beside the goroutine that has begun it
+	OnBackward             // a layer's backward pass there
+	CopyUp                 // a copy into a GPU's memory
+	CopyDown               // a copy out of it
+	kinds                  // how many there are
 )
 
 var kindNames = [kinds]string{
 	"forward", "backward", "update", "push", "pull", "wait push", "wait pull",
 	"input", "read", "test", "snapshot", "iteration", "sync", "overtaken", "let go",
+	"gpu forward", "gpu backward", "copy up", "copy down",
 }
 
 // String returns the kind's name, such as "wait push".

@@ -275,7 +275,7 @@ function box(e) {
   return null;
 }
 
-const kinds = ["forward", "backward", "update", "exposed wait", "skew: waits for the last rank to begin", "waits for input", "sync", "test", "snapshot", "", "push in flight", "pull in flight", "read"];
+const kinds = ["forward", "backward", "update", "exposed wait", "skew: waits for the last rank to begin", "waits for input", "sync", "test", "snapshot", "", "push in flight", "pull in flight", "read", "held back and overtaken", "held back, let go by patience", "copy"];
 
 function tell(b, e) {
   const { row, j, k } = b, rows = [["kind", kinds[row.cls[j]]], ["rank", k.rank + " (" + k.host + ")"], ["iteration", row.iter[j]]];

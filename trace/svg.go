@@ -120,10 +120,20 @@ text{fill:#c9cbd6}.title{fill:#f4f4f7}.facts,.axis,.host{fill:#9599a8}.in,.low,.
 </style>
 `
 
+// style is svgStyle, and what pictures with a GPU need more.
+func (p *picture) style() string {
+	for i := range p.views {
+		if slices.ContainsFunc(p.views[i].items, func(it item) bool { return it.class == copied }) {
+			return strings.Replace(svgStyle, "</style>", ".k15{fill:#5f7f2f}\n</style>", 1)
+		}
+	}
+	return svgStyle
+}
+
 func (p *picture) head(s Span) {
 	w, h := p.left+p.width+28, p.bottom+64
 	title := p.t.title()
-	p.Begin(w, h, title, svgStyle)
+	p.Begin(w, h, title, p.style())
 	p.Text("title", 28, 38, "%s", title)
 	what := fmt.Sprintf("iterations %d to %d", s.First, s.End-1)
 	switch {

@@ -17,6 +17,7 @@ const (
 	readAhead
 	wasOvertaken
 	wasLetGo
+	copied
 	classes
 )
 
@@ -28,6 +29,7 @@ var classNames = func() (names [classes]string) {
 	names[InExposed], names[InSkew] = "exposed wait", "skew: wait for the last rank to begin"
 	names[inFlightUp], names[inFlightDown], names[readAhead] = "push in flight", "pull in flight", "read"
 	names[wasOvertaken], names[wasLetGo] = "held back and overtaken", "held back, let go by patience"
+	names[copied] = "copy between host and GPU"
 	return names
 }()
 
@@ -36,7 +38,7 @@ func (c class) short() string {
 	if c < class(Parts) {
 		return Part(c).String()
 	}
-	return [...]string{"push", "pull", "read", "overtaken", "let go"}[c-inFlightUp]
+	return [...]string{"push", "pull", "read", "overtaken", "let go", "copy"}[c-inFlightUp]
 }
 
 // item is a box of a picture.
@@ -79,12 +81,15 @@ func (tl *timeline) view(r int) view {
 	for tr := compute + 1; tr < tracks; tr++ {
 		first[tr] = first[tr-1] + v.rows[tr-1]
 	}
-	classOf := [tracks]class{helper: class(InUpdate), up: inFlightUp, down: inFlightDown, reader: readAhead, disorder: wasOvertaken}
+	classOf := [tracks]class{helper: class(InUpdate), up: inFlightUp, down: inFlightDown, reader: readAhead, disorder: wasOvertaken, device: class(InForward), copyUp: copied, copyDown: copied}
 	for i := range es {
 		if tr := of[i]; tr != compute {
 			c := classOf[tr]
-			if es[i].Kind == LetGo {
+			switch es[i].Kind {
+			case LetGo:
 				c = wasLetGo
+			case OnBackward:
+				c = class(InBackward)
 			}
 			v.items = append(v.items, item{es[i].Begin, es[i].End, c, first[tr] + lane[i], i})
 		}

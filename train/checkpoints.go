@@ -94,7 +94,9 @@ func (w *Worker) take(iter int) error {
 		return err
 	}
 	if w.gpu != nil {
-		w.paramsOnHost()
+		if err := w.paramsOnHost(); err != nil {
+			return err
+		}
 	}
 	if err := w.sameReplicas(); err != nil {
 		return err

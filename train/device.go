@@ -6,10 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/solver"
-	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -115,99 +113,10 @@ func (w *Worker) openDevice(c Config, o *solver.Options) error {
 		return fmt.Errorf("device %v: %w", c.Device, err)
 	}
 	o.GPU = w.gpu
+	if w.engineHas(index) {
+		o.AllocOn = func(bytes int) (mem.Buffer, error) { return w.comm.AllocIn(mem.CUDA, bytes) }
+	}
 	return nil
-}
-
-// staging is how a rank with a GPU is in step with others. Gradients and parameters move between ranks through the host's
-// side of the packed buffers: a layer's gradients are copied there once its backward pass has been begun, and handed to the
-// exchange when they have come, while the GPU is at the layers after it. Where all layers go by allreduce, every rank takes
-// the sums up and updates on its GPU. By other schemes updates are made on the host, by whoever owes them, and the
-// parameters are taken up before the next forward pass.
-type staging struct {
-	layers  []staged
-	updates bool                 // on the host
-	begun   []int                // layers whose gradients are on their way
-	await   func(...*gpu.Memory) // waits until they have come
-}
-
-// staged is what moves of a layer.
-type staged struct {
-	params []*blob.Blob  // that it owns
-	come   []*gpu.Memory // what is brought to the host after its backward pass
-}
-
-// stage prepares for several ranks, when their schemes are known.
-func (w *Worker) stage() {
-	if w.gpu == nil || w.comm.Size() == 1 {
-		return
-	}
-	w.staging = &staging{await: w.gpu.Fetch, updates: w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Allreduce })}
-	n := w.solver.Net()
-	for _, l := range n.Layers() {
-		var s staged
-		for _, k := range l.Params {
-			p := n.Learnable()[k]
-			s.params = append(s.params, p.Blob)
-			if s.come = append(s.come, p.Blob.OnDiff()); p.LRMult == 0 && w.staging.updates { // statistics
-				s.come = append(s.come, p.Blob.OnData())
-			}
-		}
-		w.staging.layers = append(w.staging.layers, s)
-	}
-	if w.staging.updates {
-		w.solver.UpdateOnHost()
-	} else {
-		w.solver.SumsOnHost()
-	}
-}
-
-// takeUp has the GPU take the parameters that have come for a layer, where the host updates.
-func (w *Worker) takeUp(layer int) {
-	if w.staging == nil || !w.staging.updates || w.solver.Pass() > 0 {
-		return
-	}
-	for _, b := range w.staging.layers[layer].params {
-		b.OnData().HostChanged()
-		b.ClearDiff()
-	}
-}
-
-// bringDown begins to copy a layer's gradients to the host.
-func (w *Worker) bringDown(layer int) {
-	for _, m := range w.staging.layers[layer].come {
-		m.Prefetch()
-	}
-	w.staging.begun = append(w.staging.begun, layer)
-}
-
-// handOver hands the gradients that are on their way to the exchange as they come.
-func (w *Worker) handOver() error {
-	if w.staging == nil {
-		return nil
-	}
-	for _, layer := range w.staging.begun {
-		w.staging.await(w.staging.layers[layer].come...)
-		if err := w.gpu.Err(); err != nil {
-			return err
-		}
-		if err := w.afterNothing(layer); err != nil {
-			return err
-		}
-	}
-	w.staging.begun = w.staging.begun[:0]
-	return nil
-}
-
-// paramsOnHost has the packed parameters on the host be current, and count.
-func (w *Worker) paramsOnHost() {
-	n := w.solver.Net()
-	if w.staging == nil || !w.staging.updates {
-		n.ToHost()
-		return
-	}
-	for _, p := range n.Learnable() {
-		p.Blob.OnData().HostChanged()
-	}
 }
 
 // GPUUse is what a run has taken of a GPU so far.
@@ -215,13 +124,30 @@ type GPUUse struct {
 	Name           string // such as "cuda:0 (NVIDIA H200), cuBLAS 12.4.5, cuDNN 9.1.0"
 	Memory, Pinned int64  // bytes of the GPU's memory, and of the host's that it copies to and from
 	gpu.Counts
+	Inside int64 // of Waits, those in iterations, and not in tests or for snapshots
+}
+
+// waits counts the host's waits for its GPU in iterations, beside those for what passes come to.
+type waits struct{ before, inside int64 }
+
+// enter begins an iteration, exit ends it.
+func (w *Worker) enter() {
+	if w.gpu != nil {
+		w.waits.before = w.gpu.Counts().Waits
+	}
+}
+
+func (w *Worker) exit() {
+	if w.gpu != nil {
+		w.waits.inside += w.gpu.Counts().Waits - w.waits.before
+	}
 }
 
 func (w *Worker) gpuUse() *GPUUse {
 	if w.gpu == nil {
 		return nil
 	}
-	u := &GPUUse{Name: w.gpu.String(), Counts: w.gpu.Counts()}
+	u := &GPUUse{Name: w.gpu.String(), Counts: w.gpu.Counts(), Inside: w.waits.inside}
 	if libraries := w.gpu.Libraries(); libraries != "" {
 		u.Name += ", " + libraries
 	}

@@ -3,21 +3,29 @@
 package train_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/syncer/coordinator"
+	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
 )
 
@@ -197,6 +205,312 @@ func short(t *testing.T, path string) {
 	write(t, path, strings.NewReplacer("test_iter: 5", "test_iter: 2", "test_interval: 25", "test_interval: 10", "max_iter: 50", "max_iter: 20", "snapshot: 20", "snapshot: 10").Replace(string(text)))
 }
 
+// inPlace starts ranks whose gradients are reduced in the memory of the GPU that they share.
+func inPlace(ranks int) launch.Options {
+	return launch.Options{Local: ranks, CUDA: true, GPUs: []int{0}, MayLack: true}
+}
+
+// bits reports where curves differ in a bit.
+func bits(a, b []float64) error {
+	if !slices.Equal(a, b) {
+		return fmt.Errorf("%v, and not %v", a, b)
+	}
+	return nil
+}
+
+// TestDeviceInPlace: gradients that are reduced where they lie, by every design, give the bits that they give through the
+// host, scores and snapshots included, and the host waits once in an iteration, for the loss.
+func TestDeviceInPlace(t *testing.T) {
+	standIn(t)
+	path, _ := files(t, 30)
+	short(t, path)
+	spec, err := spec.Parse("binomial")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := map[string]curve{} // through the host
+	for _, c := range []struct {
+		scheme string
+		ranks  int
+		slice  coordinator.Slice
+	}{{"reduce", 2, 0}, {"allreduce", 2, 0}, {"allreduce", 3, 1 << 10}, {"reduce", 3, 1 << 10}} {
+		designs := []exchange.Design{exchange.SCOBR}
+		switch {
+		case c.scheme == "reduce" && c.ranks == 2:
+			designs = append(exchange.All(), exchange.WFBP, exchange.TF)
+		case c.ranks == 2:
+			designs = append(designs, exchange.SCB, exchange.SCOBNaive)
+		}
+		for _, d := range designs {
+			config := func(_ int, cfg *train.Config) {
+				cfg.Device, cfg.Design, cfg.Asked, cfg.Bucket, cfg.Spec, cfg.Slice = onGPU(t, "cuda:0"), d, ask(t, c.scheme), 1, spec, c.slice
+				*cfg.Solver.Solver.MaxIter = 12
+			}
+			key := fmt.Sprint(c)
+			want, known := host[key]
+			if !known {
+				want = mustRun(t, c.ranks, path, config)
+				host[key] = want
+			}
+			workers := make([]*train.Worker, c.ranks)
+			got, err := runWith(t, inPlace(c.ranks), path, config, func(rank int, w *train.Worker) {
+				if workers[rank] = w; !w.InPlace() {
+					t.Errorf("rank %d: %v goes through the host", rank, c)
+				}
+			})
+			if err != nil {
+				t.Fatalf("%v, %v: %v", c, d, err)
+			}
+			for rank, w := range workers {
+				if n := w.WaitsInside(); n > 0 {
+					t.Errorf("%v, %v: rank %d has waited %d times for its GPU in iterations, besides for the loss", c, d, rank, n)
+				}
+			}
+			if err := errors.Join(bits(want.loss, got.loss), bits(want.scores, got.scores)); err != nil || !bytes.Equal(want.snapshot, got.snapshot) {
+				t.Errorf("%v, %v: %v, or another snapshot", c, d, err)
+			}
+		}
+	}
+}
+
+// TestDeviceInPlaceResumes: a run goes on from a snapshot with the bits of one that was not interrupted.
+func TestDeviceInPlaceResumes(t *testing.T) {
+	standIn(t)
+	path, dir := files(t, 30)
+	short(t, path)
+	for _, scheme := range []string{"reduce", "allreduce"} {
+		train := func(snapshot string) curve {
+			c, err := runWith(t, inPlace(2), path, func(_ int, c *train.Config) {
+				c.Device, c.Asked, c.Bucket, c.Snapshot = onGPU(t, "cuda"), ask(t, scheme), 1, snapshot
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		whole, rest := train(""), train(filepath.Join(dir, "s_iter_10.solverstate"))
+		if err := bits(whole.loss[10:], rest.loss); err != nil || !bytes.Equal(whole.snapshot, rest.snapshot) {
+			t.Errorf("%s: %v, or another snapshot", scheme, err)
+		}
+	}
+}
+
+// TestDeviceInPlaceMistakes: each wait that may be left out is found out, as the curve is another one, or no number.
+func TestDeviceInPlaceMistakes(t *testing.T) {
+	standIn(t)
+	path, _ := files(t, 30)
+	short(t, path)
+	cpu := mustRun(t, 2, path, nil)
+	tell := func(text string) {
+		if err := cudatest.Tell(standInPath, text); err != nil {
+			t.Error(err)
+		}
+	}
+	held := func(kernel, scheme, mistake string) (curve, error) { // a GPU that is at one kernel for long
+		return runWith(t, inPlace(2), path, func(rank int, c *train.Config) {
+			c.Device, c.Asked, c.Bucket = onGPU(t, "cuda"), ask(t, scheme), 1
+		}, func(rank int, w *train.Worker) {
+			if mistake != "" {
+				w.Mistake(mistake)
+			}
+			s := w.Solver()
+			before := s.Hooks.BeforeBackward
+			s.Hooks.BeforeBackward = func() error {
+				if rank == 0 && s.Iter() == 3 {
+					tell("hold=" + kernel)
+					time.AfterFunc(200*time.Millisecond, func() { tell("hold=none") })
+				}
+				return before()
+			}
+		})
+	}
+	for _, c := range []struct{ mistake, kernel, scheme string }{
+		{train.Mistakes[0], "max_backward", "reduce"},
+		{train.Mistakes[0], "max_backward", "allreduce"},
+		{train.Mistakes[1], "update_sgd", "reduce"},
+		{train.Mistakes[2], "update_sgd", "allreduce"},
+	} {
+		if got, err := held(c.kernel, c.scheme, ""); err != nil || near(cpu.loss, got.loss) != nil {
+			t.Errorf("%s, which nobody has made: %v, or %v", c.mistake, err, near(cpu.loss, got.loss))
+		}
+		if got, err := held(c.kernel, c.scheme, c.mistake); err == nil && near(cpu.loss, got.loss) == nil {
+			t.Errorf("%s by %s: nothing was wrong", c.mistake, c.scheme)
+		}
+	}
+}
+
+// TestSCaffe_ReductionsOverlapBackwardOnTheGPU: with SC-OBR (section 4.3) the last layer's gradients have been reduced, its
+// update has been begun, and its broadcast too, while the backward pass of the layers before it is still queued on the GPU, all
+// of which the host has begun; and the next batch is there. With SC-OB, which reduces when all of backward has been done, that is not so.
+func TestSCaffe_ReductionsOverlapBackwardOnTheGPU(t *testing.T) {
+	standIn(t)
+	path, _ := files(t, 30)
+	short(t, path)
+	for _, d := range []exchange.Design{exchange.SCOBR, exchange.SCOB} {
+		const at = 3 // the iteration
+		var held atomic.Bool
+		pulled, begun, ahead := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		overlaps := make(chan bool, 1)
+		within := 20 * time.Second
+		if d == exchange.SCOB {
+			within = 200 * time.Millisecond
+		}
+		tell := func(text string) {
+			if err := cudatest.Tell(standInPath, text); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err := runWith(t, inPlace(2), path, func(rank int, c *train.Config) {
+			c.Device, c.Bucket, c.Design = onGPU(t, "cuda"), 1, d
+			*c.Solver.Solver.MaxIter = at + 1
+		}, func(rank int, w *train.Worker) {
+			if rank != 0 {
+				return
+			}
+			w.OnPull(func() {
+				if held.Load() {
+					once.Do(func() { close(pulled) })
+				}
+			})
+			s := w.Solver()
+			before, after := s.Hooks.BeforeBackward, s.Hooks.AfterBackward
+			s.Hooks.BeforeBackward = func() error {
+				if s.Iter() == at {
+					tell("hold=max_backward")
+					held.Store(true)
+					go func() {
+						end := time.After(within)
+						both := true
+						for _, c := range []chan struct{}{pulled, begun, ahead} {
+							select {
+							case <-c:
+							case <-end:
+								both = false
+							}
+						}
+						held.Store(false)
+						tell("hold=none")
+						overlaps <- both
+					}()
+				}
+				return before()
+			}
+			read := s.Hooks.AfterReadAhead
+			s.Hooks.AfterReadAhead = func(layer int, began time.Time) {
+				read(layer, began)
+				for end := time.Now().Add(within); s.Iter() == at; time.Sleep(time.Millisecond) {
+					if s.Net().Blob("data").OnData().Fetched() {
+						close(ahead)
+						return
+					} else if time.Now().After(end) {
+						return
+					}
+				}
+			}
+			s.Hooks.AfterBackward = func(layer int) error {
+				if err := after(layer); err != nil || layer > 0 || s.Iter() != at {
+					return err
+				}
+				close(begun)
+				return nil
+			}
+		})
+		if err != nil {
+			t.Fatalf("%v: %v", d, err)
+		}
+		if got := <-overlaps; got != (d == exchange.SCOBR) {
+			t.Errorf("%v: reductions under backward: %v", d, got)
+		}
+	}
+}
+
+// TestDeviceTrace: what a GPU does and copies is in the trace, by its own events on the rank's clock: a pass that is held there takes long
+// there, and not on the host, which has only begun it.
+func TestDeviceTrace(t *testing.T) {
+	standIn(t)
+	path, _ := files(t, 30)
+	short(t, path)
+	const at, long = 3, 100 * time.Millisecond
+	var got *trace.Trace
+	err := launch.Run(context.Background(), inPlace(2), func(ctx context.Context, comm *collectives.Comm) error {
+		f, err := proto.ReadSolver(path)
+		if err != nil {
+			return err
+		}
+		*f.Solver.MaxIter = 8
+		rec := trace.New(comm.Rank(), trace.Options{})
+		w, err := train.New(ctx, comm, train.Config{Solver: f, Trace: rec, Device: onGPU(t, "cuda")})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		s := w.Solver()
+		before := s.Hooks.BeforeBackward
+		s.Hooks.BeforeBackward = func() error {
+			if comm.Rank() == 0 && s.Iter() == at {
+				if err := cudatest.Tell(standInPath, "hold=max_backward"); err != nil {
+					return err
+				}
+				time.AfterFunc(long, func() { _ = cudatest.Tell(standInPath, "hold=none") })
+			}
+			return before()
+		}
+		if _, err := w.Run(ctx); err != nil {
+			return err
+		}
+		t, err := trace.Gather(ctx, comm, rec)
+		if comm.Rank() == 0 {
+			got = t
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range got.Ranks {
+		type key struct {
+			kind trace.Kind
+			name string
+			iter int32
+		}
+		found := map[key]trace.Record{}
+		last := map[trace.Kind]time.Duration{}
+		bytes := map[trace.Kind]int64{}
+		for _, e := range r.Events {
+			kind := e.Kind
+			if kind == trace.OnBackward {
+				kind = trace.OnForward // of one stream
+			}
+			if kind == trace.OnForward || kind == trace.CopyUp || kind == trace.CopyDown {
+				if e.Begin < last[kind] || e.End < e.Begin {
+					t.Errorf("rank %d: %v %s of iteration %d is from %v to %v, after %v", r.Rank, e.Kind, e.Name, e.Iter, e.Begin, e.End, last[kind])
+				}
+				last[kind] = e.End
+				bytes[kind] += e.Bytes
+			}
+			found[key{e.Kind, e.Name, e.Iter}] = e
+		}
+		for iter := range int32(8) {
+			for _, name := range []string{"conv1", "pool1", "ip1"} {
+				f, b := found[key{trace.OnForward, name, iter}], found[key{trace.OnBackward, name, iter}]
+				begun := found[key{trace.Forward, name, iter}]
+				const clocks = 2 * time.Millisecond // they are compared within
+				if f.Name == "" || b.Name == "" || f.End > b.Begin || f.Begin < begun.Begin-clocks {
+					t.Errorf("rank %d, iteration %d: %s: on the GPU from %v to %v and from %v to %v, begun at %v", r.Rank, iter, name, f.Begin, f.End, b.Begin, b.End, begun.Begin)
+				}
+			}
+		}
+		on, host := found[key{trace.OnBackward, "pool1", at}], found[key{trace.Backward, "pool1", at}]
+		if took := on.End - on.Begin; took < long/2 || host.End-host.Begin > took/2 {
+			t.Errorf("rank %d: a pass that was held for %v took %v on the GPU, and %v on the host", r.Rank, long, took, host.End-host.Begin)
+		}
+		if batch := int64(15 * (28*28*3 + 1) * 4); bytes[trace.CopyUp] < 8*batch || bytes[trace.CopyDown] < 8*4 {
+			t.Errorf("rank %d: %v bytes copied in 8 iterations", r.Rank, bytes)
+		}
+	}
+}
+
 // TestDeviceRanksSettle: what ranks settle together besides sums is settled with GPUs too: running statistics, which no update
 // makes, several passes, and the norm of all gradients.
 func TestDeviceRanksSettle(t *testing.T) {
@@ -223,6 +537,54 @@ layer { name: "relu1"`, 1))
 		cpu, got := run("cpu"), run("cuda")
 		if err := errors.Join(near(cpu.loss, got.loss), near(cpu.scores, got.scores)); err != nil {
 			t.Errorf("%s: %v", scheme, err)
+		}
+		if scheme != "reduce" && scheme != "allreduce" {
+			continue
+		}
+		got, err := runWith(t, inPlace(2), path, func(_ int, c *train.Config) {
+			c.Device, c.Asked, c.Bucket = onGPU(t, "cuda"), ask(t, scheme), 1
+		}, nil)
+		if err := errors.Join(err, near(cpu.loss, got.loss), near(cpu.scores, got.scores)); err != nil {
+			t.Errorf("%s, in place: %v", scheme, err)
+		}
+	}
+}
+
+// TestDeviceInPlaceNotFinite: a gradient of some rank that is infinite ends training, before a snapshot is written, with the parameter, or
+// leaves an iteration out; layers whose gradients the host has computed are among what is reduced.
+func TestDeviceInPlaceNotFinite(t *testing.T) {
+	standIn(t)
+	for _, skip := range []bool{false, true} {
+		for _, scheme := range []string{"reduce", "allreduce"} {
+			path, dir := files(t, 30)
+			short(t, path)
+			skipped := 0
+			got, err := runWith(t, inPlace(2), path, func(rank int, c *train.Config) {
+				c.Device, c.Asked, c.Bucket, c.Options.SkipNotFinite = onGPU(t, "cuda"), ask(t, scheme), 1, skip
+				c.Events.Solver.OnSkip = func(s solver.Skip) { skipped = s.Iter }
+			}, func(rank int, w *train.Worker) {
+				s := w.Solver()
+				after := s.Hooks.AfterBackward
+				s.Hooks.AfterBackward = func(layer int) error {
+					if rank == 1 && s.Iter() == 9 && s.Net().Layers()[layer].Name == "ip1" {
+						s.Net().Learnable()[2].Blob.Diff()[7] = float32(math.Inf(1))
+					}
+					return after(layer)
+				}
+			})
+			if skip {
+				if err != nil || skipped != 9 || len(got.loss) != 20 {
+					t.Errorf("%s: iteration %d was left out, %d losses: %v", scheme, skipped, len(got.loss), err)
+				}
+				continue
+			}
+			want := `iteration 9: a gradient is +Inf, that of parameter "ip1.0" of layer "ip1"`
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: ended with %v: want %q", scheme, err, want)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "s_iter_*.solverstate")); len(left) > 0 {
+				t.Errorf("%s: there is a snapshot: %v", scheme, left)
+			}
 		}
 	}
 }
@@ -270,49 +632,51 @@ func TestDeviceFaults(t *testing.T) {
 		{"no memory", "fail=cuMemAlloc_v2:1:2", nil, 0, []string{"rank ", "memory"}},
 		{"a fault", "fail=cuLaunchKernel:1:700", nil, 1, []string{"rank ", "iteration 15", "cuda:0 (stand-in 0)", "CUDA_ERROR_ILLEGAL_ADDRESS, 700"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			path, dir := files(t, 30)
-			short(t, path)
-			begun := false
-			_, err := runHooked(t, 2, path, func(rank int, cfg *train.Config) {
-				cfg.Device = onGPU(t, "cuda")
-				if c.change != nil {
-					c.change(rank, cfg)
-				}
-				if c.fail != "" && c.snapshots == 0 && !begun {
-					begun = true
-					if err := cudatest.Tell(standInPath, c.fail); err != nil {
-						t.Error(err)
+		for place, opts := range map[string]launch.Options{"through the host": {Local: 2}, "in place": inPlace(2)} {
+			t.Run(c.name+", "+place, func(t *testing.T) {
+				path, dir := files(t, 30)
+				short(t, path)
+				begun := false
+				_, err := runWith(t, opts, path, func(rank int, cfg *train.Config) {
+					cfg.Device = onGPU(t, "cuda")
+					if c.change != nil {
+						c.change(rank, cfg)
 					}
-				}
-			}, func(rank int, w *train.Worker) {
-				before := w.Solver().Hooks.BeforeForward
-				w.Solver().Hooks.BeforeForward = func(layer int) error {
-					if c.fail != "" && rank == 1 && w.Solver().Iter() == 15 && layer == 2 {
+					if c.fail != "" && c.snapshots == 0 && !begun {
+						begun = true
 						if err := cudatest.Tell(standInPath, c.fail); err != nil {
-							return err
+							t.Error(err)
 						}
 					}
-					return before(layer)
+				}, func(rank int, w *train.Worker) {
+					before := w.Solver().Hooks.BeforeForward
+					w.Solver().Hooks.BeforeForward = func(layer int) error {
+						if c.fail != "" && rank == 1 && w.Solver().Iter() == 15 && layer == 2 {
+							if err := cudatest.Tell(standInPath, c.fail); err != nil {
+								return err
+							}
+						}
+						return before(layer)
+					}
+				})
+				if err := cudatest.Tell(standInPath, "fail=none"); err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range c.want {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("ended with %v: want %q", err, want)
+					}
+				}
+				left, _ := filepath.Glob(filepath.Join(dir, "s_iter_*.solverstate"))
+				if len(left) != c.snapshots {
+					t.Errorf("snapshots: %v, not %d", left, c.snapshots)
+				}
+				if c.snapshots > 0 {
+					if _, err := run(t, 2, path, func(_ int, cfg *train.Config) { cfg.Snapshot = left[0] }); err != nil {
+						t.Errorf("going on from the snapshot before: %v", err)
+					}
 				}
 			})
-			if err := cudatest.Tell(standInPath, "fail=none"); err != nil {
-				t.Fatal(err)
-			}
-			for _, want := range c.want {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("ended with %v: want %q", err, want)
-				}
-			}
-			left, _ := filepath.Glob(filepath.Join(dir, "s_iter_*.solverstate"))
-			if len(left) != c.snapshots {
-				t.Errorf("snapshots: %v, not %d", left, c.snapshots)
-			}
-			if c.snapshots > 0 {
-				if _, err := run(t, 2, path, func(_ int, cfg *train.Config) { cfg.Snapshot = left[0] }); err != nil {
-					t.Errorf("going on from the snapshot before: %v", err)
-				}
-			}
-		})
+		}
 	}
 }

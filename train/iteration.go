@@ -23,7 +23,7 @@ const (
 
 // attach joins the worker to its solver's hooks and callbacks.
 func (w *Worker) attach() {
-	w.solver.Hooks = solver.Hooks{BeforeForward: w.beforeForward, BeforeBackward: w.beforeBackward, AfterBackward: w.afterBackward}
+	w.solver.Hooks = solver.Hooks{BeforeForward: w.beforeForward, BeforeBackward: w.beforeBackward, AfterBackward: w.afterBackward, AfterReadAhead: w.time.readAhead}
 	if !w.Works() || w.stragglers != nil { // there are no passes here to tell of
 		w.solver.Hooks = solver.Hooks{BeforeForward: w.current, AfterBackward: w.afterNothing}
 	}
@@ -86,6 +86,8 @@ func (w *Worker) start(iter int) error {
 		w.rec.SetWarmUp(iter + 1)
 	}
 	w.time.start(iter)
+	w.enter()
+	w.inPlace.begin(iter)
 	if w.stale != nil {
 		w.stale.allow(iter)
 		return nil
@@ -115,6 +117,7 @@ func (w *Worker) beforeForward(layer int) error {
 		return err
 	}
 	w.takeUp(layer)
+	w.takeOver(layer)
 	w.time.forwardBegins(layer)
 	return nil
 }
@@ -149,6 +152,7 @@ func (w *Worker) lossKnown(iter int, part float64) error {
 		}
 	}
 	err = w.loss.sum.Start()
+	w.inPlace.lossKnown(iter)
 	w.time.backwardBegins()
 	return err
 }
@@ -168,6 +172,7 @@ func (w *Worker) afterBackward(layer int) error {
 	if w.staging != nil && w.solver.LastPass() {
 		w.bringDown(layer)
 	} else if w.solver.LastPass() {
+		w.leave(layer)
 		w.offerStatistics(layer)
 		if err := w.exchange.AfterBackward(layer); err != nil {
 			return err
@@ -289,6 +294,9 @@ func (w *Worker) onSum(iter int, s exchange.Sum) error {
 	update := w.update
 	spoiled := w.skipLoss || w.skip != nil
 	if !w.updateAtOnce && s.Updates {
+		if err := w.inPlace.awaitLoss(iter); err != nil {
+			return err
+		}
 		if err := w.loss.sum.Wait(w.ctx); err != nil {
 			return err
 		}
@@ -326,6 +334,7 @@ func (w *Worker) onSkip(s solver.Skip) {
 // may be due.
 func (w *Worker) requested(iter int) (solver.Action, error) {
 	w.time.end()
+	w.exit()
 	if w.stale != nil {
 		w.stale.inside, w.stale.outputs = false, nil
 		w.asked = w.stale.asks(iter, w.asked)
@@ -365,10 +374,11 @@ func (w *Worker) paramsNeeded(int) error {
 		w.stragglers.passes.rest()
 	}
 	if err == nil && w.gpu != nil {
-		w.paramsOnHost()
+		err = w.paramsOnHost()
 	}
 	if err == nil && w.schemes.any(exchange.Scheme.Replicated) {
 		if err = w.statistics(); err == nil {
+			w.statisticsToGPU()
 			err = w.sameReplicas()
 		}
 	}
@@ -384,7 +394,7 @@ func (w *Worker) snapshot(int) error {
 		err = w.exchange.Updated()
 	}
 	if err == nil && w.gpu != nil {
-		w.paramsOnHost()
+		err = w.paramsOnHost()
 	}
 	if err == nil {
 		err = w.sameReplicas()

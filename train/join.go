@@ -70,6 +70,9 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 			return err
 		}
 	}
+	if err := w.findServed(ctx); err != nil {
+		return err
+	}
 	if err := w.choose(ctx, c); err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		return err
 	}
 	w.initShards()
-	w.stage()
+	w.joinGPUs(c)
 	if w.apart() || w.schemes.any(func(s exchange.Scheme) bool { return s != exchange.Reduce }) {
 		if err := w.sameState(ctx); err != nil {
 			return err
@@ -123,7 +126,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 		return err
 	}
 	w.attach()
-	return nil
+	return w.toGPU()
 }
 
 // sameState gives every rank the root's parameters, for a scheme that does not
@@ -183,6 +186,10 @@ func (w *Worker) sameNet(ctx context.Context) error {
 func (w *Worker) makeExchange(ctx context.Context, c Config) error {
 	w.sink = trace.Sinks{&w.meter, w.rec}
 	w.time = newTimeline(w.sink, w.solver.Net().Layers())
+	if w.gpu != nil && w.rec != nil {
+		w.gpu.Trace(w.rec)
+		w.time.gpu = w.gpu
+	}
 	w.updateAtOnce = w.solver.Clips() || w.skipNotFinite || w.comm.Size() == 1
 	s, err := w.newSetup(ctx, c)
 	if err != nil {

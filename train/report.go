@@ -148,7 +148,7 @@ func (w *Worker) summary() Summary {
 	s := Summary{
 		Iterations: w.done, Skipped: w.skipped, Images: w.done*perIteration - w.stragglers.samplesLost(), Total: time.Since(w.time.began),
 		Exposed: t.Exposed() + t.Sync, Input: t.Input, TestsAndSnapshots: t.TestsAndSnapshots, Collectives: t,
-		Order: w.comm.Order(),
+		Order: w.comm.Order(), GPU: w.gpuUse(),
 	}
 	if w.stragglers != nil {
 		s.LeftOut = make([]int, w.comm.Size())

@@ -51,7 +51,7 @@ func (c *Config) SchemeText() string { return c.Asked.Or(c.Scheme).String() }
 // choose gives every layer its scheme, on all ranks the same.
 func (w *Worker) choose(ctx context.Context, c Config) error {
 	n := w.solver.Net()
-	asked := c.Asked.Or(c.Scheme).For(w.comm.Size())
+	asked := w.inPlaceAsked(c.Asked.Or(c.Scheme).For(w.comm.Size()))
 	w.schemes = schemes{
 		of:       slices.Repeat([]exchange.Scheme{asked.Default}, len(n.Layers())),
 		factored: make([]*factored, len(n.Layers())), refuses: make([]string, len(n.Layers())),

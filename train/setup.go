@@ -64,7 +64,7 @@ func (w *Worker) newSetup(ctx context.Context, c Config) (*Setup, error) {
 
 // newExchange makes the exchange of the solver's net, or what change, unless nil, makes of it.
 func (w *Worker) newExchange(ctx context.Context, c Config, change func(*exchange.Config)) (*exchange.Exchange, error) {
-	data, diff := w.solver.Net().Packed()
+	data, diff := w.packed()
 	book, err := w.bookFor(ctx, c)
 	if err != nil {
 		return nil, err
@@ -73,6 +73,9 @@ func (w *Worker) newExchange(ctx context.Context, c Config, change func(*exchang
 		Design: c.Design, Schemes: w.schemes.of, Spec: c.Spec, Bucket: c.Bucket, Slice: c.Slice, Credit: c.Credit, Root: lowest, Team: w.team, Book: book,
 		Layers: w.exchangeLayers(), Data: data, Diff: diff,
 		OnSum: w.onSum, UpdateAtOnce: w.updateAtOnce, BeforeUpdates: w.beforeUpdates, Events: w.sink,
+	}
+	if w.inPlace != nil {
+		config.Queues = &w.inPlace.queues
 	}
 	if w.schemes.any(isDGC) {
 		config.Momentum, config.Sparse = w.solver.Param().GetMomentum(), c.Sparse

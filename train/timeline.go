@@ -3,6 +3,7 @@ package train
 import (
 	"time"
 
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/trace"
@@ -14,7 +15,8 @@ import (
 type timeline struct {
 	sink   trace.Sink
 	layers []net.Layer
-	reads  []bool // by layer: it reads data
+	reads  []bool      // by layer: it reads data
+	gpu    *gpu.Device // nil unless it is to tell what it does, too
 
 	began     time.Time // the run
 	iteration time.Time
@@ -40,6 +42,16 @@ func (t *timeline) tell(kind trace.Kind, name string, begin time.Time) {
 // start begins iteration iter.
 func (t *timeline) start(iter int) {
 	t.iter, t.iteration, t.open = int32(iter), time.Now(), -1
+	if t.gpu != nil {
+		t.gpu.Told(iter)
+	}
+}
+
+// rests says that nothing is begun any more.
+func (t *timeline) rests() {
+	if t.gpu != nil {
+		t.gpu.Told(int(t.iter))
+	}
 }
 
 // end ends it.
@@ -59,20 +71,44 @@ func (t *timeline) forwardEnds() {
 		kind = trace.Input
 	}
 	t.sink.Add(trace.Event{Kind: kind, Name: t.layers[t.open].Name, Iter: t.iter, Layer: int32(t.open), Begin: t.mark, End: time.Now()})
+	if t.gpu != nil && kind == trace.Forward {
+		t.gpu.Span(trace.Event{Kind: trace.OnForward, Name: t.layers[t.open].Name, Iter: t.iter})
+	}
 	t.open = -1
 }
 
+// readAhead says that a layer has read a batch ahead.
+func (t *timeline) readAhead(layer int, began time.Time) {
+	t.sink.Add(trace.Event{Kind: trace.Input, Name: t.layers[layer].Name, Iter: t.iter, Layer: int32(layer), Begin: began, End: time.Now()})
+}
+
 // forwardBegins says that nothing is waited for any more.
-func (t *timeline) forwardBegins(layer int) { t.open, t.mark = layer, time.Now() }
+func (t *timeline) forwardBegins(layer int) {
+	t.open, t.mark = layer, time.Now()
+	t.marks()
+}
+
+// marks has the GPU tell what it does from now on.
+func (t *timeline) marks() {
+	if t.gpu != nil {
+		t.gpu.Mark()
+	}
+}
 
 // backwardBegins begins the backward pass, or continues it after something else
 // was done.
-func (t *timeline) backwardBegins() { t.mark = time.Now() }
+func (t *timeline) backwardBegins() {
+	t.mark = time.Now()
+	t.marks()
+}
 
 // backwardEnds closes a layer's backward pass.
 func (t *timeline) backwardEnds(layer int) {
 	if l := &t.layers[layer]; l.Backward {
 		t.sink.Add(trace.Event{Kind: trace.Backward, Name: l.Name, Iter: t.iter, Layer: int32(layer), Begin: t.mark, End: time.Now()})
+		if t.gpu != nil {
+			t.gpu.Span(trace.Event{Kind: trace.OnBackward, Name: l.Name, Iter: t.iter})
+		}
 	}
 }
 

@@ -99,8 +99,14 @@ func run(t *testing.T, n int, path string, change func(rank int, c *train.Config
 // runHooked is run; hook, unless nil, may change a rank's worker before it trains.
 func runHooked(t *testing.T, n int, path string, change func(rank int, c *train.Config), hook func(rank int, w *train.Worker)) (curve, error) {
 	t.Helper()
+	return runWith(t, launch.Options{Local: n}, path, change, hook)
+}
+
+// runWith is runHooked of ranks that are started so.
+func runWith(t *testing.T, opts launch.Options, path string, change func(rank int, c *train.Config), hook func(rank int, w *train.Worker)) (curve, error) {
+	t.Helper()
 	var got curve
-	opts := launch.Options{Local: n, Engine: nbc.Options{Deadline: 10 * time.Minute}, Log: os.Stderr}
+	opts.Engine, opts.Log = nbc.Options{Deadline: 10 * time.Minute}, os.Stderr
 	err := launch.Run(context.Background(), opts, func(ctx context.Context, comm *collectives.Comm) error {
 		f, err := proto.ReadSolver(path)
 		if err = comm.Agree(ctx, err); err != nil {

@@ -32,7 +32,10 @@ type Worker struct {
 	solver     *solver.Solver
 	gpu        *gpu.Device // nil: the CPU
 	device     Device
-	staging    *staging // nil unless several ranks have GPUs
+	waits      waits
+	served     bool     // collectives on GPUs' memory are, on all ranks
+	inPlace    *inPlace // nil unless several ranks have GPUs, and gradients are reduced there
+	staging    *staging // nil unless they go through the host
 	events     Events
 	exchange   *exchange.Exchange
 	schemes    schemes
@@ -164,8 +167,8 @@ func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	if err == nil {
 		err = w.lastCheckpoint()
 	}
+	w.time.rests()
 	s := w.summary()
-	s.GPU = w.gpuUse()
 	if err == nil {
 		s.Ranks, err = w.ranks(ctx, s)
 		s.Order = nbc.Order{}
@@ -196,6 +199,7 @@ func (w *Worker) Step(ctx context.Context, n int) error {
 // ends. It may be called twice.
 func (w *Worker) Close() error {
 	w.stale.close()
+	w.inPlace.close()
 	for _, s := range w.setups {
 		s.exchange.Close()
 	}

@@ -1,4 +1,4 @@
-// Package gpu is a GPU as blobs, layers and solvers see it: one stream of kernels and copies, which are done in the
+// Package gpu is a GPU as blobs, layers and solvers see it: one stream of kernels, which are done in the
 // order in which they were begun, and vectors that lie in the host's memory, in the GPU's, or in both.
 //
 //	d, err := gpu.Open(0)
@@ -10,7 +10,14 @@
 //	err = d.Err()
 //
 // A vector's side that is asked for is brought up to date first: Read copies to the GPU, which nobody waits for, and
-// Host back, which waits. What was copied and how often somebody waited is counted.
+// Host back, which waits. What was copied and how often somebody waited is counted. Copies go on streams of their own, one
+// each way: a copy waits for the kernels that were begun before it, and kernels for the copies that they need.
+//
+// # Updates
+//
+// What changes parameters while the passes of layers go on is begun on another stream (Beside), and may come
+// from other goroutines. A memory that is changed there (Memory.Beside) is the passes' again after Join, which
+// nobody waits for but the stream.
 //
 // A GPU that fails, fails as a whole: the first error stays (Err), and nothing is begun after it.
 package gpu
@@ -30,7 +37,7 @@ import (
 const within = 2 * time.Minute
 
 // Counts is what has been copied between the memories, in bytes, and how often the host has waited for the GPU: in
-// Fetch, and elsewhere.
+// FetchResult, and elsewhere.
 type Counts struct {
 	Up, Down       int64
 	Fetches, Waits int64
@@ -43,13 +50,19 @@ func (c Counts) Sub(before Counts) Counts {
 
 // Device is a GPU that one worker trains on. It may be used by several goroutines.
 type Device struct {
-	gpu    *cuda.Device
-	stream *cuda.Stream
+	gpu      *cuda.Device
+	stream   *cuda.Stream // of the passes
+	up, down *cuda.Stream // of copies
+	updates  *cuda.Stream
 
 	mu       sync.Mutex
 	err      error
 	counts   Counts
 	end      *cuda.Event // of Fetch and of waits
+	turn     *cuda.Event // of order
+	tracer   *tracer     // nil without Trace
+	joins    bool        // Beside has begun something that Join has not seen
+	others   int64       // bytes of Count
 	device   []mem.Buffer
 	pinned   []mem.Buffer
 	events   []*cuda.Event
@@ -67,13 +80,24 @@ func Open(index int) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{gpu: g}
-	if d.stream, err = g.NewStream(); err == nil {
-		d.end, err = g.NewEvent()
+	for _, s := range d.streams() {
+		if err == nil {
+			*s, err = g.NewStream()
+		}
+	}
+	for _, e := range []**cuda.Event{&d.end, &d.turn} {
+		if err == nil {
+			*e, err = g.NewEvent()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+func (d *Device) streams() []**cuda.Stream {
+	return []**cuda.Stream{&d.stream, &d.up, &d.down, &d.updates}
 }
 
 // GPU says which GPU it is.
@@ -85,15 +109,25 @@ func (d *Device) String() string { return fmt.Sprintf("cuda:%d (%s)", d.gpu.Inde
 // Close waits for what is under way and gives all memory back. Memories are of no use afterwards.
 func (d *Device) Close() error {
 	var errs []error
-	if d.stream != nil {
-		errs = append(errs, d.stream.Synchronize(within))
-		if d.libraries != nil {
-			errs = append(errs, d.libraries.Close())
+	for _, s := range d.streams() {
+		if *s != nil {
+			errs = append(errs, (*s).Synchronize(within))
 		}
-		errs = append(errs, d.stream.Close())
 	}
-	if d.end != nil {
-		errs = append(errs, d.end.Close())
+	if d.libraries != nil {
+		errs = append(errs, d.libraries.Close())
+	}
+	for _, s := range d.streams() {
+		if *s != nil {
+			errs = append(errs, (*s).Close())
+			*s = nil
+		}
+	}
+	for _, e := range []**cuda.Event{&d.end, &d.turn} {
+		if *e != nil {
+			errs = append(errs, (*e).Close())
+			*e = nil
+		}
 	}
 	for _, e := range d.events {
 		errs = append(errs, e.Close())
@@ -105,7 +139,7 @@ func (d *Device) Close() error {
 		errs = append(errs, d.gpu.FreeHost(b))
 	}
 	d.libraries = nil
-	d.stream, d.end, d.events, d.device, d.pinned = nil, nil, nil, nil, nil
+	d.events, d.device, d.pinned = nil, nil, nil
 	return errors.Join(append(errs, d.gpu.Close())...)
 }
 
@@ -127,6 +161,7 @@ func (d *Device) Counts() Counts {
 func (d *Device) Bytes() (device, pinned int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	device = d.others
 	for _, b := range d.device {
 		device += int64(b.Len())
 	}
@@ -150,6 +185,13 @@ func (d *Device) Launch(k cuda.Kernel, items int, buffers []mem.Buffer, numbers 
 	if d.err == nil {
 		d.fail(d.stream.Launch(k, items, buffers, numbers...))
 	}
+}
+
+// Count has Bytes count memory of the GPU that others have taken for what is computed here.
+func (d *Device) Count(b mem.Buffer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.others += int64(b.Len())
 }
 
 // Do calls f with the stream, which is nobody else's meanwhile.
@@ -243,7 +285,12 @@ func (d *Device) wait(e *cuda.Event, count *int64) {
 
 // Fetch brings the host's sides up to date, with one wait for all of them. The GPU's stay current. Of vectors that have been
 // prefetched the first should be the one that was last.
-func (d *Device) Fetch(ms ...*Memory) {
+func (d *Device) Fetch(ms ...*Memory) { d.fetch(&d.counts.Waits, ms) }
+
+// FetchResult is Fetch of what a pass comes to, such as the loss, for which the host waits anyway: its waits are counted apart.
+func (d *Device) FetchResult(ms ...*Memory) { d.fetch(&d.counts.Fetches, ms) }
+
+func (d *Device) fetch(count *int64, ms []*Memory) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	begun := false
@@ -251,12 +298,12 @@ func (d *Device) Fetch(ms ...*Memory) {
 		begun = m.beginDown() || begun
 	}
 	if begun && d.err == nil {
-		d.fail(d.stream.Record(d.end))
-		d.wait(d.end, &d.counts.Fetches)
+		d.fail(d.down.Record(d.end))
+		d.wait(d.end, count)
 	}
 	for _, m := range ms {
 		if m.copying {
-			d.wait(m.copied, &d.counts.Fetches)
+			d.wait(m.copied, count)
 			m.copying = false
 		}
 	}

@@ -3,16 +3,24 @@ package gpu
 import (
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/trace"
 )
 
 // Memory is a vector that knows where it is current. New ones are zeros.
 type Memory struct {
-	d                *Device
-	bytes            int
+	d     *Device
+	bytes int
+	side
+}
+
+// side is what a vector holds.
+type side struct {
 	host, device     mem.Buffer // each made when it is first asked for
 	onHost, onDevice bool       // where it is current; neither: zeros
 	copied           *cuda.Event
-	copying          bool // the GPU may still be at the host's side: copied tells
+	copying          bool        // the GPU may still be at the host's side: copied tells
+	reading          bool        // and reads its own for that: a kernel that writes there waits
+	used             *cuda.Event // by the passes before Turn
 }
 
 // NewMemory returns a vector of so many bytes.
@@ -20,7 +28,7 @@ func (d *Device) NewMemory(bytes int) *Memory { return &Memory{d: d, bytes: byte
 
 // Over returns a vector over memory that others have taken, current on the host. host is pinned (AllocHost).
 func (d *Device) Over(host, device mem.Buffer) *Memory {
-	return &Memory{d: d, bytes: host.Len(), host: host, device: device, onHost: true}
+	return &Memory{d: d, bytes: host.Len(), side: side{host: host, device: device, onHost: true}}
 }
 
 // Len returns the length in bytes.
@@ -37,7 +45,7 @@ func (m *Memory) OnHost() bool {
 func (m *Memory) Read() mem.Buffer {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
-	return m.read()
+	return m.read(m.d.stream)
 }
 
 // Write returns the GPU's side, which the next kernel overwrites.
@@ -45,6 +53,7 @@ func (m *Memory) Write() mem.Buffer {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
 	m.make()
+	m.spare(m.d.stream)
 	m.onDevice, m.onHost = true, false
 	return m.device
 }
@@ -53,9 +62,29 @@ func (m *Memory) Write() mem.Buffer {
 func (m *Memory) Change() mem.Buffer {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
-	b := m.read()
+	b := m.read(m.d.stream)
+	m.spare(m.d.stream)
 	m.onHost = false
 	return b
+}
+
+// Beside returns the GPU's side, current, for the stream of updates (Device.Beside), which is to change it: nothing that the
+// passes have begun touches it any more, nor before Device.Join.
+func (m *Memory) Beside() mem.Buffer {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	b := m.read(m.d.updates)
+	m.spare(m.d.updates)
+	m.onHost = false
+	return b
+}
+
+// DeviceChanged says that others have written the GPU's side, which is the current one now.
+func (m *Memory) DeviceChanged() {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.make()
+	m.onDevice, m.onHost = true, false
 }
 
 // Host returns the host's side, current, to read and to change: the GPU's is not any more.
@@ -141,36 +170,62 @@ func (m *Memory) make() {
 	}
 }
 
-func (m *Memory) read() mem.Buffer {
-	m.make()
+// read returns the GPU's side, current for what is begun on a stream next.
+func (m *Memory) read(s *cuda.Stream) mem.Buffer {
 	d := m.d
-	switch {
-	case m.onDevice || d.err != nil || m.bytes == 0:
-	case m.onHost:
-		d.fail(d.stream.Copy(m.device, m.host))
-		m.begun()
-		d.counts.Up += int64(m.bytes)
-	default:
-		d.fail(d.stream.Launch(cuda.Fill, m.bytes/4, []mem.Buffer{m.device}, cuda.Number(0)))
+	if !m.onDevice && m.onHost {
+		m.upload(s, func(up *cuda.Stream) error { // kernels may still read what was there
+			d.order(up, s)
+			return nil
+		})
+		return m.device
+	}
+	m.make()
+	if !m.onDevice && d.err == nil && m.bytes > 0 {
+		d.fail(s.Launch(cuda.Fill, m.bytes/4, []mem.Buffer{m.device}, cuda.Number(0)))
 	}
 	m.onDevice = true
 	return m.device
 }
 
-// begun remembers that the GPU copies to or from the host's side.
-func (m *Memory) begun() {
+// upload begins to copy the host's side to the GPU's, after what first has the stream wait for: s waits for it.
+func (m *Memory) upload(s *cuda.Stream, first func(up *cuda.Stream) error) {
+	m.make()
 	d := m.d
-	if m.copied == nil && d.err == nil {
-		e, err := d.gpu.NewEvent()
-		if err != nil {
-			d.fail(err)
-			return
-		}
-		m.copied = e
-		d.events = append(d.events, e)
+	m.onDevice = true
+	if d.err != nil || m.bytes == 0 {
+		return
+	}
+	d.fail(first(d.up))
+	m.spare(d.up)
+	begin := d.stamp(d.up)
+	if d.err == nil {
+		d.fail(d.up.Copy(m.device, m.host))
+	}
+	d.copied(d.up, begin, trace.CopyUp, m.bytes)
+	m.begun(d.up)
+	m.reading = false
+	if d.err == nil {
+		d.fail(s.Wait(m.copied))
+	}
+	d.counts.Up += int64(m.bytes)
+}
+
+// spare has what is begun on a stream next, which writes the GPU's side, spare a copy of that to the host.
+func (m *Memory) spare(s *cuda.Stream) {
+	if m.reading && m.copying && m.d.err == nil {
+		m.d.fail(s.Wait(m.copied))
+	}
+}
+
+// begun remembers that the GPU copies to or from the host's side, on a stream.
+func (m *Memory) begun(s *cuda.Stream) {
+	d := m.d
+	if m.copied == nil {
+		m.copied = d.newEvent()
 	}
 	if d.err == nil {
-		d.fail(d.stream.Record(m.copied))
+		d.fail(s.Record(m.copied))
 		m.copying = true
 	}
 }
@@ -182,9 +237,18 @@ func (m *Memory) beginDown() bool {
 	}
 	m.makeHost()
 	d := m.d
-	if d.err == nil && m.bytes > 0 {
-		d.fail(d.stream.Copy(m.host, m.device))
-		m.begun()
+	if m.bytes > 0 {
+		d.order(d.down, d.stream)
+		if m.copying && d.err == nil { // to or from the same place
+			d.fail(d.down.Wait(m.copied))
+		}
+		begin := d.stamp(d.down)
+		if d.err == nil {
+			d.fail(d.down.Copy(m.host, m.device))
+		}
+		d.copied(d.down, begin, trace.CopyDown, m.bytes)
+		m.begun(d.down)
+		m.reading = true
 		d.counts.Down += int64(m.bytes)
 	}
 	m.onHost = true

@@ -13,6 +13,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 	"github.com/scaffe/scaffe/caffe/proto"
+	"github.com/scaffe/scaffe/mem"
 )
 
 // Options says for what a net is built.
@@ -30,6 +31,8 @@ type Options struct {
 	Memory *Memory
 	// GPU, if set, is where the net computes. What a layer has no kernels for the host does, which Warnings tells.
 	GPU *gpu.Device
+	// AllocOn, unless nil, gives the GPU's side of the packed buffers, of as many bytes as asked for and undefined contents; see Pack.
+	AllocOn func(bytes int) (mem.Buffer, error)
 	// Rewrite, if set, may change a copy of each selected layer's message
 	// before the layer is made. Synthetic makes one that replaces data sources.
 	Rewrite func(*proto.LayerParameter) error
@@ -77,7 +80,7 @@ func New(f *proto.NetFile, o Options) (*Net, error) {
 	}
 	b := &builder{
 		file:      f,
-		Net:       &Net{name: p.GetName(), blobs: map[string]*blob.Blob{}, BatchShare: 1, worker: o.Data.Part.Index, memory: o.Memory},
+		Net:       &Net{name: p.GetName(), blobs: map[string]*blob.Blob{}, BatchShare: 1, worker: o.Data.Part.Index, memory: o.Memory, allocOn: o.AllocOn},
 		opts:      o,
 		available: map[string]bool{},
 		needs:     map[*blob.Blob]bool{},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
+	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -115,6 +116,10 @@ func (nd *node) forwardOn(d *gpu.Device) error {
 	if nd.onGPU != nil {
 		return nd.onGPU.ForwardGPU(d, nd.bottom, nd.top)
 	}
+	if nd.ahead.ready {
+		nd.ahead.ready = false
+		return nd.ahead.err
+	}
 	nd.reads = nd.reads[:0]
 	for _, b := range nd.bottom {
 		if !slices.Contains(nd.top, b) {
@@ -179,7 +184,7 @@ func (n *Net) awaitLoss() {
 	n.lossDue = false
 	var mean, sum float64
 	for _, l := range n.lossTops {
-		n.gpu.Fetch(l.node.top[l.top].OnData())
+		n.gpu.FetchResult(l.node.top[l.top].OnData())
 	}
 	for _, l := range n.lossTops {
 		m, s := l.node.lossOf(l.top)
@@ -194,12 +199,13 @@ func (n *Net) packOn(d *gpu.Device) error {
 	var host, device [2]mem.Buffer
 	for i := range host {
 		var err error
-		if host[i], err = d.AllocHost(bytes); err != nil {
+		if host[i], err = d.AllocHost(bytes); err == nil {
+			device[i], err = n.takeOn(d, bytes)
+		}
+		if err != nil {
 			return fmt.Errorf("packed parameters and gradients: %w", err)
 		}
-		if device[i] = d.Alloc(bytes); d.Err() != nil {
-			return fmt.Errorf("packed parameters and gradients: %w", d.Err())
-		}
+		d.Launch(cuda.Fill, n.packed, []mem.Buffer{device[i]}, cuda.Number(0)) // what lies between parameters moves with them
 	}
 	for i := range n.learnable {
 		p := &n.learnable[i]
@@ -207,7 +213,33 @@ func (n *Net) packOn(d *gpu.Device) error {
 		p.Blob.PlaceIn(d, host[0].Slice(off, size), host[1].Slice(off, size), device[0].Slice(off, size), device[1].Slice(off, size))
 	}
 	n.packedData, n.packedDiff = host[0], host[1]
-	return nil
+	n.onData, n.onDiff = device[0], device[1]
+	return d.Err()
+}
+
+// takeOn returns memory of the GPU: that of Options.AllocOn, if it is set.
+func (n *Net) takeOn(d *gpu.Device, bytes int) (mem.Buffer, error) {
+	if n.allocOn == nil {
+		b := d.Alloc(bytes)
+		return b, d.Err()
+	}
+	b, err := n.allocOn(bytes)
+	if err == nil {
+		d.Count(b)
+	}
+	return b, err
+}
+
+// PackedOn returns the GPU's side of the packed buffers; none of a net on the host, or before Pack. Each parameter's vectors
+// (Blob.OnData, Blob.OnDiff) say whether it is current.
+func (n *Net) PackedOn() (data, diff mem.Buffer) { return n.onData, n.onDiff }
+
+// FetchParams has the parameters' values on the host be current. Those on the GPU stay, and count.
+func (n *Net) FetchParams() {
+	if n.gpu == nil {
+		return
+	}
+	n.gpu.Fetch(n.paramsOn()...)
 }
 
 // ToHost has the parameters' values on the host be current, and those that count: who asks for Packed may read and change
@@ -216,14 +248,20 @@ func (n *Net) ToHost() {
 	if n.gpu == nil {
 		return
 	}
+	all := n.paramsOn()
+	n.gpu.Fetch(all...)
+	for _, m := range all {
+		m.Host()
+	}
+}
+
+// paramsOn are the parameters' values that lie on the GPU.
+func (n *Net) paramsOn() []*gpu.Memory {
 	all := make([]*gpu.Memory, 0, len(n.learnable))
 	for i := range n.learnable {
 		if b := n.learnable[i].Blob; b.Device() != nil {
 			all = append(all, b.OnData())
 		}
 	}
-	n.gpu.Fetch(all...)
-	for _, m := range all {
-		m.Host()
-	}
+	return all
 }

@@ -41,6 +41,8 @@ type Net struct {
 	learnable               []Param
 	packed                  int // elements of a packed buffer
 	packedData, packedDiff  mem.Buffer
+	onData, onDiff          mem.Buffer // the GPU's side
+	allocOn                 func(bytes int) (mem.Buffer, error)
 	followers               []func()
 	shared                  []pair // parameters that are another net's
 	memory                  *Memory
@@ -234,6 +236,7 @@ func (n *Net) SeekBatch(k int64) error {
 		return fmt.Errorf("cannot seek to batch %d", k)
 	}
 	for _, nd := range n.nodes {
+		nd.ahead.ready = false
 		if s, ok := nd.layer.(layers.Seeker); ok {
 			if err := s.SeekBatch(k); err != nil {
 				return nd.wrap(fmt.Errorf("seeking to batch %d: %w", k, err))

@@ -34,6 +34,7 @@ type node struct {
 	onGPU layers.OnGPU // nil: the host computes it
 	blobs []*blob.Blob // its parameters
 	reads []read
+	ahead ahead
 }
 
 // where says where the layer stands, "" where not known.

@@ -16,7 +16,8 @@ import (
 type onGPU struct {
 	*gpu.Device        // nil: the update is the host's
 	sums        bool   // gradients are summed on the host: SumsOnHost
-	bad         *found // what lookForNotFinite finds
+	beside      bool   // UpdateBeside
+	bad         *found // what lookForNotFinite and updates beside find
 	history     []*gpu.Memory
 	fetch       []*gpu.Memory // of squares
 }
@@ -43,12 +44,66 @@ func (s *Solver) UpdateOnHost() {
 // have summed them, and not the GPU's own.
 func (s *Solver) SumsOnHost() { s.gpu.sums = true }
 
+// UpdateBeside has the updates be made on the GPU beside the passes, on the stream of updates, by gradients that others have
+// summed there. Apply and ClearGradients only begin what they do, part by part, and wait for nothing; who reads the parameters in a
+// pass, or what updates remember, calls the device's Join before it. A gradient that is NaN or infinite is not found
+// before the update: the next iteration ends with it, or CheckGradients.
+func (s *Solver) UpdateBeside() {
+	s.gpu.beside, s.gpu.bad = true, &found{where: s.gpu.NewMemory(2 * 8)}
+}
+
+// CheckGradients returns a *NotFiniteError where an update that was made beside the passes, since the last call, was by a gradient
+// that is NaN or infinite. It waits for the updates.
+func (s *Solver) CheckGradients() error {
+	if !s.gpu.beside {
+		return s.net.Err()
+	}
+	s.gpu.Join()
+	return s.foundBeside()
+}
+
+// foundBeside is CheckGradients of the updates that the passes have joined.
+func (s *Solver) foundBeside() error {
+	b := s.gpu.bad
+	if s.opts.SkipNotFinite { // who looks before each update
+		return nil
+	}
+	s.gpu.FetchResult(b.where)
+	if err := s.net.Err(); err != nil {
+		return err
+	}
+	where := mem.View[float64](b.where.HostRead())
+	if where[0] == 0 {
+		return nil
+	}
+	return s.Update(max(s.iter-1, 0)).NotFinite(int(where[0])-1, float32(where[1]))
+}
+
+// askForFound begins to bring to the host what updates beside the passes have found.
+func (s *Solver) askForFound() {
+	if s.gpu.beside {
+		s.gpu.bad.where.Prefetch()
+	}
+}
+
+// fork has what updates begin from now on wait for the passes.
+func (s *Solver) fork() {
+	if s.gpu.beside {
+		s.gpu.Fork()
+	}
+}
+
 // lookForNotFinite begins to look for gradients that are NaN or infinite, where the last backward pass has left them.
 func (s *Solver) lookForNotFinite() {
-	d := s.gpu.Device
-	if d == nil || s.gpu.sums {
+	if s.gpu.Device == nil || s.gpu.sums || s.gpu.beside {
 		return
 	}
+	s.look()
+}
+
+// look is lookForNotFinite, wherever the gradients come from.
+func (s *Solver) look() {
+	d := s.gpu.Device
 	if s.gpu.bad == nil {
 		s.gpu.bad = &found{where: d.NewMemory(2 * 8)}
 	}
@@ -64,20 +119,25 @@ func (s *Solver) lookForNotFinite() {
 }
 
 // awaitPass waits once for all that is to be known of the last pass.
-func (s *Solver) awaitPass() {
-	if b := s.gpu.bad; b != nil && b.looked {
-		s.gpu.Fetch(b.where)
+func (s *Solver) awaitPass() error {
+	if s.gpu.beside {
+		return s.foundBeside()
 	}
+	if b := s.gpu.bad; b != nil && b.looked {
+		s.gpu.FetchResult(b.where)
+	}
+	return nil
 }
 
 // notFiniteOn is FirstNotFinite of gradients on the GPU: what lookForNotFinite has found, if it lies in the part.
 func (s *Solver) notFiniteOn(lo, hi int) (element int, value float32, is bool) {
 	b := s.gpu.bad
 	if b == nil || !b.looked {
-		s.lookForNotFinite()
+		s.look()
 		b = s.gpu.bad
 	}
-	s.gpu.Fetch(b.where)
+	b.looked = b.looked && !s.gpu.beside
+	s.gpu.FetchResult(b.where)
 	where := mem.View[float64](b.where.HostRead())
 	element = int(where[0]) - 1
 	return element, float32(where[1]), element >= lo && element < hi
@@ -87,6 +147,9 @@ func (s *Solver) notFiniteOn(lo, hi int) (element int, value float32, is bool) {
 func (u Update) applyOn(lo, hi int) error {
 	s := u.s
 	s.makeHistory()
+	if s.gpu.beside {
+		return u.applyBeside(lo, hi)
+	}
 	if !s.gpu.sums {
 		if i, value, is := s.notFiniteOn(0, s.net.PackedCount()); is { // wherever it lies: the others come to it
 			return u.NotFinite(i, value)
@@ -115,13 +178,7 @@ func (u Update) applyOn(lo, hi int) error {
 		if s.gpu.Err() != nil { // there may be no memory
 			return nil
 		}
-		for k := range s.gpu.history {
-			h[k] = h[k].Slice(mem.Float32.Bytes(s.place(lo)), n)
-		}
-		step := Step{Iter: u.step, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale, Clear: true}
-		s.gpu.Do(func(stream *cuda.Stream) error {
-			return s.rule.onGPU(s.rule, stream, s.rule.step(step), step.Iter, w.Slice(from, n), g.Slice(from, n), h[0], h[1])
-		})
+		s.gpu.Do(func(stream *cuda.Stream) error { return u.begin(stream, p, lo, w.Slice(from, n), g.Slice(from, n), h) })
 		return nil
 	})
 	if err == nil {
@@ -130,8 +187,58 @@ func (u Update) applyOn(lo, hi int) error {
 	return err
 }
 
+// begin begins the update of elements of a parameter from lo on: values w by gradients g, which it clears, and the history.
+func (u Update) begin(stream *cuda.Stream, p *net.Param, lo int, w, g mem.Buffer, h [2]mem.Buffer) error {
+	s := u.s
+	for k := range s.gpu.history {
+		h[k] = h[k].Slice(mem.Float32.Bytes(s.place(lo)), w.Len())
+	}
+	step := Step{Iter: u.step, Rate: u.rate * p.LRMult, Decay: s.rule.WeightDecay() * p.DecayMult, Scale: u.scale, Clear: true}
+	return s.rule.onGPU(s.rule, stream, s.rule.step(step), step.Iter, w, g, h[0], h[1])
+}
+
+// applyBeside is applyOn beside the passes.
+func (u Update) applyBeside(lo, hi int) error {
+	s := u.s
+	_ = s.each(lo, hi, func(p *net.Param, lo, hi int) error {
+		if p.LRMult == 0 {
+			s.clearOn(p, lo, hi)
+			return nil
+		}
+		from, n := mem.Float32.Bytes(lo-p.Offset), mem.Float32.Bytes(hi-lo)
+		w, g, where := p.Blob.OnData().Beside(), p.Blob.OnDiff().Beside(), s.gpu.bad.where.Beside()
+		var h [2]mem.Buffer
+		for k, m := range s.gpu.history {
+			h[k] = m.Beside()
+		}
+		if s.gpu.Err() != nil { // there may be no memory
+			return nil
+		}
+		s.gpu.Beside(func(stream *cuda.Stream) error {
+			if !s.opts.SkipNotFinite {
+				if err := stream.Launch(cuda.NotFinite, hi-lo, []mem.Buffer{where, g.Slice(from, n)}, int64(lo)); err != nil {
+					return err
+				}
+			}
+			return u.begin(stream, p, lo, w.Slice(from, n), g.Slice(from, n), h)
+		})
+		return nil
+	})
+	return s.gpu.Err()
+}
+
 // clearOn sets the gradients [lo, hi) of a parameter to 0 on the GPU.
 func (s *Solver) clearOn(p *net.Param, lo, hi int) {
+	if s.gpu.beside {
+		g := p.Blob.OnDiff().Beside()
+		if s.gpu.Err() == nil {
+			part := g.Slice(mem.Float32.Bytes(lo-p.Offset), mem.Float32.Bytes(hi-lo))
+			s.gpu.Beside(func(stream *cuda.Stream) error {
+				return stream.Launch(cuda.Fill, hi-lo, []mem.Buffer{part}, cuda.Number(0))
+			})
+		}
+		return
+	}
 	if lo == p.Offset && hi == p.Offset+p.Blob.Count() {
 		p.Blob.ClearDiff()
 		return
@@ -157,6 +264,7 @@ func (s *Solver) fetchGradients() {
 
 // historyOn is the history on the host's side, which counts from then on.
 func (s *Solver) historyOn() (all [][]float32) {
+	s.gpu.Join()
 	s.gpu.Fetch(s.gpu.history...)
 	for _, h := range s.gpu.history {
 		all = append(all, mem.Float32s(h.Host()))

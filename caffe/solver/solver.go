@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
@@ -76,6 +77,8 @@ type Hooks struct {
 	BeforeForward, AfterBackward func(layer int) error
 	// BeforeBackward runs between a pass's forward and its backward.
 	BeforeBackward func() error
+	// AfterReadAhead runs when a data layer has read, since began, the batch of the next pass, on a GPU, which is at this one.
+	AfterReadAhead func(layer int, began time.Time)
 }
 
 // Gradients is what becomes of the gradients of an iteration.
@@ -133,6 +136,8 @@ type Options struct {
 	// GPU, unless nil, is where the nets compute and updates are made; see package caffe/net. It cannot be had with Apart, and means
 	// nothing with Idle.
 	GPU *gpu.Device
+	// AllocOn is passed to the training net; see net.Options.
+	AllocOn func(bytes int) (mem.Buffer, error)
 }
 
 // Solver trains one worker's net. It is not safe for concurrent use.
@@ -237,7 +242,7 @@ func (s *Solver) build() (err error) {
 // has the solver's parameters reads no data.
 func (s *Solver) buildTraining(file *proto.NetFile, memory *net.Memory) (err error) {
 	s.gpu.Device = s.opts.GPU
-	o := net.Options{Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory, GPU: s.opts.GPU}
+	o := net.Options{Phase: proto.Phase_TRAIN, Data: s.opts.Data, Seed: s.Seed(), Rewrite: s.opts.Rewrite, MadeAs: s.opts.MadeAs, Memory: memory, GPU: s.opts.GPU, AllocOn: s.opts.AllocOn}
 	if s.computes, err = net.New(file, o); err != nil {
 		return err
 	}
@@ -513,6 +518,7 @@ func (s *Solver) forwardBackward() (float64, error) {
 	for s.pass = range size {
 		if s.pass > 0 {
 			if err := s.interrupted(); err != nil {
+				s.fork()
 				s.ClearGradients(0, s.net.PackedCount())
 				return 0, err
 			}
@@ -537,8 +543,12 @@ func (s *Solver) forwardBackward() (float64, error) {
 			err = s.backward()
 		}
 		if err == nil && onGPU { // which has all of the pass to do before anybody waits
-			s.awaitPass()
-			err = lossKnown()
+			if err = s.awaitPass(); err == nil {
+				err = lossKnown()
+			}
+			if err == nil {
+				s.net.ReadAhead(s.Hooks.AfterReadAhead)
+			}
 		}
 		if err != nil {
 			return 0, InIteration(s.iter, err)
@@ -569,7 +579,9 @@ func (e *iterationError) Unwrap() error { return e.err }
 // forward is the forward pass of an iteration.
 func (s *Solver) forward() error {
 	if !s.opts.Idle && !s.opts.Apart {
-		return s.net.BeginForward()
+		err := s.net.BeginForward()
+		s.askForFound()
+		return err
 	}
 	for layer := range s.net.LayerCount() {
 		if err := call(s.Hooks.BeforeForward, layer); err != nil {

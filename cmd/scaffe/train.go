@@ -130,6 +130,9 @@ func newTraining(c *cli.Context) (*training, error) {
 	if t.config.Math != cuda.F32 && !t.config.Device.CUDA {
 		return nil, fmt.Errorf("--math %v needs --device cuda", t.config.Math)
 	}
+	if d := t.config.Device; d.CUDA {
+		t.launch.CUDA, t.launch.GPUs, t.launch.MayLack = true, d.List, true
+	}
 	if c.String("snapshot-format") != "" {
 		t.format = append(t.format, proto.WithSnapshotFormat(proto.SolverParameter_BINARYPROTO))
 	}

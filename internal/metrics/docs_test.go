@@ -19,7 +19,7 @@ func TestDocs(t *testing.T) {
 		g.Set(1)
 	}
 	families, err := m.Registry.Gather()
-	if err != nil || len(families) != 19 {
+	if err != nil || len(families) != 22 {
 		t.Fatalf("%d metrics, %v", len(families), err)
 	}
 	for _, f := range families {

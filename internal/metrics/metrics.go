@@ -44,6 +44,7 @@ type Training struct {
 	PortInversions, SumInversions *Total
 	LetGo                         *Total // by patience
 	LongestWait                   Gauge  // seconds
+	GPU                           GPU
 	Snapshots                     prometheus.Counter
 	Checkpoints                   prometheus.Counter
 	TestScore                     *prometheus.GaugeVec // label name
@@ -51,6 +52,14 @@ type Training struct {
 
 // Parts are the seconds that rank 0 spent, by what it spent them on.
 type Parts struct{ Compute, ExposedCommunication, Input, TestsAndSnapshots *Total }
+
+// GPU is what rank 0 has taken of its GPU, all 0 on the CPU: bytes of its memory, and of the host's that is pinned for it;
+// bytes that training has copied each way; how often the host has waited, for the loss and else.
+type GPU struct {
+	Memory, Pinned   prometheus.Gauge
+	Up, Down         *Total
+	ForLoss, ForElse *Total
+}
 
 // NewTraining returns metrics of which no gauge has a value yet, and every
 // total is 0.
@@ -64,6 +73,16 @@ func NewTraining() *Training {
 		return newTotal(r, collective, "How long gradients (push) and parameters (pull) were in flight, hidden or not.", prometheus.Labels{"direction": name})
 	}
 	const inversions, inverted = "scaffe_inversions_total", "What was ready on rank 0 while something less urgent began, to be sent (port) or added (sum)."
+	const copied, waits = "scaffe_gpu_copied_bytes_total", "scaffe_gpu_waits_total"
+	on := func(memory string) prometheus.Gauge {
+		return promauto.With(r).NewGauge(prometheus.GaugeOpts{Name: "scaffe_gpu_memory_bytes", Help: "What rank 0 has taken: of its GPU's memory (device), and of the host's for it (pinned).", ConstLabels: prometheus.Labels{"memory": memory}})
+	}
+	way := func(name string) *Total {
+		return newTotal(r, copied, "What training on rank 0 has copied to its GPU (up) and from it (down).", prometheus.Labels{"direction": name})
+	}
+	wait := func(what string) *Total {
+		return newTotal(r, waits, "How often rank 0's host has waited for its GPU, for the loss or else.", prometheus.Labels{"for": what})
+	}
 	make := promauto.With(r)
 	return &Training{
 		Registry: r,
@@ -88,6 +107,7 @@ func NewTraining() *Training {
 		LetGo:           newTotal(r, "scaffe_let_go_total", "Large messages of rank 0 that left without room, since nothing had ended for a while.", nil),
 		LongestWait:     newGauge(r, "scaffe_longest_wait_seconds", "The longest that a large message of rank 0 was held back."),
 		LeftOut:         newTotal(r, "scaffe_left_out_total", "How often workers were left out of iterations for being late, all together.", nil),
+		GPU:             GPU{on("device"), on("pinned"), way("up"), way("down"), wait("loss"), wait("other")},
 		Snapshots:       make.NewCounter(prometheus.CounterOpts{Name: "scaffe_snapshots_total", Help: "Snapshots written."}),
 		Checkpoints:     make.NewCounter(prometheus.CounterOpts{Name: "scaffe_checkpoints_total", Help: "Checkpoints written."}),
 		TestScore: make.NewGaugeVec(prometheus.GaugeOpts{Name: "scaffe_test_score", Help: "The scores of the last test."},

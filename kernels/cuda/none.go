@@ -51,6 +51,8 @@ func (*Device) CloseImport(mem.Buffer) error       { return ErrNotBuilt }
 func (*Device) Reach(int) error                    { return ErrNotBuilt }
 func (*Device) NewStream() (*Stream, error)        { return nil, ErrNotBuilt }
 func (*Device) NewEvent() (*Event, error)          { return nil, ErrNotBuilt }
+func (*Device) NewTimer() (*Event, error)          { return nil, ErrNotBuilt }
+func (*Event) Since(*Event) (time.Duration, error) { return 0, ErrNotBuilt }
 func (*Event) Close() error                        { return ErrNotBuilt }
 func (*Event) Passed() (bool, error)               { return false, ErrNotBuilt }
 func (*Stream) Close() error                       { return ErrNotBuilt }

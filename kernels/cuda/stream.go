@@ -73,6 +73,21 @@ func (d *Device) NewEvent() (*Event, error) {
 	return &Event{d, e}, nil
 }
 
+// NewTimer is NewEvent for one that knows when it has passed, which costs the GPU a little.
+func (d *Device) NewTimer() (*Event, error) {
+	e, err := d.c.NewTimer()
+	if err != nil {
+		return nil, d.wrap("make a timer", err)
+	}
+	return &Event{d, e}, nil
+}
+
+// Since returns how much later than first e has passed; both are timers, and have passed.
+func (e *Event) Since(first *Event) (time.Duration, error) {
+	ms, err := e.d.c.Elapsed(first.e, e.e)
+	return time.Duration(float64(ms) * float64(time.Millisecond)), e.d.wrap("compare timers", err)
+}
+
 // Close gives the event back.
 func (e *Event) Close() error { return e.d.wrap("close an event", e.d.c.DestroyEvent(e.e)) }
 

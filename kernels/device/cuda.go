@@ -73,6 +73,9 @@ func CUDA(d *cuda.Device, host nbc.Device) (nbc.Accelerator, error) {
 	return g, nil
 }
 
+// GPU says which GPU it is.
+func (g *gpu) GPU() cuda.GPU { return g.d.GPU }
+
 // Space is that of the GPU.
 func (g *gpu) Space() mem.Space { return mem.CUDA }
 

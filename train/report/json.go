@@ -151,8 +151,9 @@ type jsonGPU struct {
 	Pinned  int64  `json:"pinned_bytes"`
 	Up      int64  `json:"up_bytes"`
 	Down    int64  `json:"down_bytes"`
-	Fetches int64  `json:"fetches"` // waits for the loss and what goes with it
-	Waits   int64  `json:"waits"`   // others
+	Fetches int64  `json:"fetches"`         // waits for the loss and what goes with it
+	Waits   int64  `json:"waits"`           // others
+	Inside  int64  `json:"iteration_waits"` // of them, in iterations
 }
 
 type jsonCollectives struct {
@@ -350,7 +351,7 @@ func (l *jsonLog) end(s train.Summary, stopped bool, failure error) {
 		v.Straggler = &jsonStraggler{r.Rank, times}
 	}
 	if g := s.GPU; g != nil {
-		v.GPU = &jsonGPU{g.Name, g.Memory, g.Pinned, g.Up, g.Down, g.Fetches, g.Waits}
+		v.GPU = &jsonGPU{g.Name, g.Memory, g.Pinned, g.Up, g.Down, g.Fetches, g.Waits, g.Inside}
 	}
 	if failure != nil {
 		text := failure.Error()

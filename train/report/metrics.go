@@ -70,6 +70,14 @@ func (m *metricsReport) progress(p train.Progress, imagesPerSecond float64) {
 	to.Push.Set(p.Collectives.Push.Seconds())
 	to.Pull.Set(p.Collectives.Pull.Seconds())
 	to.ReaderQueue.Set(float64(p.Readers.Queued))
+	if g := p.GPU; g != nil {
+		to.GPU.Memory.Set(float64(g.Memory))
+		to.GPU.Pinned.Set(float64(g.Pinned))
+		to.GPU.Up.Set(float64(g.Up))
+		to.GPU.Down.Set(float64(g.Down))
+		to.GPU.ForLoss.Set(float64(g.Fetches))
+		to.GPU.ForElse.Set(float64(g.Waits))
+	}
 	to.ReaderStarved.Set(p.Readers.Starved.Seconds())
 }
 

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/caffe/data"
+	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/exchange"
+	"github.com/scaffe/scaffe/internal/metrics"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/trace"
 	"github.com/scaffe/scaffe/train"
@@ -42,6 +44,52 @@ func TestJSONEnd(t *testing.T) {
 	want := map[string]float64{"inversions": 1, "sum_inversions": 2, "let_go_by_patience": 3, "longest_wait_ms": 4}
 	if !maps.Equal(e.Order, want) || !maps.Equal(e.Ranks[1].Order, want) || e.Ranks[0].Order["longest_wait_ms"] != 0 {
 		t.Errorf("the order is %v, and %v of ranks", e.Order, e.Ranks)
+	}
+}
+
+// TestGPUUse: what a run takes of a GPU is in the summary, in the JSON log and among the metrics.
+func TestGPUUse(t *testing.T) {
+	use := &train.GPUUse{
+		Name: "cuda:0 (a GPU)", Memory: 3e6, Pinned: 2e6, Inside: 5,
+		Counts: gpu.Counts{Up: 4e6, Down: 1e6, Fetches: 20, Waits: 7},
+	}
+	s := train.Summary{Iterations: 10, Total: time.Second, GPU: use}
+	var text, log bytes.Buffer
+	if err := writeSummary(&text, s); err != nil {
+		t.Fatal(err)
+	}
+	want := "cuda:0 (a GPU): 3.0 MB of its memory, 2.0 MB pinned; an iteration: 0.400 MB up, 0.100 MB down, waits 2.0 for the loss and what goes with it, 0.5 others (in all, with tests and snapshots: 7)"
+	if !strings.Contains(text.String(), want) {
+		t.Errorf("the summary does not say %q:\n%s", want, &text)
+	}
+	l := &jsonLog{out: &log}
+	l.end(s, false, nil)
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	want = `"gpu":{"name":"cuda:0 (a GPU)","memory_bytes":3000000,"pinned_bytes":2000000,"up_bytes":4000000,"down_bytes":1000000,"fetches":20,"waits":7,"iteration_waits":5}`
+	if !strings.Contains(log.String(), want) {
+		t.Errorf("the log does not have %s:\n%s", want, &log)
+	}
+	m := &metricsReport{to: metrics.NewTraining()}
+	m.progress(train.Progress{Summary: s}, 0)
+	families, err := m.to.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, v := range f.GetMetric() {
+			if strings.HasPrefix(f.GetName(), "scaffe_gpu_") {
+				got[f.GetName()+" "+v.GetLabel()[0].GetValue()] = v.GetGauge().GetValue() + v.GetCounter().GetValue()
+			}
+		}
+	}
+	if all := map[string]float64{
+		"scaffe_gpu_memory_bytes device": 3e6, "scaffe_gpu_memory_bytes pinned": 2e6, "scaffe_gpu_copied_bytes_total up": 4e6, "scaffe_gpu_copied_bytes_total down": 1e6,
+		"scaffe_gpu_waits_total loss": 20, "scaffe_gpu_waits_total other": 7,
+	}; !maps.Equal(got, all) {
+		t.Errorf("metrics %v", got)
 	}
 }
 

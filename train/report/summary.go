@@ -43,8 +43,8 @@ func writeSummary(out io.Writer, s train.Summary) error {
 	}
 	if g := s.GPU; g != nil {
 		n := int64(s.Iterations)
-		t.Below = append(t.Below, fmt.Sprintf("%s: %.1f MB of its memory, %.1f MB pinned; an iteration: %.3f MB up, %.3f MB down, waits %.1f for the loss and what goes with it, %.1f others",
-			g.Name, float64(g.Memory)/1e6, float64(g.Pinned)/1e6, float64(g.Up/n)/1e6, float64(g.Down/n)/1e6, float64(g.Fetches)/float64(n), float64(g.Waits)/float64(n)))
+		t.Below = append(t.Below, fmt.Sprintf("%s: %.1f MB of its memory, %.1f MB pinned; an iteration: %.3f MB up, %.3f MB down, waits %.1f for the loss and what goes with it, %.1f others (in all, with tests and snapshots: %d)",
+			g.Name, float64(g.Memory)/1e6, float64(g.Pinned)/1e6, float64(g.Up/n)/1e6, float64(g.Down/n)/1e6, float64(g.Fetches)/float64(n), float64(g.Inside)/float64(n), g.Waits))
 	}
 	for rank, n := range s.LeftOut {
 		if n > 0 {

@@ -11,11 +11,12 @@
 //   delay=US       what is on a stream begins after up to so many microseconds; 200
 //   seed=N         of the delays; 1
 //   broken=CODE    what the device has failed with; 0, not
+//   hold=KERNEL    launches of the kernel do not begin, nor what follows on their streams; none, that ends it
 //
 //   cublas=V       the version of the cuBLAS that it is, too (cublas.c); 120405
 //   cudnn=V        that of cuDNN (cudnn.c), as cudnnGetVersion answers; 90100
 //
-// standin_tell changes mode, peers, fail, delay, seed, broken, cublas and cudnn while it runs; fail=none ends all failures.
+// standin_tell changes mode, peers, fail, delay, seed, broken, hold, cublas and cudnn while it runs; fail=none ends all failures.
 //
 // It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
 // after a delay, and nothing before: what a program does not wait for it does not find. Calls
@@ -62,6 +63,7 @@ enum {
 static struct {
   int devices, version, mode, peers, mps, initialized, delay, seed, broken, cublas, cudnn;
   size_t used;
+  char hold[64];
   struct {
     char function[64];
     int calls, from, code;
@@ -83,6 +85,7 @@ static void tell(const char *text) {
     char name[64];
     if (!*word) continue;
     if (!strcmp(word, "fail=none")) self.fails = 0;
+    else if (sscanf(word, "hold=%63[a-z0-9_]", name) == 1) strcpy(self.hold, name), pthread_cond_broadcast(&changed);
     else if (sscanf(word, "broken=%d", &a) == 1) self.broken = a;
     else if (sscanf(word, "delay=%d", &a) == 1) self.delay = a;
     else if (sscanf(word, "seed=%d", &a) == 1) self.seed = a;
@@ -636,6 +639,8 @@ API int cuModuleGetFunction(void **f, void *m, const char *name) {
 
 typedef struct {
   u64 recorded, passed;
+  int timer;
+  struct timespec at;
 } event;
 
 typedef struct operation {
@@ -674,6 +679,7 @@ static void *work(void *of) {
     s->first = o->next;
     if (!s->first) s->last = &s->first;
     while (o->kind == WAIT && o->event->passed < o->ticket) pthread_cond_wait(&changed, &lock);
+    while (o->kind == KERNEL_ && !strcmp(o->kernel->name, self.hold)) pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
     pause_for(&s->random);
     if (!__atomic_load_n(&self.broken, __ATOMIC_ACQUIRE)) {
@@ -684,7 +690,10 @@ static void *work(void *of) {
     }
     free(o->of);
     pthread_mutex_lock(&lock);
-    if (o->kind == RECORD && o->event->passed < o->ticket) o->event->passed = o->ticket;
+    if (o->kind == RECORD && o->event->passed < o->ticket) {
+      o->event->passed = o->ticket;
+      clock_gettime(CLOCK_MONOTONIC, &o->event->at);
+    }
     s->done++;
     int end = o->kind == END;
     free(o);
@@ -749,8 +758,21 @@ API int cuStreamWaitEvent(stream *s, event *e, unsigned flags) {
 
 API int cuEventCreate(event **p, unsigned flags) {
   WORK("cuEventCreate");
-  if (flags != 2) return INVALID_VALUE; // CU_EVENT_DISABLE_TIMING
-  return (*p = calloc(1, sizeof **p)) ? OK : OUT_OF_MEMORY;
+  if (flags != 2 && flags) return INVALID_VALUE; // CU_EVENT_DISABLE_TIMING
+  if (!(*p = calloc(1, sizeof **p))) return OUT_OF_MEMORY;
+  (*p)->timer = !flags;
+  return OK;
+}
+
+API int cuEventElapsedTime(float *ms, event *first, event *last) {
+  WORK("cuEventElapsedTime");
+  pthread_mutex_lock(&lock);
+  int code = OK;
+  if (!first->timer || !last->timer || !first->recorded || !last->recorded) code = INVALID_HANDLE;
+  else if (first->passed < first->recorded || last->passed < last->recorded) code = NOT_READY;
+  else *ms = (last->at.tv_sec - first->at.tv_sec) * 1e3f + (last->at.tv_nsec - first->at.tv_nsec) * 1e-6f;
+  pthread_mutex_unlock(&lock);
+  return code;
 }
 
 // What is on a stream may still refer to it, so it stays.

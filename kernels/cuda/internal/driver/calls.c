@@ -114,6 +114,16 @@ int scaffe_cuda_event(CUcontext context, CUevent *e) {
   return cuEventCreate(e, CU_EVENT_DISABLE_TIMING);
 }
 
+int scaffe_cuda_timer(CUcontext context, CUevent *e) {
+  IN(context);
+  return cuEventCreate(e, CU_EVENT_DEFAULT);
+}
+
+int scaffe_cuda_elapsed(CUcontext context, CUevent first, CUevent last, float *ms) {
+  IN(context);
+  return cuEventElapsedTime(ms, first, last);
+}
+
 int scaffe_cuda_event_destroy(CUcontext context, CUevent e) {
   IN(context);
   return cuEventDestroy(e);

@@ -154,6 +154,19 @@ func (c Context) NewEvent() (Event, error) {
 	return e, check(C.scaffe_cuda_event(c.c, &e.e))
 }
 
+// NewTimer returns an event that knows when it has passed.
+func (c Context) NewTimer() (Event, error) {
+	var e Event
+	return e, check(C.scaffe_cuda_timer(c.c, &e.e))
+}
+
+// Elapsed returns how many milliseconds lie between two timers, which have passed.
+func (c Context) Elapsed(first, last Event) (float32, error) {
+	var ms C.float
+	err := check(C.scaffe_cuda_elapsed(c.c, first.e, last.e, &ms))
+	return float32(ms), err
+}
+
 // DestroyEvent gives it back.
 func (c Context) DestroyEvent(e Event) error { return check(C.scaffe_cuda_event_destroy(c.c, e.e)) }
 

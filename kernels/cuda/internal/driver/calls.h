@@ -26,6 +26,8 @@ int scaffe_cuda_stream(CUcontext context, CUstream *s);
 int scaffe_cuda_stream_destroy(CUcontext context, CUstream s);
 int scaffe_cuda_stream_query(CUcontext context, CUstream s);
 int scaffe_cuda_event(CUcontext context, CUevent *e);
+int scaffe_cuda_timer(CUcontext context, CUevent *e);
+int scaffe_cuda_elapsed(CUcontext context, CUevent first, CUevent last, float *ms);
 int scaffe_cuda_event_destroy(CUcontext context, CUevent e);
 int scaffe_cuda_record(CUcontext context, CUevent e, CUstream s);
 int scaffe_cuda_wait(CUcontext context, CUstream s, CUevent e);
