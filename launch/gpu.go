@@ -108,6 +108,9 @@ func (g *gpu) open(place int) (*cuda.Device, error) {
 	return cuda.Open(place % max(1, len(all)))
 }
 
+// serves reports whether the rank's engine has the GPU.
+func (g *gpu) serves() bool { return g.device != nil && g.err == nil }
+
 // need says why a rank has no GPU.
 func (g *gpu) need() error {
 	if g.err == nil || g.mayLack {

@@ -283,6 +283,16 @@ func gatherOver(ctx context.Context, c *collectives.Comm) Gather {
 	}
 }
 
+// allHaveGPUs reports whether every rank's engine has a GPU, which may be lacking (Options.MayLack).
+func (r *rank) allHaveGPUs(ctx context.Context) (bool, error) {
+	lack := []int64{0}
+	if !r.gpu.serves() {
+		lack[0] = 1
+	}
+	err := r.comm.Allreduce(ctx, mem.Of(lack), mem.Of(lack), mem.Int64, mem.Sum)
+	return lack[0] == 0, err
+}
+
 // join has the rank's messages go by the paths that all ranks agree on.
 func (r *rank) join(ctx context.Context) error {
 	paths, warning, err := JoinGPUs(r.comm.Rank(), r.comm.Nodes(), r.gpu.device, gatherOver(ctx, r.comm))

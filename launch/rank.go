@@ -64,8 +64,12 @@ func (r *rank) work(ctx context.Context, f func(context.Context, *collectives.Co
 		if err := r.comm.Agree(ctx, r.gpu.need()); err != nil {
 			return err
 		}
-		if err := r.join(ctx); err != nil {
+		if all, err := r.allHaveGPUs(ctx); err != nil {
 			return err
+		} else if all {
+			if err := r.join(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	if err := r.configure(ctx); err != nil {

@@ -184,7 +184,10 @@ func TestSharedMemoryStays(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	other, err := d.Alloc(100)
+	if err := d.Unshare(id); err != nil {
+		t.Errorf("memory that nobody has open any more: %v", err)
+	}
+	other, err := d.Alloc(n)
 	if err != nil {
 		t.Fatal(err)
 	}

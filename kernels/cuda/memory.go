@@ -171,7 +171,8 @@ func (d *Device) Share(id uint64, freed func()) (Handle, error) {
 	return *a.handle, nil
 }
 
-// Unshare ends a Share of memory that was freed, which nobody has open any more.
+// Unshare ends a Share of memory that was freed, which nobody has open any more. Where the driver refuses to free it
+// all is as before.
 func (d *Device) Unshare(id uint64) error {
 	allocations.Lock()
 	a := allocations.dying[id]
@@ -189,7 +190,14 @@ func (d *Device) Unshare(id uint64) error {
 	case !last:
 		return nil
 	}
-	return a.d.wrap("free", a.d.c.Free(a.memory.Pointer()))
+	err := a.d.c.Free(a.memory.Pointer())
+	if err != nil { // it is still there
+		allocations.Lock()
+		a.shares++
+		allocations.dying[id] = a
+		allocations.Unlock()
+	}
+	return a.d.wrap("free", err)
 }
 
 // Handle names memory of a GPU to other processes of the node; its bytes may be sent.
