@@ -91,7 +91,7 @@ func (m *Memory) DeviceChanged() {
 func (m *Memory) Host() mem.Buffer {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
-	b := m.fetch()
+	b := m.fetch(true)
 	m.onHost, m.onDevice = true, false
 	return b
 }
@@ -100,7 +100,7 @@ func (m *Memory) Host() mem.Buffer {
 func (m *Memory) HostRead() mem.Buffer {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
-	return m.fetch()
+	return m.fetch(false)
 }
 
 // Clear sets the vector to zeros, on the GPU.
@@ -261,15 +261,15 @@ func (m *Memory) makeHost() {
 	}
 }
 
-// fetch returns the host's side, current, when the GPU is done with it.
-func (m *Memory) fetch() mem.Buffer {
+// fetch returns the host's side, current: to write there when the GPU is done with it, to read when it no longer writes there.
+func (m *Memory) fetch(writes bool) mem.Buffer {
 	m.makeHost()
 	if !m.onHost && !m.onDevice {
 		clear(mem.Bytes(m.host)) // zeros
 		m.onHost = true
 	}
 	m.beginDown()
-	if m.copying {
+	if m.copying && (writes || m.reading) {
 		m.d.wait(m.copied, &m.d.counts.Waits)
 		m.copying = false
 	}
