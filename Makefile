@@ -127,7 +127,7 @@ test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	scripts/with-mpi openmpi scripts/test-mpi all
 	$(MAKE) --no-print-directory test-mpi MPI=mpich
 	scripts/test-wrong-mpirun
-	scripts/with-mpi openmpi scripts/test-gpu-check
+	SCAFFE_LDFLAGS="-s -w" scripts/with-mpi openmpi scripts/test-gpu-check
 	scripts/test-lab
 
 .PHONY: test-mpi
