@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // mute is a transport without notices.
@@ -145,6 +147,46 @@ func TestWhereThePeerIsInstead(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheChainComesBack: the peer waits in another collective for the very rank that asks, which waits there for a third.
+func TestTheChainComesBack(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	waits := func(e *nbc.Engine, b nbc.Binding, on int) error {
+		s, err := schedule.Parse(fmt.Sprintf("rank %d of 3 count 40 scratch 0\n0: recv in[0:40] from %d #0\n", e.Rank(), on))
+		if err != nil {
+			return err
+		}
+		plan, err := nbc.Compile(s)
+		if err != nil {
+			return err
+		}
+		b.Name, b.In = "gather", mem.Of(make([]float32, 40))
+		r, err := e.Prepare(plan, b)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return errors.Join(r.Start(), r.Wait(context.Background()))
+	}
+	first, later := nbc.Binding{Instance: 1, Deadline: time.Minute}, nbc.Binding{Instance: 2, Deadline: 2 * time.Second}
+	errs := stuck(t, 3, strictly(time.Minute), asIs, func(e *nbc.Engine) error {
+		switch e.Rank() {
+		case 0:
+			var g errgroup.Group
+			g.Go(func() error { return waits(e, later, 1) })
+			g.Go(func() error { return waits(e, first, 2) })
+			return g.Wait()
+		case 1:
+			return waits(e, first, 0)
+		}
+		return outside(e)
+	})
+	for _, want := range []string{"gather#2 did not end", "rank 1 has not entered gather#2 (rank 1 waits for chunk 0", "rank 2 has not entered gather#1"} {
+		if !strings.Contains(fmt.Sprint(errs[0]), want) {
+			t.Errorf("rank 0 says %q, without %q", errs[0], want)
+		}
 	}
 }
 

@@ -100,7 +100,8 @@
 // (Notifier), and again from time to time. Progress loops answer, so a rank whose
 // caller computes or has not come yet answers too. Once half of the deadline has
 // passed, questions follow the chain: to whom the asked rank waits for, in the
-// same collective, or in another where it has not come to this one. So each
+// same collective, or in another where it has not come to this one; where they come
+// back to the asking rank, they go on with what else it waits for. So each
 // rank's error leads to the culprit: a rank that has not entered the collective,
 // has left it, has failed, or does not answer (it is stopped, its network is gone,
 // or a function given to Do keeps its thread). A request that moves costs nothing

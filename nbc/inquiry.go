@@ -28,6 +28,15 @@ type question struct {
 	heard   *PeerState // the last answer
 }
 
+// take takes what a rank says.
+func (k *question) take(from int, n *notice) {
+	k.since = time.Time{}
+	k.heard = &PeerState{
+		Rank: from, Request: k.request, Status: n.Status,
+		Call: n.Call, Edges: n.Edges, Last: n.Last, Reason: n.Reason,
+	}
+}
+
 func (q *inquiry) find(rank int, about Execution) *question {
 	i := slices.IndexFunc(q.asked, func(k question) bool { return k.rank == rank && k.about == about })
 	if i < 0 {

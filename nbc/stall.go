@@ -262,7 +262,7 @@ func (m *stallMonitor) ask(r *Request, rank int, edge Edge, now time.Time) {
 	q := r.watch.inquiry
 	k := q.find(rank, edge.Execution)
 	if k == nil {
-		if rank == m.rank || rank >= m.size || len(q.asked) == askedMost {
+		if rank == m.rank && edge.Execution == r.execution() || rank >= m.size || len(q.asked) == askedMost {
 			return
 		}
 		q.asked = append(q.asked, question{rank: rank, about: edge.Execution, request: edge.Request})
@@ -272,6 +272,14 @@ func (m *stallMonitor) ask(r *Request, rank int, edge Edge, now time.Time) {
 		return
 	}
 	k.round, k.at = q.round, now
+	if rank == m.rank { // the chain has come back: it goes on with what else is under way here
+		a := m.statusOf(edge.Execution, nil)
+		k.take(rank, &a)
+		for _, edge := range a.Edges {
+			m.follow(r, edge, now)
+		}
+		return
+	}
 	if k.since.IsZero() {
 		k.since = now
 	}
@@ -390,11 +398,7 @@ func (m *stallMonitor) hear(from int, n *notice, now time.Time) error {
 	if k == nil {
 		return nil
 	}
-	k.since = time.Time{}
-	k.heard = &PeerState{
-		Rank: from, Request: k.request, Status: n.Status,
-		Call: n.Call, Edges: n.Edges, Last: n.Last, Reason: n.Reason,
-	}
+	k.take(from, n)
 	own := n.About == r.execution()
 	switch {
 	case own && n.Call != "" && n.Print != r.print:
