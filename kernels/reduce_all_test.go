@@ -204,3 +204,38 @@ func BenchmarkReduceAll(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkReduceTo stores sums of k buffers around the caches at one place, at k, and at one, from where they are copied
+// to the others; in chunks of 512 KiB, as a collective does. Bytes count each operand once.
+func BenchmarkReduceTo(b *testing.B) {
+	cpu := benchCPU(b)
+	const n, chunk = 16 << 20, 512 << 10
+	for _, k := range []int{2, 4, 8} {
+		buffers := make([]mem.Buffer, 2*k)
+		for i := range buffers {
+			buffers[i] = mem.Alloc(n)
+			defer buffers[i].Free()
+			clear(mem.Bytes(buffers[i]))
+		}
+		parts := make([]mem.Buffer, len(buffers))
+		for name, reduce := range map[string]func(to, from []mem.Buffer) error{
+			"one place":       func(to, from []mem.Buffer) error { return cpu.ReduceAll(mem.Float32, mem.Sum, to[0], from, true) },
+			"all places":      func(to, from []mem.Buffer) error { return cpu.ReduceTo(mem.Float32, mem.Sum, to, from, true) },
+			"one, and copies": func(to, from []mem.Buffer) error { return cpu.reduceThenCopy(mem.Float32, mem.Sum, to, from, true) },
+		} {
+			b.Run(fmt.Sprintf("%d operands, %s", k, name), func(b *testing.B) {
+				b.SetBytes(int64(k) * n)
+				for b.Loop() {
+					for at := 0; at < n; at += chunk {
+						for i := range parts {
+							parts[i] = buffers[i].Slice(at, chunk)
+						}
+						if err := reduce(parts[k:], parts[:k]); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+			})
+		}
+	}
+}

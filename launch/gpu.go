@@ -98,14 +98,11 @@ func place(t nbc.Transport) int {
 
 // open opens the GPU of a rank by its place: the ranks of a node take its GPUs in turn.
 func (g *gpu) open(place int) (*cuda.Device, error) {
-	if len(g.numbers) > 0 {
-		return cuda.Open(g.numbers[place%len(g.numbers)])
-	}
-	all, err := cuda.GPUs()
+	index, err := cuda.Turn(g.numbers, place)
 	if err != nil {
 		return nil, err
 	}
-	return cuda.Open(place % max(1, len(all)))
+	return cuda.Open(index)
 }
 
 // serves reports whether the rank's engine has the GPU.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ const EnvCUDAPath = "SCAFFE_CUDA_PATH"
 // autoPath has every pair of ranks use the best path that serves it.
 const autoPath = "auto"
 
-// Gather brings every rank's bytes to all ranks, by rank.
-type Gather func(mine []byte) ([][]byte, error)
+// Gather brings the bytes of every rank, which has as many as the others, to all ranks, one after the other.
+type Gather func(mine, all []byte) error
 
 // process is told apart from every other one by these bytes.
 var process = sync.OnceValue(rand.Text)
@@ -58,7 +59,7 @@ func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (paths lendi
 	} else {
 		mine.Probe = p.handle
 	}
-	all, err := gatherJSON(gather, mine)
+	all, err := GatherJSON(gather, len(nodes), mine)
 	if err != nil {
 		return nil, "", errors.Join(err, p.close())
 	}
@@ -83,7 +84,7 @@ func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (paths lendi
 			}
 		}
 	}
-	rows, err := gatherJSON(gather, row)
+	rows, err := GatherJSON(gather, len(nodes), row)
 	if err = errors.Join(err, p.close()); err != nil { // which nobody has open any more
 		return nil, "", err
 	}
@@ -175,19 +176,27 @@ func agreePaths(rows []gpuRow, only bool, forced lending.Path) (paths lending.Pa
 	return paths, warning, err
 }
 
-// gatherJSON brings every rank's value to all.
-func gatherJSON[T any](gather Gather, mine T) ([]T, error) {
+// GatherJSON brings every rank's value to all, by rank.
+func GatherJSON[T any](gather Gather, ranks int, mine T) ([]T, error) {
 	text, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := gather(text)
-	if err != nil {
+	lengths := make([]byte, 8*ranks)
+	if err := gather(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), lengths); err != nil {
 		return nil, err
 	}
-	all := make([]T, len(texts))
-	for r, text := range texts {
-		if err := json.Unmarshal(text, &all[r]); err != nil {
+	longest := 0
+	for r := range ranks {
+		longest = max(longest, int(binary.LittleEndian.Uint64(lengths[8*r:])))
+	}
+	texts := make([]byte, longest*ranks)
+	if err := gather(append(text, bytes.Repeat([]byte{' '}, longest-len(text))...), texts); err != nil {
+		return nil, err
+	}
+	all := make([]T, ranks)
+	for r := range all {
+		if err := json.Unmarshal(texts[longest*r:][:longest], &all[r]); err != nil {
 			return nil, fmt.Errorf("what rank %d says of its GPU: %w", r, err)
 		}
 	}
@@ -262,25 +271,7 @@ func (p *probe) close() error {
 
 // gatherOver gathers over a communicator.
 func gatherOver(ctx context.Context, c *collectives.Comm) Gather {
-	return func(mine []byte) ([][]byte, error) {
-		longest := []int64{int64(len(mine))}
-		if err := c.Allreduce(ctx, mem.Of(longest), mem.Of(longest), mem.Int64, mem.Max); err != nil {
-			return nil, err
-		}
-		n := int(longest[0])
-		send, recv := make([]byte, n), make([]byte, n*c.Size())
-		for i := copy(send, mine); i < n; i++ {
-			send[i] = ' '
-		}
-		if err := c.Allgather(ctx, mem.Of(send), mem.Of(recv), nil, mem.Uint8); err != nil {
-			return nil, err
-		}
-		all := make([][]byte, c.Size())
-		for r := range all {
-			all[r] = recv[r*n : (r+1)*n]
-		}
-		return all, nil
-	}
+	return func(mine, all []byte) error { return c.Allgather(ctx, mem.Of(mine), mem.Of(all), nil, mem.Uint8) }
 }
 
 // allHaveGPUs reports whether every rank's engine has a GPU, which may be lacking (Options.MayLack).

@@ -180,7 +180,8 @@ func (x *executor) added(r *Request, last int32) {
 // order, to what first adds to. The sum goes where last writes it.
 func (e *Engine) combine(r *Request, first, last int32) {
 	op, dst := &r.plan.schedule.Ops[first], r.plan.schedule.Ops[last].Dst
-	to, all := e.destinations(r, last, r.bytes(dst))
+	own := r.bytes(dst)
+	to, all := e.destinations(r, last, own)
 	final := e.sums != nil && r.plan.next[last] < 0 && (all || dst.Buf == schedule.Out && !r.plan.readsOut)
 	if final {
 		e.sums.Expect(r.size())
@@ -197,14 +198,14 @@ func (e *Engine) combine(r *Request, first, last int32) {
 	var done bool
 	var err error
 	switch {
-	case len(e.operands) > 1 && (len(to) > 1 || !to[0].Same(r.bytes(dst))):
-		done, err = e.spreader.ReduceTo(r.token(last), r.bind.Datatype, r.bind.Op, to, e.operands)
 	case len(e.operands) == 1: // a Recv, as what comes after it is not there yet
-		done, err = e.device.Copy(r.token(last), r.bytes(dst), e.operands[0])
+		done, err = e.device.Copy(r.token(last), own, e.operands[0])
+	case len(to) > 1 || !to[0].Same(own):
+		done, err = e.spreader.ReduceTo(r.token(last), r.bind.Datatype, r.bind.Op, to, e.operands)
 	case e.folder == nil:
-		done, err = e.device.Reduce(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands[1], e.operands[0])
+		done, err = e.device.Reduce(r.token(last), r.bind.Datatype, r.bind.Op, own, e.operands[1], e.operands[0])
 	default:
-		done, err = e.folder.ReduceAll(r.token(last), r.bind.Datatype, r.bind.Op, r.bytes(dst), e.operands)
+		done, err = e.folder.ReduceAll(r.token(last), r.bind.Datatype, r.bind.Op, own, e.operands)
 	}
 	if final {
 		e.sums.Expect(0)

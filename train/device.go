@@ -56,18 +56,6 @@ func (d Device) String() string {
 	return text
 }
 
-// index is the GPU of a rank that is number place of its node.
-func (d Device) index(place int) (int, error) {
-	if len(d.List) > 0 {
-		return d.List[place%len(d.List)], nil
-	}
-	all, err := cuda.GPUs()
-	if err != nil {
-		return 0, err
-	}
-	return place % max(1, len(all)), nil
-}
-
 // sameDevice makes sure that either all ranks compute on GPUs or none.
 func (w *Worker) sameDevice(ctx context.Context) error {
 	ranks := []int64{0, 0} // on the CPU and on GPUs
@@ -102,7 +90,7 @@ func (w *Worker) openDevice(c Config, o *solver.Options) error {
 			place++
 		}
 	}
-	index, err := c.Device.index(place)
+	index, err := cuda.Turn(c.Device.List, place)
 	if err == nil {
 		w.gpu, err = gpu.Open(index)
 	}

@@ -40,22 +40,27 @@ func gpuPaths(w *mpi.World) []Finding {
 	}
 	f := Finding{What: "GPU paths", Found: "none"}
 	gather := gatherOver(w)
-	d, err := openGPU(w.Nodes().LocalRank)
 	text := ""
+	index, err := cuda.Turn(nil, w.Nodes().LocalRank)
+	var d *cuda.Device
+	if err == nil {
+		d, err = cuda.Open(index)
+	}
 	if err != nil {
 		text = err.Error()
 	}
-	texts, err := gather([]byte(text))
+	texts, err := launch.GatherJSON(gather, w.Size(), text)
 	if err != nil {
 		f.Wrong = err.Error()
 		return []Finding{f}
 	}
 	without, first := 0, ""
 	for r, text := range texts {
-		if text := strings.TrimSpace(string(text)); text != "" {
-			if without++; without == 1 {
-				first = fmt.Sprintf("rank %d has no GPU: %s", r, text)
-			}
+		if text == "" {
+			continue
+		}
+		if without++; without == 1 {
+			first = fmt.Sprintf("rank %d has no GPU: %s", r, text)
 		}
 	}
 	if without > 0 {
@@ -79,39 +84,15 @@ func gpuPaths(w *mpi.World) []Finding {
 	return []Finding{f}
 }
 
-// openGPU opens the GPU that a rank of a node takes.
-func openGPU(place int) (*cuda.Device, error) {
-	all, err := cuda.GPUs()
-	if err != nil {
-		return nil, err
-	}
-	return cuda.Open(place % max(1, len(all)))
-}
-
 // gatherOver gathers over MPI.
 func gatherOver(w *mpi.World) launch.Gather {
-	return func(mine []byte) ([][]byte, error) {
-		longest := mem.Alloc(8)
-		defer longest.Free()
-		n := mem.View[int64](longest)
-		n[0] = max(1, int64(len(mine)))
-		if err := w.Comm().Allreduce(longest.Pointer(), longest.Pointer(), 1, mem.Int64, mem.Max); err != nil {
-			return nil, err
-		}
-		each := int(n[0])
-		send, recv := mem.Alloc(each), mem.Alloc(each*w.Size())
+	return func(mine, all []byte) error {
+		send, recv := mem.Alloc(len(mine)), mem.Alloc(len(all))
 		defer send.Free()
 		defer recv.Free()
-		for i := copy(mem.Bytes(send), mine); i < each; i++ {
-			mem.Bytes(send)[i] = ' '
-		}
-		if err := w.Comm().Allgather(send.Pointer(), recv.Pointer(), mpi.PartsOf(mpi.Parts{}, each*w.Size(), w.Size(), nil), mem.Uint8); err != nil {
-			return nil, err
-		}
-		var all [][]byte
-		for r := range w.Size() {
-			all = append(all, append([]byte(nil), mem.Bytes(recv.Slice(r*each, each))...))
-		}
-		return all, nil
+		copy(mem.Bytes(send), mine)
+		err := w.Comm().Allgather(send.Pointer(), recv.Pointer(), mpi.PartsOf(mpi.Parts{}, len(all), w.Size(), nil), mem.Uint8)
+		copy(all, mem.Bytes(recv))
+		return err
 	}
 }

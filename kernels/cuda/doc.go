@@ -71,3 +71,16 @@ func (m Mode) String() string {
 	}
 	return "unknown"
 }
+
+// Turn returns the number of the GPU that the i-th takes of those who take GPUs in turn: of a list, or, where that is empty, of all
+// that there are.
+func Turn(list []int, i int) (int, error) {
+	if len(list) > 0 {
+		return list[i%len(list)], nil
+	}
+	all, err := GPUs()
+	if err != nil {
+		return 0, err
+	}
+	return i % max(1, len(all)), nil
+}

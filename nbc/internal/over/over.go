@@ -73,6 +73,14 @@ func (t Transport) Expect(bytes int) {
 	}
 }
 
+// Place returns the inner transport's, of host memory.
+func (t Transport) Place(to int, tag nbc.Tag, n int) (mem.Buffer, bool) {
+	if p, ok := t.inner.(nbc.Placer); ok {
+		return p.Place(to, tag, n)
+	}
+	return mem.Buffer{}, false
+}
+
 // Yield offers the calling thread's core to others, where the inner transport knows how.
 func (t Transport) Yield() {
 	if w, ok := t.inner.(nbc.Waiter); ok {
