@@ -431,7 +431,8 @@ func TestDeviceTrace(t *testing.T) {
 	standIn(t)
 	path, _ := files(t, 30)
 	short(t, path)
-	const at, long = 3, 100 * time.Millisecond
+	const at, long = 3, 500 * time.Millisecond
+	const clocks = 20 * time.Millisecond // they are compared within, on a busy machine
 	var got *trace.Trace
 	err := launch.Run(context.Background(), inPlace(2), func(ctx context.Context, comm *collectives.Comm) error {
 		f, err := proto.ReadSolver(path)
@@ -483,7 +484,7 @@ func TestDeviceTrace(t *testing.T) {
 				kind = trace.OnForward // of one stream
 			}
 			if kind == trace.OnForward || kind == trace.CopyUp || kind == trace.CopyDown {
-				if e.Begin < last[kind] || e.End < e.Begin {
+				if e.Begin < last[kind]-clocks || e.End < e.Begin {
 					t.Errorf("rank %d: %v %s of iteration %d is from %v to %v, after %v", r.Rank, e.Kind, e.Name, e.Iter, e.Begin, e.End, last[kind])
 				}
 				last[kind] = e.End
@@ -495,7 +496,6 @@ func TestDeviceTrace(t *testing.T) {
 			for _, name := range []string{"conv1", "pool1", "ip1"} {
 				f, b := found[key{trace.OnForward, name, iter}], found[key{trace.OnBackward, name, iter}]
 				begun := found[key{trace.Forward, name, iter}]
-				const clocks = 2 * time.Millisecond // they are compared within
 				if f.Name == "" || b.Name == "" || f.End > b.Begin || f.Begin < begun.Begin-clocks {
 					t.Errorf("rank %d, iteration %d: %s: on the GPU from %v to %v and from %v to %v, begun at %v", r.Rank, iter, name, f.Begin, f.End, b.Begin, b.End, begun.Begin)
 				}
