@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,10 +43,6 @@ func rank(p ranktest.Process) {
 	}
 }
 
-// lengthy are cases of many messages, which two processes that share cores with others take minutes for: ranks of one process
-// pass them. What lies on the host is the inner transports' business, who are tested so.
-var lengthy = []string{"device/many identities in any order", "device/many in flight", "device/random traffic"}
-
 func onRank(w *mpi.World, what string) error {
 	m, err := gputest.New(0)
 	if err != nil {
@@ -68,7 +63,7 @@ func onRank(w *mpi.World, what string) error {
 	switch what {
 	case "suite":
 		cases(func(name string, f func(*gputest.Memory, nbc.Transport) error) {
-			if !strings.HasPrefix(name, "device/") || slices.Contains(lengthy, name) {
+			if !strings.HasPrefix(name, "device/") { // the host's is the inner transports' business, who are tested so
 				return
 			}
 			if e := f(m, t); e != nil {

@@ -73,7 +73,7 @@ static struct {
 
 static const size_t device_memory = (size_t)1 << 30;
 
-// One lock for all that follows, and one signal that something has changed.
+// One lock for all that follows, and one signal for streams that wait: that an event has passed, or nothing is held.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
@@ -122,6 +122,7 @@ API void standin_tell(const char *text) {
 // called counts a call, and returns what it is to fail with.
 static int called(const char *function) {
   int code = OK;
+  if (!__atomic_load_n(&self.fails, __ATOMIC_ACQUIRE)) return OK;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < self.fails && !code; i++)
     if (!strcmp(self.fail[i].function, function) && ++self.fail[i].calls >= self.fail[i].from) code = self.fail[i].code;
@@ -658,7 +659,8 @@ typedef struct operation {
 typedef struct {
   pthread_t thread;
   operation *first, **last;
-  u64 given, done;
+  u64 given, done; // written under the lock, as are an event's
+  pthread_cond_t more;
   unsigned random;
   int of; // the context
 } stream;
@@ -674,7 +676,7 @@ static void *work(void *of) {
   stream *s = of;
   for (;;) {
     pthread_mutex_lock(&lock);
-    while (!s->first) pthread_cond_wait(&changed, &lock);
+    while (!s->first) pthread_cond_wait(&s->more, &lock);
     operation *o = s->first;
     s->first = o->next;
     if (!s->first) s->last = &s->first;
@@ -691,15 +693,16 @@ static void *work(void *of) {
     free(o->of);
     pthread_mutex_lock(&lock);
     if (o->kind == RECORD && o->event->passed < o->ticket) {
-      o->event->passed = o->ticket;
       clock_gettime(CLOCK_MONOTONIC, &o->event->at);
+      __atomic_store_n(&o->event->passed, o->ticket, __ATOMIC_RELEASE);
+      pthread_cond_broadcast(&changed);
     }
-    s->done++;
+    __atomic_store_n(&s->done, s->done + 1, __ATOMIC_RELEASE);
     int end = o->kind == END;
     free(o);
-    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     if (end) {
+      pthread_cond_destroy(&s->more);
       free(s);
       return NULL;
     }
@@ -712,12 +715,12 @@ static int give(stream *s, operation what) {
   if (!o) return OUT_OF_MEMORY;
   *o = what;
   pthread_mutex_lock(&lock);
-  if (o->kind == RECORD) o->ticket = ++o->event->recorded;
+  if (o->kind == RECORD) __atomic_store_n(&o->event->recorded, o->ticket = o->event->recorded + 1, __ATOMIC_RELEASE);
   if (o->kind == WAIT) o->ticket = o->event->recorded;
   *s->last = o;
   s->last = &o->next;
-  s->given++;
-  pthread_cond_broadcast(&changed);
+  __atomic_store_n(&s->given, s->given + 1, __ATOMIC_RELEASE);
+  pthread_cond_signal(&s->more);
   pthread_mutex_unlock(&lock);
   return OK;
 }
@@ -728,6 +731,7 @@ API int cuStreamCreate(stream **p, unsigned flags) {
   stream *s = calloc(1, sizeof *s);
   if (!s) return OUT_OF_MEMORY;
   s->last = &s->first;
+  pthread_cond_init(&s->more, NULL);
   s->of = number(current);
   static unsigned streams;
   s->random = self.seed + 7919 * ++streams;
@@ -744,10 +748,9 @@ API int cuStreamDestroy_v2(stream *s) {
 
 API int cuStreamQuery(stream *s) {
   WORK("cuStreamQuery");
-  pthread_mutex_lock(&lock);
-  int code = s->done == s->given ? self.broken : NOT_READY; // which may have come just now
-  pthread_mutex_unlock(&lock);
-  return code;
+  u64 done = __atomic_load_n(&s->done, __ATOMIC_ACQUIRE); // before what was given
+  int ended = done == __atomic_load_n(&s->given, __ATOMIC_ACQUIRE);
+  return ended ? __atomic_load_n(&self.broken, __ATOMIC_ACQUIRE) : NOT_READY; // which may have come just now
 }
 
 API int cuStreamWaitEvent(stream *s, event *e, unsigned flags) {
@@ -788,10 +791,9 @@ API int cuEventRecord(event *e, stream *s) {
 
 API int cuEventQuery(event *e) {
   WORK("cuEventQuery");
-  pthread_mutex_lock(&lock);
-  int code = e->passed == e->recorded ? self.broken : NOT_READY;
-  pthread_mutex_unlock(&lock);
-  return code;
+  u64 passed = __atomic_load_n(&e->passed, __ATOMIC_ACQUIRE);
+  int ended = passed == __atomic_load_n(&e->recorded, __ATOMIC_ACQUIRE);
+  return ended ? __atomic_load_n(&self.broken, __ATOMIC_ACQUIRE) : NOT_READY;
 }
 
 API int cuLaunchKernel(const kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
