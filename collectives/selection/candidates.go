@@ -190,7 +190,7 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	if v == schedule.Allreduce {
 		tops = []string{"ring", "chain", "doubling", "binomial"}
 	}
-	if l.Nodes == 2 {
+	if l.Nodes <= fewSenders { // for few bytes: one way over the network, not one for each level of a tree
 		tops = append(tops, "linear")
 	}
 	var all []spec.Spec
@@ -213,7 +213,7 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	return all
 }
 
-// fewSenders is how many nodes may all send to one at a time: the model does not know
+// fewSenders is how many nodes may all send to one, or one to all, at a time: the model does not know
 // what a network does with many.
 const fewSenders = 8
 
