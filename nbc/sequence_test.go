@@ -8,6 +8,7 @@ import (
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/direct"
 	"github.com/scaffe/scaffe/doubling"
+	"github.com/scaffe/scaffe/halving"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/ring"
 	"github.com/scaffe/scaffe/schedule"
@@ -23,6 +24,7 @@ func TestSequence(t *testing.T) {
 		"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather},
 		"ring":     {Allreduce: ring.Allreduce, Allgather: ring.Allgather},
 		"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
+		"halving":  {Allreduce: halving.Allreduce},
 	}
 	for name, a := range families {
 		for _, c := range a.Collectives() {

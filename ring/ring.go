@@ -30,12 +30,12 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 		if s == 0 {
 			from = schedule.In
 		}
-		each(chunks(p, r-s), chunks(p, r-s-1),
+		schedule.InTurn(chunks(p, r-s), chunks(p, r-s-1),
 			func(c schedule.Range) { b.Send(next, from.At(c)) },
 			func(c schedule.Range) { b.RecvReduce(prev, schedule.In.At(c), schedule.Out.At(c)) })
 	}
 	for s := range p.Size - 1 {
-		each(chunks(p, r+1-s), chunks(p, r-s),
+		schedule.InTurn(chunks(p, r+1-s), chunks(p, r-s),
 			func(c schedule.Range) { b.Send(next, schedule.Out.At(c)) },
 			func(c schedule.Range) { b.Recv(prev, schedule.Out.At(c)) })
 	}
@@ -47,7 +47,7 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 func Order(p schedule.Params) (wants, has []schedule.Range) {
 	r := p.Relative()
 	add := func(c schedule.Range) { wants = append(wants, c) }
-	each(chunks(p, r), chunks(p, r-1), add, add)
+	schedule.InTurn(chunks(p, r), chunks(p, r-1), add, add)
 	for s := range p.Size {
 		if s > 1 {
 			add(segment(p, r-s))
@@ -66,7 +66,7 @@ func Allgather(b *schedule.Builder, p schedule.Params) {
 		if s == 0 {
 			from = schedule.In
 		}
-		each(p.PartChunks(p.Rank-s), p.PartChunks(p.Rank-s-1),
+		schedule.InTurn(p.PartChunks(p.Rank-s), p.PartChunks(p.Rank-s-1),
 			func(c schedule.Range) { b.Send(next, from.At(c)) },
 			func(c schedule.Range) { b.Recv(prev, schedule.Out.At(c)) })
 	}
@@ -124,18 +124,6 @@ func partLen(p schedule.Params, rank int) (n int) {
 		n += r.Len
 	}
 	return n
-}
-
-// each calls out and in with their chunks, in turn.
-func each(outs, ins []schedule.Range, out, in func(schedule.Range)) {
-	for i := range max(len(outs), len(ins)) {
-		if i < len(outs) {
-			out(outs[i])
-		}
-		if i < len(ins) {
-			in(ins[i])
-		}
-	}
 }
 
 // segment returns segment k, counted modulo the ranks.

@@ -164,3 +164,15 @@ func Join(ranges []Range) []Range {
 	}
 	return joined
 }
+
+// InTurn calls out and in with their ranges, one of each in turn: what a rank sends in a step, and what it receives.
+func InTurn(outs, ins []Range, out, in func(Range)) {
+	for i := range max(len(outs), len(ins)) {
+		if i < len(outs) {
+			out(outs[i])
+		}
+		if i < len(ins) {
+			in(ins[i])
+		}
+	}
+}

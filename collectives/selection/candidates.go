@@ -189,6 +189,9 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	tops := []string{"chain", "binomial"}
 	if v == schedule.Allreduce {
 		tops = []string{"ring", "chain", "doubling", "binomial"}
+		if l.Nodes > 2 { // of two it is a ring
+			tops = append(tops, "halving")
+		}
 	}
 	if l.Nodes <= fewSenders { // for few bytes: one way over the network, not one for each level of a tree
 		tops = append(tops, "linear")

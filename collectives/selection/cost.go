@@ -1,6 +1,8 @@
 package selection
 
 import (
+	"math"
+
 	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
 )
@@ -258,6 +260,30 @@ func (e *estimate) allreduceDoubling(p place) (a cost) {
 	tx := times(far+2*moreFar, p.near)
 	a.root.tx, a.root.rx = e.ports(p, tx, tx)
 	a.inner, a.leaf = a.root, a.root
+	return a
+}
+
+// allreduceHalving is log2 P exchanges of a half, a quarter and so on of the buffer, and the same back, each of
+// which waits for the one before: all of it is the way of a first chunk.
+func (e *estimate) allreduceHalving(p place) (a cost) {
+	s, all, far := e.bytes, depth(p.members), depth(p.nodes)
+	round := func(b float64, far bool, work float64) float64 {
+		chunks := math.Ceil(b / p.chunk)
+		work += times(chunks, receiveSendOps*e.m.Op)
+		if !far {
+			return e.m.Intra.Latency + times(p.busy, work)
+		}
+		wire := e.wire(b)
+		return e.m.Inter.Latency + max(wire, work) + min(wire, work)/chunks
+	}
+	for k := 0.0; k < all; k++ {
+		s /= 2
+		a.fill += round(s, k < far, e.combine(s, firstPasses, false)) + round(s, k < far, e.gathered(p, s))
+	}
+	if log2(p.members) > all { // P is no power of two
+		beyond := log2(p.nodes) > far
+		a.fill += round(e.bytes, beyond, e.combine(e.bytes, firstPasses, false)) + round(e.bytes, beyond, e.gathered(p, e.bytes))
+	}
 	return a
 }
 

@@ -143,6 +143,8 @@ func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 		add(e.allreduceRing(p))
 	case p.algorithm == "doubling":
 		add(e.allreduceDoubling(p))
+	case p.algorithm == "halving":
+		add(e.allreduceHalving(p))
 	case p.algorithm == "direct" && v == schedule.Allreduce && last:
 		add(e.allreduceDirect(p))
 	default:

@@ -190,7 +190,7 @@ func fewer(v schedule.Collective, s spec.Spec, l spec.Layout) (few, more int) {
 			chunk = spec.DefaultChunk
 		}
 		n := max(room, fewestChunks)
-		if level.Algorithm == "ring" || v.ByRank() { // a chunk of every part
+		if inParts(level.Algorithm) || v.ByRank() { // a chunk of every part
 			n = max(room, fewestParts)
 			if chunk *= l.Ranks; i > 0 {
 				chunk = chunk / l.Ranks * l.Nodes
@@ -200,6 +200,9 @@ func fewer(v schedule.Collective, s spec.Spec, l spec.Layout) (few, more int) {
 	}
 	return few, more
 }
+
+// inParts says whether an algorithm cuts the buffer into a part for every rank, and a part into chunks.
+func inParts(algorithm string) bool { return algorithm == "ring" || algorithm == "halving" }
 
 // opsPerChunk is about how many ops all ranks have together for a chunk, or for one of
 // every segment of a ring.
@@ -216,7 +219,7 @@ func opsPerChunk(v schedule.Collective, s spec.Spec, l spec.Layout) int {
 		each := 2 // a receive and a send
 		switch {
 		case v.ByRank() && v.Rooted(): // for every part
-		case level.Algorithm == "ring", level.Algorithm == "direct", v.ByRank():
+		case inParts(level.Algorithm), level.Algorithm == "direct", v.ByRank():
 			each = 2 * size
 		case level.Algorithm == "doubling":
 			each = 2 * int(log2(float64(size)))

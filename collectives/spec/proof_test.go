@@ -122,6 +122,7 @@ func TestEveryNodeSpecIsProved(t *testing.T) {
 		"direct/chain,chunk=3", "direct,chunk=5/binomial,chunk=3", "direct,chunk=7/ring,chunk=2", "direct,chunk=6",
 		"ring,chunk=2", "chain:node,chunk=3/ring", "chain:node,chunk=2/chain:2,chunk=3/binomial", "direct/chain:2,chunk=3/chain,chunk=4",
 		"chain:4,chunk=3/ring,chunk=2", "binomial:node/direct,chunk=5", "doubling", "doubling,chunk=3", "direct/doubling", "binomial:node/doubling,chunk=4",
+		"halving", "halving,chunk=2", "direct,chunk=7/halving,chunk=2", "chain:4,chunk=3/halving,chunk=2",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -154,6 +155,7 @@ func TestAllreducesOfBuffersApartAreProved(t *testing.T) {
 	for _, text := range []string{
 		"linear", "chain,chunk=3", "binomial,chunk=3", "direct,chunk=6", "ring,chunk=2", "doubling", "doubling,chunk=3", "chain:3,chunk=3/binomial,chunk=3",
 		"direct,chunk=7/ring,chunk=2", "direct/doubling", "binomial:node/doubling,chunk=4",
+		"halving", "halving,chunk=2", "direct,chunk=7/halving,chunk=2", "chain:4,chunk=3/halving,chunk=2",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()

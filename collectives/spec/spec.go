@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/direct"
 	"github.com/scaffe/scaffe/doubling"
+	"github.com/scaffe/scaffe/halving"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/ring"
@@ -31,6 +32,7 @@ const DefaultChunk = 256 << 10
 //	direct/ring                       memory within each node, a ring of their leaders
 //	chain:node/binomial               chains of a node's ranks
 //	doubling                          recursive doubling: allreduce and allgather of few bytes
+//	halving                           recursive halving and doubling (Rabenseifner): allreduce
 //	mpi                               the MPI library's own collective, in its non-blocking form
 //	mpi,blocking                      the same in its blocking form, for blocking calls
 //
@@ -65,6 +67,7 @@ var algorithms = map[string]schedule.Algorithm{
 	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter, Alltoall: direct.Alltoall},
 	"ring":     {Allreduce: ring.Allreduce, Order: ring.Order, Allgather: ring.Allgather, ReduceScatter: ring.ReduceScatter},
 	"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
+	"halving":  {Allreduce: halving.Allreduce, Order: halving.Order},
 }
 
 // IsLibrary reports whether the spec leaves the collective to the MPI library.

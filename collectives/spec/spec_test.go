@@ -30,7 +30,7 @@ func TestParseSpec(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                        "unknown algorithm",
-		"tree":                    `unknown algorithm "tree": use one of binomial, chain, direct, doubling, linear, mpi, ring`,
+		"tree":                    `unknown algorithm "tree": use one of binomial, chain, direct, doubling, halving, linear, mpi, ring`,
 		"chain/binomial":          "level 0 (chain) needs a group size",
 		"chain:8":                 "takes all ranks that are left and has no size",
 		"chain:0/chain":           `group size "0"`,
