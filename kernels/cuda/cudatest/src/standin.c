@@ -77,6 +77,10 @@ static const size_t device_memory = (size_t)1 << 30;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
+// outstanding is how much of what streams were given they have not ended; when it comes to none, they say so by idle.
+static long outstanding;
+static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
+
 static void tell(const char *text) {
   char copy[1024], *rest = copy, *word;
   snprintf(copy, sizeof copy, "%s", text);
@@ -85,7 +89,7 @@ static void tell(const char *text) {
     char name[64];
     if (!*word) continue;
     if (!strcmp(word, "fail=none")) self.fails = 0;
-    else if (sscanf(word, "hold=%63[a-z0-9_]", name) == 1) strcpy(self.hold, name), pthread_cond_broadcast(&changed);
+    else if (sscanf(word, "hold=%63[a-z0-9_]", name) == 1) strcpy(self.hold, strcmp(name, "none") ? name : ""), pthread_cond_broadcast(&changed);
     else if (sscanf(word, "broken=%d", &a) == 1) self.broken = a;
     else if (sscanf(word, "delay=%d", &a) == 1) self.delay = a;
     else if (sscanf(word, "seed=%d", &a) == 1) self.seed = a;
@@ -113,8 +117,19 @@ __attribute__((constructor)) static void configure(void) {
   if (text) tell(text);
 }
 
+// A device that is told to be whole again first ends what it was given: work that nobody waits for any more would break it
+// afterwards. Work that is held stays.
 API void standin_tell(const char *text) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 60;
   pthread_mutex_lock(&lock);
+  if (strstr(text, "broken=0"))
+    while (outstanding && !*self.hold)
+      if (pthread_cond_timedwait(&idle, &lock, &until)) {
+        fprintf(stderr, "standin: streams have not ended %ld operations within 60 s\n", outstanding);
+        abort();
+      }
   tell(text);
   pthread_mutex_unlock(&lock);
 }
@@ -698,6 +713,7 @@ static void *work(void *of) {
       pthread_cond_broadcast(&changed);
     }
     __atomic_store_n(&s->done, s->done + 1, __ATOMIC_RELEASE);
+    if (!--outstanding) pthread_cond_broadcast(&idle);
     int end = o->kind == END;
     free(o);
     pthread_mutex_unlock(&lock);
@@ -720,6 +736,7 @@ static int give(stream *s, operation what) {
   *s->last = o;
   s->last = &o->next;
   __atomic_store_n(&s->given, s->given + 1, __ATOMIC_RELEASE);
+  outstanding++;
   pthread_cond_signal(&s->more);
   pthread_mutex_unlock(&lock);
   return OK;
