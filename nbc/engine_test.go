@@ -117,16 +117,32 @@ func (s *stuckDevice) Reduce(nbc.Token, mem.Datatype, mem.Op, mem.Buffer, mem.Bu
 
 func (s *stuckDevice) Drain() { s.drained.Store(true) }
 
+// drains is a transport that is told to end its copies.
+type drains struct {
+	nbc.Transport
+	drained *atomic.Bool
+}
+
+func (d drains) Drain() { d.drained.Store(true) }
+
 // TestADeviceIsDrainedBeforeBuffersAreGivenBack: a failure may find an addition
-// under way.
+// under way, and copies of the transport's.
 func TestADeviceIsDrainedBeforeBuffersAreGivenBack(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	stuck := &stuckDevice{Device: host(t), begun: make(chan struct{})}
 	w := inproc.NewWorld(2, inproc.Options{})
 	var engines [2]*nbc.Engine
+	var copies atomic.Bool
 	for r, d := range []nbc.Device{stuck, host(t)} {
+		open := func() (nbc.Transport, error) {
+			inner, err := w.Open(r)()
+			if r == 0 {
+				inner = drains{inner, &copies}
+			}
+			return inner, err
+		}
 		var err error
-		if engines[r], err = nbc.Start(w.Open(r), d, nbc.Options{}); err != nil {
+		if engines[r], err = nbc.Start(open, d, nbc.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,8 +158,8 @@ func TestADeviceIsDrainedBeforeBuffersAreGivenBack(t *testing.T) {
 	if err := engines[1].Abort(context.Background(), "the disk is full"); err != nil {
 		t.Fatal(err)
 	}
-	if err := requests[0].Wait(context.Background()); err == nil || !stuck.drained.Load() {
-		t.Errorf("ended with %v, drained: %v", err, stuck.drained.Load())
+	if err := requests[0].Wait(context.Background()); err == nil || !stuck.drained.Load() || !copies.Load() {
+		t.Errorf("ended with %v, drained: %v, its copies: %v", err, stuck.drained.Load(), copies.Load())
 	}
 	for _, e := range engines {
 		if err := e.Close(); err != nil {

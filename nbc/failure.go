@@ -50,6 +50,9 @@ func (e *Engine) fail(err error) {
 	e.links.clear()
 	e.held = nil
 	e.device.Drain() // the buffers are about to be the callers' again
+	if d, ok := e.transport.(Drainer); ok {
+		d.Drain()
+	}
 	e.mu.Lock()
 	e.err = err
 	e.mu.Unlock()

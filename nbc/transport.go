@@ -139,6 +139,14 @@ type ThreadMigrator interface {
 	Migrate() bool
 }
 
+// Drainer is implemented by a Transport for which something that works on by itself, as a GPU does, copies
+// from and to the memory of messages.
+type Drainer interface {
+	// Drain returns when no such copy is under way, and has none begin any more: messages under way are dropped, and
+	// none is taken. The engine calls it when it fails, after Device.Drain; notices, Abort and Close go on.
+	Drain()
+}
+
 // Waiter is implemented by a Transport that knows how threads share cores.
 type Waiter interface {
 	// Yield offers the calling thread's core to others, once.

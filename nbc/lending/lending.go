@@ -27,6 +27,11 @@
 // keeps it open. Where its owner frees it, the memory stays (nbc.Sharer) until all who were told of it have closed it: each is
 // told by a note, for which one receive is posted where a rank has opened something of another, and answers as usual. When
 // the transport is closed, what others still have open is left to the driver.
+//
+// # Failure
+//
+// When the engine fails, this rank's copies under way end before its requests do (nbc.Drainer), and none begins any more. Another
+// rank may still read this one's memory until it has learnt of the failure.
 package lending
 
 import (
@@ -64,6 +69,7 @@ type Transport struct {
 	batch   [64]nbc.Completion
 	failed  error // what ends no operation of the caller's
 	closed  bool
+	drained bool
 
 	told   map[uint64]*share  // own allocations of which others were told
 	opened map[key]mem.Buffer // other processes' allocations
@@ -82,6 +88,7 @@ var (
 	_ nbc.Topology       = (*Transport)(nil)
 	_ nbc.Expecter       = (*Transport)(nil)
 	_ nbc.Waiter         = (*Transport)(nil)
+	_ nbc.Drainer        = (*Transport)(nil)
 	_ nbc.ThreadMigrator = (*Transport)(nil)
 )
 
@@ -207,6 +214,9 @@ func (t *Transport) direct(peer int, s mem.Space, n int) bool {
 func (t *Transport) check() error {
 	if t.closed {
 		return errors.New("lending: the transport is closed")
+	}
+	if t.drained {
+		return errors.New("lending: the engine has failed")
 	}
 	return nil
 }
@@ -406,7 +416,7 @@ func (t *Transport) end(o *op, err error) {
 // Poll advances everything and stores what ended in done.
 func (t *Transport) Poll(done []nbc.Completion) (int, error) {
 	n, err := t.inner.Poll(done)
-	if err != nil {
+	if err != nil || t.drained {
 		return 0, err
 	}
 	if t.hasFreed.Load() {
@@ -463,12 +473,20 @@ func (t *Transport) look() {
 // Park lets the thread rest, but not for long with copies under way, of whose end nobody tells.
 func (t *Transport) Park(d time.Duration) {
 	switch {
+	case t.drained:
 	case t.ended.Len() > 0 || t.hasFreed.Load():
 		return
 	case t.copies.Busy():
 		d = min(d, nbc.AcceleratorRest)
 	}
 	t.inner.Park(d)
+}
+
+// Drain returns when the GPU touches no message any more, and drops what is under way.
+func (t *Transport) Drain() {
+	t.drained = true
+	t.copies.Drain()
+	t.Transport.Drain()
 }
 
 // Abort tells the other ranks.

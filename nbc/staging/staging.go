@@ -36,7 +36,8 @@
 //
 // # Failure
 //
-// A copy that fails ends its operation with the GPU's error, and so the engine. When the transport is
+// A copy that fails ends its operation with the GPU's error, and so the engine. When that fails, for whatever reason, copies
+// under way end before its requests do (nbc.Drainer), and none begins any more. When the transport is
 // closed, slots from which other ranks may still read are left to the driver.
 package staging
 
@@ -85,7 +86,7 @@ type Transport struct {
 	come             fifo.Queue[*op] // receives whose messages the inner transport keeps
 	ended            fifo.Queue[nbc.Completion]
 	moved            time.Time // when a slot for a send was last given back, or taken
-	closed           bool
+	closed, drained  bool
 }
 
 var (
@@ -96,6 +97,7 @@ var (
 	_ nbc.Topology       = (*Transport)(nil)
 	_ nbc.Expecter       = (*Transport)(nil)
 	_ nbc.Waiter         = (*Transport)(nil)
+	_ nbc.Drainer        = (*Transport)(nil)
 	_ nbc.ThreadMigrator = (*Transport)(nil)
 )
 
@@ -186,6 +188,8 @@ func (t *Transport) check(peer int, s mem.Space) error {
 		return fmt.Errorf("staging: rank %d of %d", peer, t.Size())
 	case t.closed:
 		return errors.New("staging: the transport is closed")
+	case t.drained:
+		return errors.New("staging: the engine has failed")
 	}
 	return nil
 }
@@ -419,7 +423,7 @@ func (t *Transport) end(o *op, err error) {
 // Poll advances everything and stores what ended in done.
 func (t *Transport) Poll(done []nbc.Completion) (int, error) {
 	n, err := t.inner.Poll(done)
-	if err != nil {
+	if err != nil || t.drained {
 		return 0, err
 	}
 	if t.active == 0 && t.ended.Len() == 0 {
@@ -470,6 +474,7 @@ func (t *Transport) look() {
 // Park lets the thread rest, but not for long with copies under way, of whose end nobody tells.
 func (t *Transport) Park(d time.Duration) {
 	switch {
+	case t.drained:
 	case t.ended.Len() > 0:
 		return
 	case t.active > 0 && t.copies.Busy():
@@ -478,6 +483,13 @@ func (t *Transport) Park(d time.Duration) {
 		d = min(d, nbc.LinkPatience)
 	}
 	t.inner.Park(d)
+}
+
+// Drain returns when the GPU touches no message any more, and drops what is under way.
+func (t *Transport) Drain() {
+	t.drained = true
+	t.copies.Drain()
+	t.Transport.Drain()
 }
 
 // Abort tells the other ranks.

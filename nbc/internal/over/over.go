@@ -88,6 +88,13 @@ func (t Transport) Yield() {
 	}
 }
 
+// Drain has the inner transport end its copies, where something makes some that works on by itself.
+func (t Transport) Drain() {
+	if d, ok := t.inner.(nbc.Drainer); ok {
+		d.Drain()
+	}
+}
+
 // Waits tells the inner transport whether the thread has nothing to do but to wait.
 func (t Transport) Waits(only bool) {
 	if w, ok := t.inner.(nbc.Waiter); ok {
