@@ -74,8 +74,10 @@ func TestStandInIsNoMeasurement(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
-	for _, w := range []string{"**This is a run over the driver's stand-in, on no GPU", "| stand-in | stand-in 0, sm_80", "| run | complete, ", "| layers: forward and backward, against the CPU's |  |  |  | right |", "| a sum of 4 KiB, from Reduce to Poll |  |  | ≤ 15 µs | not run: a stand-in, which measures nothing |",
-		"| the runtime over the solver alone, one rank |  |  | ≤ 1 % | not run: a stand-in, which measures nothing |", "| no more memory |  |  |  | right"} {
+	for _, w := range []string{
+		"**This is a run over the driver's stand-in, on no GPU", "| stand-in | stand-in 0, sm_80", "| run | complete, ", "| layers: forward and backward, against the CPU's |  |  |  | right |", "| a sum of 4 KiB, from Reduce to Poll |  |  | ≤ 15 µs | not run: a stand-in, which measures nothing |",
+		"| the runtime over the solver alone, one rank |  |  | ≤ 1 % | not run: a stand-in, which measures nothing |", "| no more memory |  |  |  | right",
+	} {
 		if !strings.Contains(text, w) {
 			t.Errorf("want %q in\n%s", w, text)
 		}
