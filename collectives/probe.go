@@ -20,6 +20,7 @@ const (
 	turns      = 5 // in each of which
 	pings      = 3 // times is done what takes some dozens of microseconds
 	probeBytes = 4 << 20
+	burstBytes = 32 << 10 // a part of what such a bucket holds, which other messages may have emptied
 )
 
 // probed and carried say in which turns that is done which takes some dozens of milliseconds.
@@ -35,14 +36,14 @@ var (
 
 // network is what was measured of a network, in seconds, once in each turn.
 type network struct {
-	hop, packet []float64 // a short message's way, and the time from one to the next of many
-	probe       []float64 // probeBytes one way and an answer
-	carry       []float64 // the CPU time of a byte at an end
-	few, many   []float64 // the MPI library's allreduce of libraryFew and of selection.LibraryBytes
+	hop, packet  []float64   // a short message's way, and the time from one to the next of many
+	burst, probe []float64   // burstBytes and probeBytes one way and an answer
+	carry        []float64   // the CPU time of a byte at an end
+	library      [][]float64 // the MPI library's allreduce of selection.LibraryProbes, each over that by yardstick
 }
 
-// libraryFew is the size in bytes of the library's short allreduce.
-const libraryFew = 8
+// yardstick is the spec by which the library's allreduce is measured.
+var yardstick = spec.Spec{Levels: []spec.Level{{Algorithm: "doubling"}}}
 
 // measureNetwork is a collective that measures the network between the first ranks of two
 // nodes, and what the MPI library takes there, for some dozens to some hundreds of
@@ -77,7 +78,7 @@ func (c *Comm) measureNetwork(ctx context.Context, m sim.Model) (sim.Model, erro
 			}
 		}
 		if c.HasLibrary() {
-			if err := n.library(ctx, c); err != nil {
+			if err := n.byLibrary(ctx, c); err != nil {
 				return m, err
 			}
 		}
@@ -90,6 +91,7 @@ func (n *network) turn(ctx context.Context, pair *Comm, b mem.Buffer, turn int, 
 	m := measurement{ctx: ctx, comm: pair}
 	n.hop = append(n.hop, m.hop(mem.Of(make([]byte, 8)), pings))
 	n.packet = append(n.packet, m.stream(1))
+	n.burst = append(n.burst, m.time(pings, m.bcast(b.Slice(0, burstBytes), "chain", burstBytes)))
 	if probed(turn) {
 		n.probe = append(n.probe, m.time(1, func() error {
 			if err := pair.Bcast(ctx, b, mem.Uint8, 0, control); err != nil {
@@ -108,16 +110,21 @@ func (n *network) turn(ctx context.Context, pair *Comm, b mem.Buffer, turn int, 
 	return m.err
 }
 
-// library is a turn of all ranks: the MPI library's own allreduce, of few bytes and of the
-// most that the model may give it, as the engine calls it.
-func (n *network) library(ctx context.Context, c *Comm) error {
+// byLibrary is a turn of all ranks: the MPI library's own allreduce, as the engine calls it, over the same by
+// yardstick. What helps short messages or slows all of them, and is not in the model (the burst of a shaped
+// link, ranks that share cores), is in both.
+func (n *network) byLibrary(ctx context.Context, c *Comm) error {
 	m := measurement{ctx: ctx, comm: c}
-	byLibrary := With(spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}})
-	took := func(size int) float64 {
+	its := spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}}
+	n.library = append(n.library, nil)
+	turn := &n.library[len(n.library)-1]
+	for _, size := range selection.LibraryProbes {
 		b := mem.Of(make([]byte, size))
-		return m.time(pings, func() error { return c.Allreduce(ctx, b, b, mem.Float32, mem.Sum, byLibrary) })
+		by := func(s spec.Spec) float64 {
+			return m.times(pings, func() error { return c.Allreduce(ctx, b, b, mem.Float32, mem.Sum, With(s)) })[pings/2]
+		}
+		*turn = append(*turn, by(its)/max(by(yardstick), 1e-7))
 	}
-	n.few, n.many = append(n.few, took(libraryFew)), append(n.many, took(selection.LibraryBytes))
 	return m.err
 }
 
@@ -136,14 +143,25 @@ func (n *network) on(m sim.Model, l spec.Layout) sim.Model {
 		m.Packet = selection.Rounded(max(m.Packet-2*m.Op, 1e-8), fiveSteps...)
 		m.Inter.Latency = selection.Rounded(max(hop-2*(m.Op+m.Packet), 1e-7), tenSteps...)
 		m.Inter.Bandwidth = selection.Rounded(probeBytes/max(slices.Min(n.probe)-hop, 1e-6), tenSteps...)
+		m.Inter.Burst = 0
+		if wire := burstBytes / m.Inter.Bandwidth; wire > 4*hop && middle(n.burst)-2*hop < wire/2 {
+			m.Inter.Burst = burstBytes
+		}
 		if m.Carry = 0; len(n.carry) > 0 {
 			perByte := middle(n.carry) - 4*m.Packet/carryChunk
 			m.Carry = selection.Rounded(1/min(max(perByte, 1e-12), 1e-7), fiveSteps...)
 		}
 	}
-	if len(n.few) > 0 {
-		took := []float64{round(n.few, 1e-7, fiveSteps...), round(n.many, 1e-7, tenSteps...)}
-		m = selection.WithLibrary(m, l, schedule.Allreduce, []int{libraryFew, selection.LibraryBytes}, took)
+	if len(n.library) > 0 {
+		ratios := make([]float64, len(selection.LibraryProbes))
+		for i := range ratios {
+			var turns []float64
+			for _, t := range n.library {
+				turns = append(turns, t[i])
+			}
+			ratios[i] = round(turns, 1e-2, tenSteps...)
+		}
+		m = selection.WithLibrary(m, l, schedule.Allreduce, yardstick, ratios)
 	}
 	return m
 }

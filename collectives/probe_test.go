@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"testing"
@@ -35,9 +36,8 @@ func labStart(start int) *network {
 	}
 	return &network{
 		hop: micro(labStarts[start][0]), packet: micro(labStarts[start][1]),
-		probe: []float64{35.3e-3, 38.8e-3}, carry: []float64{1.7e-9, 1.5e-9, 1.6e-9},
-		few:  []float64{250e-6, 215e-6, 135e-6, 193e-6, 225e-6},
-		many: []float64{724e-6, 770e-6, 1270e-6, 737e-6, 723e-6},
+		burst: micro([]float64{115, 131, 342, 108, 124}), probe: []float64{35.3e-3, 38.8e-3}, carry: []float64{1.7e-9, 1.5e-9, 1.6e-9},
+		library: [][]float64{{1.25, 1.1, 0.52}, {1.05, 1.2, 0.47}, {0.85, 0.9, 1.27}, {0.97, 1.16, 0.54}, {1.12, 1.18, 0.52}},
 	}
 }
 
@@ -65,13 +65,36 @@ func TestNetworkIsTheSameAtEveryStart(t *testing.T) {
 		t.Errorf("of %d starts no more than %d come to the same model: %v", len(labStarts), usual, models)
 	}
 	disturbed := labStart(11)
-	for _, turns := range [][]float64{disturbed.hop, disturbed.packet, disturbed.few, disturbed.many} {
+	for _, turns := range [][]float64{disturbed.hop, disturbed.packet} {
 		slices.Sort(turns)
 		turns[3], turns[4] = 100*turns[3], 50*turns[4]
+	}
+	for i := range disturbed.library[0] {
+		slices.SortFunc(disturbed.library, func(a, b []float64) int { return cmp.Compare(a[i], b[i]) })
+		disturbed.library[3][i], disturbed.library[4][i] = 100, 50
 	}
 	disturbed.probe[1], disturbed.carry[0] = 1, 1e-6
 	if quiet, got := labStart(11).on(base, l), disturbed.on(base, l); got.String() != quiet.String() {
 		t.Errorf("with two turns disturbed: %v; without: %v", got.String(), quiet.String())
+	}
+}
+
+// A port has a burst where 32 KiB come in less than half of the time that its rate has for them, and a hop is no large part of that.
+func TestBurstOfANetwork(t *testing.T) {
+	l := spec.LayoutOf([]int{0, 1})
+	for _, c := range []struct{ hop, took, probe, want float64 }{
+		{20e-6, 120e-6, 35e-3, 32 << 10},  // 1 Gbit/s, 262 µs
+		{20e-6, 310e-6, 35e-3, 0},         // which are not passed at once
+		{200e-6, 450e-6, 35e-3, 0},        // too far away to tell
+		{20e-6, 50e-6, 3.5e-3, 0},         // 10 Gbit/s, 26 µs
+		{50e-6, 300e-6, 350e-3, 32 << 10}, // 100 Mbit/s, 2.6 ms
+		{50e-6, 2650e-6, 350e-3, 0},
+	} {
+		five := func(v float64) []float64 { return []float64{v, v, v, v, v} }
+		n := &network{hop: five(c.hop), packet: five(c.hop / 4), burst: five(c.took), probe: five(c.probe)}
+		if got := n.on(sim.Default(), l).Inter.Burst; got != c.want {
+			t.Errorf("hop of %g s, 32 KiB in %g s, 4 MiB in %g s: a burst of %g bytes", c.hop, c.took, c.probe, got)
+		}
 	}
 }
 
@@ -80,7 +103,7 @@ func TestNetworkOfOddTurns(t *testing.T) {
 	l := spec.LayoutOf([]int{0, 1})
 	for _, v := range []float64{0, 1e-12, 1e-6, 10} {
 		all := []float64{v, v, v, v, v}
-		n := &network{hop: all, packet: all, probe: all, carry: all, few: all, many: all}
+		n := &network{hop: all, packet: all, burst: all, probe: all, carry: all, library: [][]float64{all[:3], all[:3]}}
 		m := n.on(sim.Default(), l)
 		if _, err := sim.ParseModel(m.String()); err != nil {
 			t.Errorf("turns of %g s: %v", v, err)

@@ -83,7 +83,7 @@ func (s *Batch) candidates(l spec.Layout, q Query, tolerance float64) []Candidat
 	}
 	if l.Nodes > 1 && q.libraryServes() && q.Bytes <= LibraryBytes {
 		library := spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}}
-		all = slices.Insert(all, 0, Candidate{library, s.Predict(l, q, library)})
+		all = append(all, Candidate{library, s.Predict(l, q, library)})
 	}
 	return all
 }
@@ -151,7 +151,7 @@ func worse(m sim.Model) []sim.Model {
 	ops.Library.Op = 2 * m.Library.Op
 	caches.Fresh, caches.Core = m.Fresh/2, sim.Rates{Cached: m.Core.Cached / 2, Shared: m.Core.Shared / 2, Bandwidth: m.Core.Bandwidth / 2}
 	memory.Memory.Cached, memory.Memory.Shared, memory.Memory.Bandwidth = m.Memory.Cached/2, m.Memory.Shared/2, m.Memory.Bandwidth/2
-	network.Inter.Latency = 2 * m.Inter.Latency
+	network.Inter.Latency, network.Inter.Burst = 2*m.Inter.Latency, 0
 	return []sim.Model{ops, caches, memory, network}
 }
 

@@ -116,6 +116,37 @@ func TestLimitAndMonotony(t *testing.T) {
 	})
 }
 
+// The library's collectives are predicted to take the multiples of the yardstick's time that they took, and between two sizes what
+// is between them; where the yardstick is as fast as the library, so is its prediction, whatever the network.
+func TestLibraryIsMeasuredByAnother(t *testing.T) {
+	yardstick := spec.Spec{Levels: []spec.Level{{Algorithm: "doubling"}}}
+	library := spec.Spec{Levels: []spec.Level{{Algorithm: spec.Library}}}
+	for name, m := range models() {
+		for _, n := range []int{2, 3, 4, 8} {
+			all := [][]float64{{1, 1, 1}, {1, 2, 2}}
+			if name == "lab" { // where bytes, not hops, are what takes long
+				all = append(all, []float64{2, 1, 0.63}, []float64{1, 1.25, 0.5})
+			}
+			for _, ratios := range all {
+				l := spec.LayoutOf(spec.NodesOf(n, 1))
+				with := selection.WithLibrary(m, l, schedule.Allreduce, yardstick, ratios)
+				of := func(bytes int, s spec.Spec) float64 {
+					return selection.Predict(schedule.Allreduce, bytes, s, l, with, selection.Registered)
+				}
+				for i, bytes := range selection.LibraryProbes {
+					// What is measured is rounded, to a step of a fourth.
+					if got, want := of(bytes, library)/of(bytes, yardstick), ratios[i]; got < want/1.15 || got > want*1.15 {
+						t.Errorf("%s, %d nodes, ratios %v: %d bytes take the library %.2f times as long", name, n, ratios, bytes, got)
+					}
+				}
+				if a, b, c := of(8, library), of(12<<10, library), of(48<<10, library); a > b || b > c || c > of(64<<10, library) {
+					t.Errorf("%s, %d nodes, ratios %v: more bytes take the library less time", name, n, ratios)
+				}
+			}
+		}
+	}
+}
+
 // What the built-in rule comes to, for the layouts that people have.
 func TestBuiltInChoices(t *testing.T) {
 	of := func(n, ppn int, v schedule.Collective, bytes int, library bool) string {

@@ -264,10 +264,6 @@ func nodesOf(l spec.Layout) []int {
 // library is the MPI library's collective of few bytes: a tree, or for
 // allreduce recursive doubling, of whole messages; for collectives of parts, of these.
 func library(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float64 {
-	rate := m.Library.Bandwidth
-	if rate == 0 {
-		rate = m.Inter.Bandwidth
-	}
 	near, far := libraryHops(l)
 	b := float64(bytes)
 	copies := 2 * b / m.Core.Cached
@@ -275,19 +271,19 @@ func library(v schedule.Collective, bytes int, l spec.Layout, m sim.Model) float
 		near, far = float64(l.PPN-1), float64(l.Ranks-l.PPN)
 		wire := 0.0
 		if far > 0 {
-			wire = times(float64(l.PPN), b) * (far / float64(l.Ranks)) / rate
+			wire = libraryWire(times(float64(l.PPN), b)*(far/float64(l.Ranks)), m)
 		}
 		return times(near, m.Intra.Latency+2*m.Library.Op) + m.Inter.Latency + times(far, 2*m.Library.Op) + 2*copies + wire
 	}
 	if v.ByRank() { // the messages of all rounds together are the buffer
 		wire := 0.0
 		if far > 0 {
-			wire = b / rate
+			wire = libraryWire(b, m)
 		}
 		return times(near, m.Intra.Latency+2*m.Library.Op) + times(far, m.Inter.Latency+2*m.Library.Op) + 2*copies + wire
 	}
 	return times(near, m.Intra.Latency+2*m.Library.Op+2*copies) +
-		times(far, m.Inter.Latency+2*m.Library.Op+copies+b/rate)
+		times(far, m.Inter.Latency+2*m.Library.Op+copies+libraryWire(b, m))
 }
 
 // libraryHops is how many messages one after another a tree has, within nodes and
@@ -297,17 +293,46 @@ func libraryHops(l spec.Layout) (near, far float64) {
 	return depth(float64(l.Ranks)) - far, far
 }
 
-// WithLibrary returns m with what the MPI library costs, of a collective that took it
-// the given seconds for few bytes and for many.
-func WithLibrary(m sim.Model, l spec.Layout, v schedule.Collective, bytes []int, took []float64) sim.Model {
-	const least = 0.05e-6
-	near, far := libraryHops(l)
-	m.Library.Op, m.Library.Bandwidth = 0, 0
-	rest := took[0] - library(v, bytes[0], l, m)
-	m.Library.Op = Rounded(max(least, rest/(2*(near+far))), steps...)
-	copies := library(v, bytes[1], l, m) - times(far, float64(bytes[1])/m.Inter.Bandwidth)
-	if wire := took[1] - copies; far > 0 && wire > 0 {
-		m.Library.Bandwidth = Rounded(times(far, float64(bytes[1]))/wire, steps...)
+// libraryWire is for how long bytes of the library's collectives are on their way between nodes.
+func libraryWire(bytes float64, m sim.Model) float64 {
+	rest := m.Library.Bandwidth
+	if rest == 0 {
+		rest = m.Inter.Bandwidth
 	}
+	short := m.Library.Short
+	if short == 0 {
+		short = rest
+	}
+	return min(bytes, sim.LibraryShort)/short + max(0, bytes-sim.LibraryShort)/rest
+}
+
+// LibraryProbes are the sizes in bytes of the collectives that WithLibrary wants.
+var LibraryProbes = []int{8, sim.LibraryShort, LibraryBytes}
+
+// WithLibrary returns m with what the MPI library costs, of a collective that took it
+// the given multiples of its time by another spec, for LibraryProbes.
+func WithLibrary(m sim.Model, l spec.Layout, v schedule.Collective, yardstick spec.Spec, ratios []float64) sim.Model {
+	const least, fastest = 0.05e-6, 10 // an op, and how often the network's rate the library's may seem
+	m.Library.Op, m.Library.Short, m.Library.Bandwidth = 0, 0, 0
+	took := make([]float64, len(LibraryProbes))
+	for i, n := range LibraryProbes {
+		took[i] = times(ratios[i], newPlans().prediction(v, n, yardstick, l, Registered).under(m))
+	}
+	near, far := libraryHops(l)
+	rest := took[0] - library(v, LibraryProbes[0], l, m)
+	m.Library.Op = Rounded(max(least, rest/(2*(near+far))), steps...)
+	if far == 0 {
+		return m
+	}
+	way := func(i int) float64 { // of all bytes, in each of the hops
+		n := LibraryProbes[i]
+		return (took[i]-library(v, n, l, m))/far + libraryWire(float64(n), m)
+	}
+	rate := func(bytes int, took float64) float64 {
+		return Rounded(float64(bytes)/max(took, float64(bytes)/(fastest*m.Inter.Bandwidth)), steps...)
+	}
+	first, all := way(1), way(2)
+	m.Library.Short = rate(sim.LibraryShort, first)
+	m.Library.Bandwidth = rate(LibraryBytes-sim.LibraryShort, all-first)
 	return m
 }

@@ -224,16 +224,25 @@ func (w *world) send(r, i int32, how kind) {
 	k := &w.ranks[r]
 	op := &k.ops[i]
 	a, b := &w.nodes[k.node], &w.nodes[w.ranks[op.Peer].node]
-	wire := float64(op.Len()*w.ElemSize) / w.Model.Inter.Bandwidth
+	bytes := float64(op.Len() * w.ElemSize)
+	leaves, arrives := w.wire(bytes, &a.sent), w.wire(bytes, &b.received)
 	start := w.now
 	if w.Model.Carry > 0 {
-		start -= float64(op.Len()*w.ElemSize) / w.Model.Carry
+		start -= bytes / w.Model.Carry
 	}
 	start = max(start, a.tx)
-	a.tx = max(w.now, start+wire)
-	b.rx = max(start+w.Model.Inter.Latency, b.rx) + wire
+	a.tx = max(w.now, start+leaves)
+	b.rx = max(start+w.Model.Inter.Latency, b.rx) + max(leaves, arrives)
 	w.push(event{at: a.tx, kind: sendDone, rank: r, op: i})
 	w.push(event{at: max(w.now, b.rx), kind: how, rank: int32(op.Peer), op: k.peer[i]})
+}
+
+// wire is how long bytes need to pass a port, after those that have passed.
+func (w *world) wire(bytes float64, passed *float64) float64 {
+	inter := &w.Model.Inter
+	burst := min(bytes, max(0, inter.Burst-*passed))
+	*passed += bytes
+	return burst/(BurstRate*inter.Bandwidth) + (bytes-burst)/inter.Bandwidth
 }
 
 // finished ends an op, and tells the other side of a message within a node. Of a

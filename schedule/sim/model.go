@@ -10,7 +10,9 @@ import (
 // Model is the cost model of a cluster. Times are in seconds, rates in bytes a
 // second. See the package comment for what each stands for.
 type Model struct {
-	Inter struct{ Latency, Bandwidth float64 } // between nodes, a port's one direction
+	// Inter is between nodes, a port's one direction: the first Burst bytes of a collective go through a port that was
+	// still before at once (BurstRate), as through a token bucket; 0: none.
+	Inter struct{ Latency, Bandwidth, Burst float64 }
 	// Packet is the CPU time that either end of a message between nodes spends on each
 	// of its packets in the network's library and in the kernel, besides Op.
 	Packet float64
@@ -43,11 +45,17 @@ type Model struct {
 	// Hosted is how many nodes are on one machine and share its cores and its memory,
 	// as containers are; 0: one, as usual.
 	Hosted float64
-	// Library.Op is what an end of a message costs the MPI library, Library.Bandwidth
-	// at what rate its messages of some dozen kilobytes go between nodes; 0: at the
-	// network's.
-	Library struct{ Op, Bandwidth float64 }
+	// Library.Op is what an end of a message costs the MPI library. Between nodes the first LibraryShort bytes
+	// of its collectives go at the rate Library.Short, what is beyond at Library.Bandwidth, where other algorithms
+	// may move less. 0: all at Library.Bandwidth, or at the network's.
+	Library struct{ Op, Short, Bandwidth float64 }
 }
+
+// BurstRate is how many times as fast as the network a burst goes (Model.Inter).
+const BurstRate = 10
+
+// LibraryShort is up to how many bytes the MPI library's collectives are short (Model.Library).
+const LibraryShort = 16 << 10
 
 // Carrying is for how many seconds all cores of a machine are busy where each of the nodes that it hosts
 // sends and receives so many bytes, both counted; 0 where the network does that by itself.
@@ -128,6 +136,7 @@ func (m *Model) fields() []field {
 	return []field{
 		{"inter.latency", &m.Inter.Latency, true},
 		{"inter.bandwidth", &m.Inter.Bandwidth, false},
+		{"inter.burst", &m.Inter.Burst, true},
 		{"packet", &m.Packet, true},
 		{"carry", &m.Carry, true},
 		{"intra.latency", &m.Intra.Latency, true},
@@ -150,6 +159,7 @@ func (m *Model) fields() []field {
 		{"cores", &m.Cores, true},
 		{"hosted", &m.Hosted, true},
 		{"library.op", &m.Library.Op, true},
+		{"library.short", &m.Library.Short, true},
 		{"library.bandwidth", &m.Library.Bandwidth, true},
 	}
 }

@@ -68,6 +68,21 @@ func TestPortOfARoot(t *testing.T) {
 	}
 }
 
+// What a port lets pass at once is passed once, in each direction.
+func TestBurstOfAPort(t *testing.T) {
+	m := bare()
+	for _, c := range []struct{ burst, want float64 }{{0, 6400}, {100, 6310}, {1600, 4960}, {3200, 3520}, {6400, 640}} {
+		m.Inter.Burst = c.burst
+		r, err := sim.Simulate(all(5, 1600, 1600, linear.Bcast), sim.Setup{Model: m, Nodes: nodes(5), ElemSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := c.want + 1; math.Abs(r.Max-want) > 1e-9*want {
+			t.Errorf("burst of %g bytes: %g, not %g", c.burst, r.Max, want)
+		}
+	}
+}
+
 // Fewer cores than threads: what takes one thread's time takes longer.
 func TestCoresAreShared(t *testing.T) {
 	m := sim.Default()

@@ -47,7 +47,8 @@ type rank struct {
 
 // node is the port that the ranks of a node share.
 type node struct {
-	tx, rx float64 // until when it is busy
+	tx, rx         float64 // until when it is busy
+	sent, received float64 // bytes
 }
 
 // host is what the ranks of a machine share: of a node, or of several nodes on it.
