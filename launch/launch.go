@@ -63,7 +63,7 @@ type Options struct {
 	// MaxLocal.
 	Local int
 	// CUDA gives every rank a GPU, whose memory buffers of collectives may then lie in: the ranks of a node take
-	// its GPUs in turn. Where a rank has none, all ranks end with the reason before f is called.
+	// its GPUs in turn. Where a rank has none, or is not to have one, all ranks end with the reason before f is called.
 	CUDA bool
 	// GPUs, unless nil, are the numbers of those that the ranks of a node take in turn, in place of all.
 	GPUs []int

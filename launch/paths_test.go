@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,11 +19,12 @@ import (
 )
 
 // runPaths is a process of a test that says by which paths its ranks are joined, after a sum over them. Its second word is
-// how many ranks the process has.
+// how many ranks the process has. With a third one only the first process is to have a GPU.
 func runPaths(p ranktest.Process) {
 	local, _ := strconv.Atoi(p.Words[1])
 	rank := 0
-	err := launch.Run(context.Background(), launch.Options{Local: local, CUDA: true}, func(ctx context.Context, c *collectives.Comm) error {
+	gpu := len(p.Words) == 2 || os.Mkdir(filepath.Join(p.Folder, "first"), 0o777) == nil
+	err := launch.Run(context.Background(), launch.Options{Local: local, CUDA: gpu}, func(ctx context.Context, c *collectives.Comm) error {
 		rank = max(rank, c.Rank())
 		b, err := c.AllocIn(mem.CUDA, 1<<20)
 		if err != nil {
@@ -89,5 +91,23 @@ func TestPaths(t *testing.T) {
 				t.Errorf("printed %q, want once %q", run.Printed, c.printed)
 			}
 		})
+	}
+}
+
+// Ranks that are to have GPUs, and others, all end with one message.
+func TestSomeRanksWithGPUs(t *testing.T) {
+	if !cuda.Built {
+		t.Skip("built without the tag cuda")
+	}
+	library, err := cudatest.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv(cudatest.Env, "delay=5")
+	run := ranktest.Run(t, 3, "paths", "0", "first")
+	const want = "1 of 3 ranks are to use GPUs, and the others are not: give all of them the same device"
+	if run.Err == nil || strings.Count(run.Printed, want) != 1 {
+		t.Errorf("%v, printed %q, want once %q", run.Err, run.Printed, want)
 	}
 }

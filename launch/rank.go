@@ -57,7 +57,7 @@ func (r *rank) run(ctx context.Context, f func(context.Context, *collectives.Com
 
 // work is the run of a rank that does not fail.
 func (r *rank) work(ctx context.Context, f func(context.Context, *collectives.Comm) error) error {
-	if err := r.watch.start(ctx, r.comm); err != nil {
+	if err := r.watch.start(ctx, r.comm, r.gpu != nil); err != nil {
 		return err
 	}
 	if r.gpu != nil {

@@ -41,9 +41,12 @@ type watch struct {
 	left   map[int]bool // the node's other ranks that have not ended
 }
 
-// start is a collective.
-func (w *watch) start(ctx context.Context, comm *collectives.Comm) error {
-	pids, err := processes(ctx, comm)
+// start is a collective. Of ranks that are to have GPUs and others it is an error of all.
+func (w *watch) start(ctx context.Context, comm *collectives.Comm, gpu bool) error {
+	pids, gpus, err := processes(ctx, comm, gpu)
+	if n := comm.Size(); err == nil && gpus > 0 && gpus < n {
+		err = comm.Agree(ctx, fmt.Errorf("%d of %d ranks are to use GPUs, and the others are not: give all of them the same device", gpus, n))
+	}
 	if err != nil || len(pids) == 0 {
 		return err
 	}
@@ -200,26 +203,30 @@ func (w *watch) failed() int {
 
 // processes returns, by rank, the processes of the other ranks of this node,
 // as far as this process can name them: where containers share a node, process
-// numbers mean nothing across their namespaces.
-func processes(ctx context.Context, comm *collectives.Comm) (map[int]int, error) {
+// numbers mean nothing across their namespaces. With them go how many of all ranks are to have a GPU, as this one is or not.
+func processes(ctx context.Context, comm *collectives.Comm, gpu bool) (here map[int]int, gpus int, err error) {
 	binomial, err := spec.Parse("binomial") // whatever was asked for: it has a deadline
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	n, me := comm.Size(), comm.Rank()
-	v := make([]int64, 2*n)
+	v := make([]int64, 3*n)
 	v[me], v[n+me] = int64(os.Getpid()), pidNamespace()
+	if gpu {
+		v[2*n+me] = 1
+	}
 	if err := comm.Allreduce(ctx, mem.Of(v), mem.Of(v), mem.Int64, mem.Max, collectives.With(binomial)); err != nil {
-		return nil, fmt.Errorf("exchanging process numbers: %w", err)
+		return nil, 0, fmt.Errorf("exchanging process numbers: %w", err)
 	}
 	nodes := comm.Nodes()
-	here := map[int]int{}
+	here = map[int]int{}
 	for r := range n {
+		gpus += int(v[2*n+r])
 		if nodes[r] == nodes[me] && v[n+r] == v[n+me] && v[r] != v[me] {
 			here[r] = int(v[r])
 		}
 	}
-	return here, nil
+	return here, gpus, nil
 }
 
 // pidNamespace identifies this process's numbering of processes on its node, 0

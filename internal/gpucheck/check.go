@@ -25,6 +25,9 @@ type Check struct {
 	Dir  string    // where the report goes, and what programs print
 	Log  io.Writer // what is being done
 
+	// Patience is how long an MPS daemon has to start, to answer and to end; 10 s where it is 0.
+	Patience time.Duration
+
 	started  time.Time
 	gpu      cuda.GPU
 	gpus     int
@@ -36,6 +39,7 @@ type Check struct {
 	part     string // that is under way
 	runs     int
 	rates    rates
+	joined   string // how ranks of two processes are, "" where nobody knows
 	stopped  string // why not all has been run
 	stopping func() bool
 	finished bool
@@ -61,6 +65,9 @@ var parts = []part{
 // it was stopped.
 func (c *Check) Run(ctx context.Context) error {
 	c.started = time.Now()
+	if c.Patience == 0 {
+		c.Patience = 10 * time.Second
+	}
 	c.stopping = func() bool { return ctx.Err() != nil }
 	if err := os.MkdirAll(filepath.Join(c.Dir, "log"), 0o777); err != nil {
 		return err

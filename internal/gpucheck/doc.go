@@ -6,7 +6,8 @@
 //	err := c.Run(ctx) // results/report.md, which grows as it goes
 //
 // Each line of the report is a Row, with the target beside it. What has not been run stands there as not run, with the reason; a run that
-// is stopped keeps what it has. Over the driver's stand-in everything is run on small sizes, and no number is reported.
+// is stopped keeps what it has. What the machine may have besides, PyTorch and MPS, is looked for; what must be undone is done by a process beside
+// the check (Beside). Over the driver's stand-in everything is run on small sizes, and no number is reported.
 //
 // It must not know how anything that it starts works.
 package gpucheck

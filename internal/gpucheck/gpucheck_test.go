@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,7 +19,25 @@ import (
 
 var library string
 
-func TestMain(m *testing.M) { os.Exit(cudatest.Main(m, &library, "delay=5")) }
+// This program is two of the archive's, too: what a check starts beside itself, and a check that can be killed.
+func TestMain(m *testing.M) {
+	var err error
+	switch args := os.Args[1:]; {
+	case len(args) > 0 && args[0] == "beside":
+		err = Beside(args[1:], os.Stdin, os.Stdout)
+	case len(args) == 3 && args[0] == "check":
+		err = (&Check{Root: args[1], Dir: args[2], Log: os.Stderr, Patience: patience}).Run(context.Background())
+	default:
+		os.Exit(cudatest.Main(m, &library, "delay=5"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// patience is that of tests, of which some wait for its end.
+const patience = 2 * time.Second
 
 // archive is a folder of programs that say what they would if all were well. Those that are given say something else.
 func archive(t *testing.T, instead map[string]string) string {
@@ -31,17 +50,35 @@ echo '{"size":'"${size%K}"',"algorithm":"tuned","max_us":100.5,"bandwidth_mbs":2
 		"bin/mpirun": `while [ "${1#-}" != "$1" ]; do [ "$1" != --mca ] || shift; shift 2; done; exec "$@"`,
 		"bin/scaffe": `echo '{"event":"iteration","loss":2.5,"images_per_second":100}'
 echo '{"event":"end","exposed_ms":1,"compute_ms":9,"gpu":{"name":"cuda:0 (GPU), cuBLAS 12","waits":0}}'
+case "$*" in doctor) echo "ok  GPU paths        ranks 0-1: ipc"; [ ! -e "$CUDA_MPS_PIPE_DIRECTORY/control" ] || echo "cuda:0, MPS"; exit ;; esac
+case "$SCAFFE_STANDIN" in *mode=3*) echo "its compute mode is Exclusive_Process, so one other process may have it" >&2; exit 1 ;; esac
+case "$*" in *"--device cuda:0 : -np 1"*"--device cpu") echo "1 of 2 ranks are to use GPUs, and the others are not" >&2; exit 1 ;; esac
 case "$*" in *cuda:99*) echo "there is no GPU cuda:99: there are 1" >&2; exit 1 ;; *tf32*) echo "math tf32 takes cuBLAS, which is missing" >&2; exit 1 ;; esac
 case "$SCAFFE_CUDA_LIBRARY" in /nonexistent*) echo "no CUDA driver: $SCAFFE_CUDA_LIBRARY" >&2; exit 1 ;; esac`,
 	}
-	programs["bin/osu_reduce"] = `case "$*" in *900G*) echo "CUDA_ERROR_OUT_OF_MEMORY" >&2; exit 1 ;; esac; ` + osu + `
+	programs["bin/osu_reduce"] = `case "$*" in *900G*) echo "rank 1: cuda:0 (stand-in 0): allocate 966367641600 bytes: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2): 12 bytes of 16 are free" >&2; exit 1 ;; esac
+case "$SCAFFE_STANDIN$SCAFFE_CUDA_PATH" in
+*cuIpc*ipc) echo "SCAFFE_CUDA_PATH=ipc cannot serve ranks 0 and 1" >&2; exit 1 ;;
+*cuIpc*) echo "scaffe: warning: ranks 0 and 1 cannot read each other's memory on the GPU: their messages are staged in the host's memory" >&2 ;;
+esac
+` + osu + `
 case "$*" in *binomial*) echo '{"size":4096,"algorithm":"binomial","max_us":200}' ;; esac`
 	programs["bin/osu_allreduce"] = `case "$*" in *cuda*mpi*) case "$*" in *mpi_float*) ;; *) echo "it is not used on cuda memory" >&2; exit 1 ;; esac ;; esac; ` + osu
 	for _, name := range []string{"cuda", "device", "staging", "collectives", "layers"} {
 		programs["tests/"+name+".test"] = `[ "$SCAFFE_TEST_HARDWARE" = 1 ] || exit 1; echo "--- PASS: TestSome"`
 	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs["bin/gpu-check"] = "exec " + self + ` "$@"`
+	for _, name := range []string{"python3", "nvidia-smi", mpsControl} {
+		programs["stubs/"+name] = stub(name)
+	}
 	for name, text := range instead {
-		programs[name] = text
+		if programs[name] = text; text == "" {
+			delete(programs, name)
+		}
 	}
 	root := t.TempDir()
 	for name, text := range programs {
@@ -53,13 +90,31 @@ case "$*" in *binomial*) echo '{"size":4096,"algorithm":"binomial","max_us":200}
 			t.Fatal(err)
 		}
 	}
+	// Nothing else is found here, but one that waits.
+	sleep, err := exec.LookPath("sleep")
+	if err == nil {
+		err = os.Symlink(sleep, filepath.Join(root, "stubs", "sleep"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Join(root, "stubs"))
 	return root
+}
+
+// stub is a program that a machine may have besides a GPU, which says what it would if all were well: python3, nvidia-smi, nvidia-cuda-mps-control.
+func stub(name string) string {
+	text, err := os.ReadFile(filepath.Join("testdata", "stubs", name))
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
 // checked runs a check, and returns its report and error.
 func checked(ctx context.Context, t *testing.T, instead map[string]string) (string, error) {
 	t.Helper()
-	c := &Check{Root: archive(t, instead), Dir: t.TempDir(), Log: io.Discard}
+	c := &Check{Root: archive(t, instead), Dir: t.TempDir(), Log: io.Discard, Patience: patience}
 	err := c.Run(ctx)
 	text, e := os.ReadFile(filepath.Join(c.Dir, "report.md"))
 	if e != nil {
@@ -76,7 +131,11 @@ func TestStandInIsNoMeasurement(t *testing.T) {
 	}
 	for _, w := range []string{
 		"**This is a run over the driver's stand-in, on no GPU", "| stand-in | stand-in 0, sm_80", "| run | complete, ", "| layers: forward and backward, against the CPU's |  |  |  | right |", "| a sum of 4 KiB, from Reduce to Poll |  |  | ≤ 15 µs | not run: a stand-in, which measures nothing |",
-		"| the runtime over the solver alone, one rank |  |  | ≤ 1 % | not run: a stand-in, which measures nothing |", "| no more memory |  |  |  | right",
+		"| the runtime over the solver alone, one rank |  |  | ≤ 1 % | not run: a stand-in, which measures nothing |", "| no more memory: asked, free, by whom |  |  |  | right",
+		"| the path between two processes: ipc |  |  |  | right |", "| MPS serves the ranks |  |  |  | right |", "| osu_bcast -c, 4 processes under MPS, 4 KiB to 4 MiB |  |  |  | right |", "| the MPS daemon ends |  |  |  | right |",
+		"| reduce 256 MiB, 4 processes over IPC, under MPS |  |  | ≤ 3 × (P + 1) buffers over the copy's bandwidth | not run: a stand-in",
+		"| googlenet, batches of 128, one rank, f32, against PyTorch 2.5.1 (CUDA 12.4, cuDNN 90100) |  |  | ≥ 0.7 × PyTorch | not run: a stand-in",
+		"| ranks with different devices |  |  |  | right: 1 of 2", "| IPC that is forbidden, and asked for |  |  |  | right: ", "| IPC that is forbidden, and not asked for |  |  |  | right: scaffe: warning: ", "| a GPU in exclusive mode that another process has |  |  |  | right: ",
 	} {
 		if !strings.Contains(text, w) {
 			t.Errorf("want %q in\n%s", w, text)
@@ -105,7 +164,7 @@ func TestWhatIsWrongIsCounted(t *testing.T) {
 		"bin/osu_bcast":          `echo '{"size":4096,"algorithm":"tuned","max_us":1,"wrong":3}'`,
 		"bin/osu_bw":             `echo '{"size":4096,"max_us":1}'`,
 	})
-	if err == nil || !regexp.MustCompile(`^11 of \d+ lines of .*report.md are wrong$`).MatchString(err.Error()) {
+	if err == nil || !regexp.MustCompile(`^12 of \d+ lines of .*report.md are wrong$`).MatchString(err.Error()) {
 		t.Errorf("the error is %v", err)
 	}
 	for _, w := range []string{"nbc/devicetest |  |  |  | wrong: exit status 1: --- FAIL: TestCUDAConformance (log/", "; cuda_test.go:12: not the bits |", "nbc/transporttest |  |  |  | wrong: no test was run |", "wrong: tuned, 4096 bytes: 3 elements are wrong |", "wrong: osu_bw prints no bandwidth |", "\n## Errors\n", "| run | complete, "} {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
@@ -488,6 +490,34 @@ func TestErrors(t *testing.T) {
 	}
 	if err := errors.Join(s.Reduce(mem.Float32, mem.Sum, b, b, b), s.Synchronize(within)); err != nil {
 		t.Errorf("after errors: %v", err)
+	}
+}
+
+// A GPU in exclusive mode is that of the process that has it, until that gives it up.
+func TestGPUOfAnotherProcess(t *testing.T) {
+	open(t)
+	other, err := os.Create(filepath.Join(t.TempDir(), "owner"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := unix.FcntlFlock(other.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: 1, Len: 1}); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, "mode=3 owner="+other.Name())
+	const want = "cuda:1 (stand-in 1): open: CUDA-capable device(s) is/are busy or unavailable (CUDA_ERROR_DEVICE_UNAVAILABLE, 46): its compute mode is Exclusive_Process, so one other process may have it"
+	if _, err := cuda.Open(1); err == nil || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := cuda.Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -47,6 +47,9 @@ func newApp() *cli.App {
 			},
 			Before: cmdline.NoArguments,
 			Action: run,
+		}, {
+			Name: "beside", Usage: "what a check starts beside itself, and undoes when its standard input ends", Hidden: true,
+			Action: func(c *cli.Context) error { return gpucheck.Beside(c.Args().Slice(), os.Stdin, os.Stdout) },
 		}},
 	}
 }

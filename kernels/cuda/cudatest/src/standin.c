@@ -6,7 +6,8 @@
 //   version=V      what cuDriverGetVersion answers; 13000
 //   mode=M         the GPUs' compute mode; 0
 //   peers=0        GPUs cannot reach each other's memory; 1, they can once that is asked for
-//   mps=1          an MPS server has the GPUs; 0
+//   owner=FILE     in mode 3, who has a lock of FILE has the GPUs until it ends: others get CUDA_ERROR_DEVICE_UNAVAILABLE; none, and all have them
+//   mps=1          an MPS server has the GPUs; 0. It has them, too, where CUDA_MPS_PIPE_DIRECTORY has a file control
 //   fail=F:N:CODE  the Nth call of the function F, and all that follow, answer CODE
 //   delay=US       what is on a stream begins after up to so many microseconds; 200
 //   seed=N         of the delays; 1
@@ -16,7 +17,7 @@
 //   cublas=V       the version of the cuBLAS that it is, too (cublas.c); 120405
 //   cudnn=V        that of cuDNN (cudnn.c), as cudnnGetVersion answers; 90100
 //
-// standin_tell changes mode, peers, fail, delay, seed, broken, hold, cublas and cudnn while it runs; fail=none ends all failures.
+// standin_tell changes mode, owner, peers, fail, delay, seed, broken, hold, cublas and cudnn while it runs; fail=none ends all failures.
 //
 // It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
 // after a delay, and nothing before: what a program does not wait for it does not find. Calls
@@ -48,6 +49,7 @@ enum {
   INVALID_VALUE = 1,
   OUT_OF_MEMORY = 2,
   NOT_INITIALIZED = 3,
+  DEVICE_UNAVAILABLE = 46,
   INVALID_DEVICE = 101,
   INVALID_CONTEXT = 201,
   MAP_FAILED_ = 205,
@@ -63,7 +65,7 @@ enum {
 static struct {
   int devices, version, mode, peers, mps, initialized, delay, seed, broken, cublas, cudnn;
   size_t used;
-  char hold[64];
+  char hold[64], owner[256];
   struct {
     char function[64];
     int calls, from, code;
@@ -96,6 +98,7 @@ static void tell(const char *text) {
     else if (sscanf(word, "devices=%d", &a) == 1) self.devices = a;
     else if (sscanf(word, "version=%d", &a) == 1) self.version = a;
     else if (sscanf(word, "mode=%d", &a) == 1) self.mode = a;
+    else if (sscanf(word, "owner=%255s", self.owner) == 1) continue;
     else if (sscanf(word, "cublas=%d", &a) == 1) self.cublas = a;
     else if (sscanf(word, "cudnn=%d", &a) == 1) self.cudnn = a;
     else if (sscanf(word, "peers=%d", &a) == 1) self.peers = a;
@@ -189,6 +192,7 @@ static const struct {
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
@@ -255,6 +259,13 @@ API int cuDeviceTotalMem_v2(size_t *n, int d) {
   return OK;
 }
 
+// served reports whether an MPS server has the GPUs.
+static int served(void) {
+  const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
+  char name[4096];
+  return self.mps || (pipes && snprintf(name, sizeof name, "%s/control", pipes) < (int)sizeof name && !access(name, F_OK));
+}
+
 API int cuDeviceGetAttribute(int *v, int attribute, int d) {
   CALL("cuDeviceGetAttribute");
   DEVICE(d);
@@ -263,7 +274,7 @@ API int cuDeviceGetAttribute(int *v, int attribute, int d) {
   case 20: *v = self.mode; break; // compute mode
   case 75: *v = 8; break;         // compute capability, major
   case 76: *v = 0; break;         // and minor
-  case 133: *v = self.mps; break; // MPS
+  case 133: *v = served(); break; // MPS
   default: return INVALID_VALUE;
   }
   return OK;
@@ -276,9 +287,22 @@ static int reaches[16][16]; // which memory the streams of a context may touch b
 
 static int number(void *context) { return (int *)context - contexts; }
 
+// taken takes a GPU in exclusive mode for this process, and reports whether another one has it.
+static int taken(int d) {
+  static int file = -1;
+  if (self.mode != 3 || !*self.owner || served()) return 0;
+  struct flock one = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = d, .l_len = 1};
+  pthread_mutex_lock(&lock);
+  if (file < 0) file = open(self.owner, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int by = file < 0 || fcntl(file, F_OFD_SETLK, &one);
+  pthread_mutex_unlock(&lock);
+  return by;
+}
+
 API int cuDevicePrimaryCtxRetain(void **c, int d) {
   CALL("cuDevicePrimaryCtxRetain");
   DEVICE(d);
+  if (taken(d)) return DEVICE_UNAVAILABLE;
   *c = &contexts[d];
   return OK;
 }
