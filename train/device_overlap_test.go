@@ -14,6 +14,7 @@ import (
 	"github.com/scaffe/scaffe/exchange"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/launch"
+	"github.com/scaffe/scaffe/nbc/lending"
 	"github.com/scaffe/scaffe/syncer/coordinator"
 	"github.com/scaffe/scaffe/train"
 )
@@ -156,6 +157,30 @@ func TestDeviceSharedQueues(t *testing.T) {
 			got := run(queues)
 			if err := errors.Join(same(own.loss, got.loss), same(own.scores, got.scores)); err != nil {
 				t.Errorf("%v, %d queues: %v", c, queues, err)
+			}
+		}
+	}
+}
+
+// TestDeviceStreams: ranks make no more streams than they use, so that one's are fewer than a GPU's work queues: four for the passes, one to find
+// the paths, which is given back, and those of the lanes that their parts need, of nine.
+func TestDeviceStreams(t *testing.T) {
+	standIn(t)
+	path, _ := files(t, 30)
+	short(t, path)
+	for _, c := range []struct {
+		path  lending.Path
+		lanes int // the root's sums, and the other one's copies; or the copies of both, each way
+	}{{lending.Pointer, 1 + 1}, {lending.Staging, 1 + 2 + 2}} {
+		t.Setenv(launch.EnvCUDAPath, c.path.String())
+		for made, ends := range map[int]bool{2*(4+1) + c.lanes: true, 2*(4+1) + c.lanes - 1: false} {
+			cudatest.Change(t, standInPath, fmt.Sprintf("fail=none fail=cuStreamCreate:%d:2", made+1), "fail=none")
+			_, err := runWith(t, inPlace(2), path, func(_ int, cfg *train.Config) {
+				cfg.Device, cfg.Bucket = onGPU(t, "cuda"), 1
+				*cfg.Solver.Solver.MaxIter = 4
+			}, nil)
+			if (err == nil) != ends {
+				t.Errorf("%v, %d streams can be made: %v", c.path, made, err)
 			}
 		}
 	}
