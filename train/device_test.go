@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -335,92 +333,6 @@ func TestDeviceInPlaceMistakes(t *testing.T) {
 		}
 		if got, err := held(c.kernel, c.scheme, c.mistake); err == nil && near(cpu.loss, got.loss) == nil {
 			t.Errorf("%s by %s: nothing was wrong", c.mistake, c.scheme)
-		}
-	}
-}
-
-// TestSCaffe_ReductionsOverlapBackwardOnTheGPU: with SC-OBR (section 4.3) the last layer's gradients have been reduced, its
-// update has been begun, and its broadcast too, while the backward pass of the layers before it is still queued on the GPU, all
-// of which the host has begun; and the next batch is there. With SC-OB, which reduces when all of backward has been done, that is not so.
-func TestSCaffe_ReductionsOverlapBackwardOnTheGPU(t *testing.T) {
-	standIn(t)
-	path, _ := files(t, 30)
-	short(t, path)
-	for _, d := range []exchange.Design{exchange.SCOBR, exchange.SCOB} {
-		const at = 3 // the iteration
-		var held atomic.Bool
-		pulled, begun, ahead := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		var once sync.Once
-		overlaps := make(chan bool, 1)
-		within := 20 * time.Second
-		if d == exchange.SCOB {
-			within = 200 * time.Millisecond
-		}
-		tell := func(text string) {
-			if err := cudatest.Tell(standInPath, text); err != nil {
-				t.Error(err)
-			}
-		}
-		_, err := runWith(t, inPlace(2), path, func(rank int, c *train.Config) {
-			c.Device, c.Bucket, c.Design = onGPU(t, "cuda"), 1, d
-			*c.Solver.Solver.MaxIter = at + 1
-		}, func(rank int, w *train.Worker) {
-			if rank != 0 {
-				return
-			}
-			w.OnPull(func() {
-				if held.Load() {
-					once.Do(func() { close(pulled) })
-				}
-			})
-			s := w.Solver()
-			before, after := s.Hooks.BeforeBackward, s.Hooks.AfterBackward
-			s.Hooks.BeforeBackward = func() error {
-				if s.Iter() == at {
-					tell("hold=max_backward")
-					held.Store(true)
-					go func() {
-						end := time.After(within)
-						both := true
-						for _, c := range []chan struct{}{pulled, begun, ahead} {
-							select {
-							case <-c:
-							case <-end:
-								both = false
-							}
-						}
-						held.Store(false)
-						tell("hold=none")
-						overlaps <- both
-					}()
-				}
-				return before()
-			}
-			read := s.Hooks.AfterReadAhead
-			s.Hooks.AfterReadAhead = func(layer int, began time.Time) {
-				read(layer, began)
-				for end := time.Now().Add(within); s.Iter() == at; time.Sleep(time.Millisecond) {
-					if s.Net().Blob("data").OnData().Fetched() {
-						close(ahead)
-						return
-					} else if time.Now().After(end) {
-						return
-					}
-				}
-			}
-			s.Hooks.AfterBackward = func(layer int) error {
-				if err := after(layer); err != nil || layer > 0 || s.Iter() != at {
-					return err
-				}
-				close(begun)
-				return nil
-			}
-		})
-		if err != nil {
-			t.Fatalf("%v: %v", d, err)
-		}
-		if got := <-overlaps; got != (d == exchange.SCOBR) {
-			t.Errorf("%v: reductions under backward: %v", d, got)
 		}
 	}
 }

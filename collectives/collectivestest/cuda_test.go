@@ -64,11 +64,16 @@ func TestCUDAProcesses(t *testing.T) {
 	}
 }
 
-const usual = "delay=10 seed=1 fail=none broken=0"
+const usual = "delay=10 seed=1 fail=none broken=0 queues=0"
 
 // tell changes what the stand-in is like, until the test ends.
 func tell(t *testing.T, text string) {
 	t.Helper()
+	d, err := cuda.Open(0) // loads the stand-in
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
 	cudatest.Change(t, library, text, usual)
 }
 
@@ -150,16 +155,18 @@ func some(size, nth int) (cases []ct.Case) {
 var patient = nbc.Options{Deadline: 10 * time.Minute}
 
 // Collectives on device memory have the results of the suite: every algorithm, collective, type and op, in place and
-// not, on ranks that share a GPU, over a transport that delays and reorders. So do those on host memory of the same engines.
+// not, on ranks that share a GPU, over a transport that delays and reorders, and where all streams share one work queue. So do those on host
+// memory of the same engines.
 func TestCUDA(t *testing.T) {
 	for _, c := range []struct {
-		ranks, nth int
-		plan       faulty.Plan
+		ranks, nth, queues int
+		plan               faulty.Plan
 	}{
-		{1, 3, faulty.Plan{}},
-		{2, 5, faulty.Plan{}},
-		{3, 9, faulty.Plan{Seed: 1, Delay: 3, Reorder: true}},
-		{5, 31, faulty.Plan{Seed: 2, Delay: 2}},
+		{1, 3, 0, faulty.Plan{}},
+		{2, 5, 0, faulty.Plan{}},
+		{3, 9, 0, faulty.Plan{Seed: 1, Delay: 3, Reorder: true}},
+		{3, 40, 1, faulty.Plan{Seed: 3, Delay: 3, Reorder: true}},
+		{5, 31, 0, faulty.Plan{Seed: 2, Delay: 2}},
 	} {
 		for _, path := range []lending.Path{lending.Staging, lending.Pointer} {
 			cases := some(c.ranks, c.nth)
@@ -168,7 +175,10 @@ func TestCUDA(t *testing.T) {
 					cases[i].Space = mem.Host
 				}
 			}
-			t.Run(fmt.Sprintf("%v, %d ranks, %d cases", path, c.ranks, len(cases)), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v, %d ranks, %d cases, queues=%d", path, c.ranks, len(cases), c.queues), func(t *testing.T) {
+				if c.queues > 0 {
+					tell(t, fmt.Sprintf("queues=%d", c.queues))
+				}
 				if err := errors.Join(runBy(t, path, c.ranks, c.plan, patient, nil, func(c *collectives.Comm) error { return ct.Run(c, cases) })...); err != nil {
 					t.Errorf("%v: %v", c.plan, err)
 				}
@@ -236,21 +246,13 @@ func (h hasty) Poll(done []nbc.Completion) (int, error) {
 
 // Missing waits give other sums, which the suite sees, or leave the GPU at work on memory that has been freed, which the stand-in does.
 func TestCUDAMissingWaitsAreSeen(t *testing.T) {
-	tellFirst := func(t *testing.T) {
-		d, err := cuda.Open(0) // loads the stand-in
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
-		tell(t, "delay=300")
-	}
 	for _, c := range []struct {
 		copies bool
 		path   lending.Path
 	}{{true, lending.Staging}, {false, lending.Staging}, {true, lending.Pointer}, {false, lending.Pointer}} {
 		copies := c.copies
 		t.Run(fmt.Sprintf("%v, copies %v", c.path, copies), func(t *testing.T) {
-			tellFirst(t)
+			tell(t, "delay=300")
 			errs := runBy(t, c.path, 3, faulty.Plan{}, nbc.Options{Deadline: 10 * time.Second}, func(a nbc.Accelerator, ofCopies bool) nbc.Accelerator {
 				if ofCopies != copies {
 					return a

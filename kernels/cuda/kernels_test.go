@@ -55,7 +55,7 @@ func tell(t *testing.T, text string) {
 }
 
 // asUsual undoes what tests tell the stand-in.
-const asUsual = "mode=0 delay=5 fail=none broken=0 peers=1"
+const asUsual = "mode=0 delay=5 fail=none broken=0 peers=1 queues=0"
 
 // area is device memory with room around what is used, what it should hold, and what it does.
 type area struct {
@@ -571,5 +571,47 @@ func TestStreamsWaitForEvents(t *testing.T) {
 	}
 	if wrong == 0 {
 		t.Error("streams that do not wait are right each time: the stand-in has no delays")
+	}
+}
+
+// Streams that share a work queue do what they were given one after the other, whichever was given what: as those of a GPU may.
+func TestStreamsShareAQueue(t *testing.T) {
+	for _, c := range []struct {
+		queues int
+		behind bool // the second stream is held up by the first
+	}{{0, false}, {1, true}, {2, false}} {
+		tell(t, fmt.Sprintf("queues=%d", c.queues))
+		d, first := open(t)
+		second, err := d.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := d.NewEvent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newArea(t, d, first, 64)
+		b, _ := a.put(0, make([]byte, 64))
+		if err := first.Synchronize(within); err != nil {
+			t.Fatal(err)
+		}
+		tell(t, "hold=fill")
+		err = errors.Join(first.Launch(cuda.Fill, 16, []mem.Buffer{b}, cuda.Number(1)), second.Record(e))
+		passed := false
+		for begin := time.Now(); err == nil && !passed && time.Since(begin) < within; {
+			if passed, err = e.Passed(); c.behind && time.Since(begin) > 100*time.Millisecond {
+				break
+			}
+		}
+		tell(t, "hold=none")
+		if err := errors.Join(err, first.Synchronize(within), second.Synchronize(within)); err != nil {
+			t.Fatal(err)
+		}
+		if passed == c.behind {
+			t.Errorf("%d queues: what is on the second stream was done beside what the first one holds: %v", c.queues, passed)
+		}
+		if err := errors.Join(e.Close(), second.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -42,11 +42,24 @@ type immediate struct{ *gpu }
 // Immediate says so.
 func (immediate) Immediate() {}
 
-// lane is a stream, and what is under way on it, in order.
+// lane is a stream, and what is under way on it, in order. The stream is made when it is first needed: those of a process share a few work
+// queues, and what is staged needs no kernels, nor what is read where it lies copies.
 type lane struct {
-	stream *cuda.Stream
+	stream *cuda.Stream // nil: nothing has been put on it
 	begun  []operation
 	spare  []*cuda.Event
+}
+
+// on returns the lane's stream.
+func (l *lane) on(d *cuda.Device) (*cuda.Stream, error) {
+	if l.stream == nil {
+		s, err := d.NewStream()
+		if err != nil {
+			return nil, err
+		}
+		l.stream = s
+	}
+	return l.stream, nil
 }
 
 type operation struct {
@@ -60,13 +73,6 @@ func CUDA(d *cuda.Device, host nbc.Device) (nbc.Accelerator, error) {
 	g := &gpu{host: host, d: d}
 	g.folds, _ = host.(nbc.Folder)
 	g.sums, _ = host.(nbc.Expecter)
-	for _, l := range g.lanes() {
-		s, err := d.NewStream()
-		if err != nil {
-			return nil, errors.Join(err, g.closeLanes())
-		}
-		l.stream = s
-	}
 	if _, ok := host.(nbc.Immediate); ok {
 		return immediate{g}, nil
 	}
@@ -127,7 +133,11 @@ func (g *gpu) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Bu
 	if !onGPU(dst, a, b) {
 		return g.host.Reduce(tok, dt, op, dst, a, b)
 	}
-	return g.kernels.begin(g.d, tok, dst.Len(), g.kernels.stream.Reduce(dt, op, dst, a, b))
+	s, err := g.kernels.on(g.d)
+	if err != nil {
+		return false, err
+	}
+	return g.kernels.begin(g.d, tok, dst.Len(), s.Reduce(dt, op, dst, a, b))
 }
 
 // ReduceAll adds one after the other: the stream keeps the order.
@@ -150,11 +160,18 @@ func (g *gpu) ReduceAll(tok nbc.Token, dt mem.Datatype, op mem.Op, dst mem.Buffe
 			return false, fmt.Errorf("device: reduce of %d buffers: dst is operand %d: want one of the first two, or a separate one", len(from), i+1)
 		}
 	}
+	var stream *cuda.Stream
+	if device {
+		var err error
+		if stream, err = g.kernels.on(g.d); err != nil {
+			return false, err
+		}
+	}
 	first := from[0]
 	for _, b := range from[1:] {
 		var err error
 		if device {
-			err = g.kernels.stream.Reduce(dt, op, dst, first, b)
+			err = stream.Reduce(dt, op, dst, first, b)
 		} else if done, e := g.host.Reduce(tok, dt, op, dst, first, b); !done && e == nil {
 			err = errors.New("device: the host's device neither adds several buffers at once nor ends at once")
 		} else {
@@ -182,7 +199,11 @@ func (g *gpu) Divide(tok nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by flo
 	if !onGPU(dst, src, src) {
 		return g.host.Divide(tok, dt, dst, src, by)
 	}
-	return g.kernels.begin(g.d, tok, dst.Len(), g.kernels.stream.Divide(dt, dst, src, by))
+	s, err := g.kernels.on(g.d)
+	if err != nil {
+		return false, err
+	}
+	return g.kernels.begin(g.d, tok, dst.Len(), s.Divide(dt, dst, src, by))
 }
 
 func (g *gpu) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
@@ -195,7 +216,11 @@ func (g *gpu) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
 	case dst.Space() == mem.Host:
 		l = &g.down
 	}
-	return l.begin(g.d, tok, dst.Len(), l.stream.Copy(dst, src))
+	s, err := l.on(g.d)
+	if err != nil {
+		return false, err
+	}
+	return l.begin(g.d, tok, dst.Len(), s.Copy(dst, src))
 }
 
 // begin puts the end of what was put on the lane there, unless that was nothing, or refused.
@@ -257,7 +282,9 @@ func (l *lane) forget(n int) {
 func (g *gpu) Drain() {
 	g.host.Drain()
 	for _, l := range g.lanes() {
-		_ = l.stream.Synchronize(drainWithin)
+		if l.stream != nil {
+			_ = l.stream.Synchronize(drainWithin)
+		}
 		l.forget(len(l.begun))
 	}
 }

@@ -13,13 +13,15 @@
 //   seed=N         of the delays; 1
 //   broken=CODE    what the device has failed with; 0, not
 //   hold=KERNEL    launches of the kernel do not begin, nor what follows on their streams; none, that ends it
+//   queues=N       a GPU's streams that are made from now on share so many work queues in turn, each of which does one thing after
+//                  the other; 0, each has its own
 //
 //   cublas=V       the version of the cuBLAS that it is, too (cublas.c); 120405
 //   cudnn=V        that of cuDNN (cudnn.c), as cudnnGetVersion answers; 90100
 //
-// standin_tell changes mode, owner, peers, fail, delay, seed, broken, hold, cublas and cudnn while it runs; fail=none ends all failures.
+// standin_tell changes mode, owner, peers, fail, delay, seed, broken, hold, queues, cublas and cudnn while it runs; fail=none ends all failures.
 //
-// It is strict where a GPU may be lucky. Each stream is a thread, which does what it is given
+// It is strict where a GPU may be lucky. Each stream is a thread, or several are, which does what it is given
 // after a delay, and nothing before: what a program does not wait for it does not find. Calls
 // want a context that is current on the calling thread. Device memory faults when the host
 // touches it, is 0xcb when it is new, and every access of a kernel or copy has to lie within one
@@ -62,8 +64,10 @@ enum {
   ENABLED_ALREADY = 704,
 };
 
+enum { MOST_QUEUES = 32 };
+
 static struct {
-  int devices, version, mode, peers, mps, initialized, delay, seed, broken, cublas, cudnn;
+  int devices, version, mode, peers, mps, initialized, delay, seed, broken, queues, cublas, cudnn;
   size_t used;
   char hold[64], owner[256];
   struct {
@@ -93,6 +97,7 @@ static void tell(const char *text) {
     if (!strcmp(word, "fail=none")) self.fails = 0;
     else if (sscanf(word, "hold=%63[a-z0-9_]", name) == 1) strcpy(self.hold, strcmp(name, "none") ? name : ""), pthread_cond_broadcast(&changed);
     else if (sscanf(word, "broken=%d", &a) == 1) self.broken = a;
+    else if (sscanf(word, "queues=%d", &a) == 1 && a >= 0 && a <= MOST_QUEUES) self.queues = a;
     else if (sscanf(word, "delay=%d", &a) == 1) self.delay = a;
     else if (sscanf(word, "seed=%d", &a) == 1) self.seed = a;
     else if (sscanf(word, "devices=%d", &a) == 1) self.devices = a;
@@ -692,16 +697,22 @@ typedef struct operation {
   i64 grid;
   const kernel *kernel;
   event *event;
+  struct stream *on;
   struct operation *next;
 } operation;
 
+// A thread does what the streams of a queue are given, in the order in which they are given it.
 typedef struct {
-  pthread_t thread;
   operation *first, **last;
-  u64 given, done; // written under the lock, as are an event's
   pthread_cond_t more;
   unsigned random;
-  int of; // the context
+  int shared; // by streams, and stays
+} queue;
+
+typedef struct stream {
+  queue *queue;
+  u64 given, done; // written under the lock, as are an event's
+  int of;          // the context
 } stream;
 
 static void pause_for(unsigned *random) {
@@ -712,17 +723,18 @@ static void pause_for(unsigned *random) {
 }
 
 static void *work(void *of) {
-  stream *s = of;
+  queue *q = of;
   for (;;) {
     pthread_mutex_lock(&lock);
-    while (!s->first) pthread_cond_wait(&s->more, &lock);
-    operation *o = s->first;
-    s->first = o->next;
-    if (!s->first) s->last = &s->first;
+    while (!q->first) pthread_cond_wait(&q->more, &lock);
+    operation *o = q->first;
+    stream *s = o->on;
+    q->first = o->next;
+    if (!q->first) q->last = &q->first;
     while (o->kind == WAIT && o->event->passed < o->ticket) pthread_cond_wait(&changed, &lock);
     while (o->kind == KERNEL_ && !strcmp(o->kernel->name, self.hold)) pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
-    pause_for(&s->random);
+    pause_for(&q->random);
     if (!__atomic_load_n(&self.broken, __ATOMIC_ACQUIRE)) {
       if (o->kind == COPY) copy_bytes(o->arguments[0], o->arguments[1], o->arguments[2], o->arguments[3], o->bytes, s->of);
       if (o->kind == KERNEL_) run_grid(o->kernel, o->arguments, o->grid, s->of);
@@ -741,9 +753,10 @@ static void *work(void *of) {
     int end = o->kind == END;
     free(o);
     pthread_mutex_unlock(&lock);
-    if (end) {
-      pthread_cond_destroy(&s->more);
-      free(s);
+    if (end) free(s);
+    if (end && !q->shared) {
+      pthread_cond_destroy(&q->more);
+      free(q);
       return NULL;
     }
   }
@@ -754,16 +767,32 @@ static int give(stream *s, operation what) {
   operation *o = malloc(sizeof *o);
   if (!o) return OUT_OF_MEMORY;
   *o = what;
+  o->on = s;
+  queue *q = s->queue;
   pthread_mutex_lock(&lock);
   if (o->kind == RECORD) __atomic_store_n(&o->event->recorded, o->ticket = o->event->recorded + 1, __ATOMIC_RELEASE);
   if (o->kind == WAIT) o->ticket = o->event->recorded;
-  *s->last = o;
-  s->last = &o->next;
+  *q->last = o;
+  q->last = &o->next;
   __atomic_store_n(&s->given, s->given + 1, __ATOMIC_RELEASE);
   outstanding++;
-  pthread_cond_signal(&s->more);
+  pthread_cond_signal(&q->more);
   pthread_mutex_unlock(&lock);
   return OK;
+}
+
+static queue *new_queue(int shared) {
+  queue *q = calloc(1, sizeof *q);
+  pthread_t thread;
+  if (!q) return NULL;
+  q->last = &q->first;
+  q->shared = shared;
+  pthread_cond_init(&q->more, NULL);
+  static unsigned queues;
+  q->random = self.seed + 7919 * ++queues;
+  if (pthread_create(&thread, NULL, work, q)) return free(q), NULL;
+  pthread_detach(thread);
+  return q;
 }
 
 API int cuStreamCreate(stream **p, unsigned flags) {
@@ -771,13 +800,19 @@ API int cuStreamCreate(stream **p, unsigned flags) {
   if (flags != 1) return INVALID_VALUE; // CU_STREAM_NON_BLOCKING: others wait for each other
   stream *s = calloc(1, sizeof *s);
   if (!s) return OUT_OF_MEMORY;
-  s->last = &s->first;
-  pthread_cond_init(&s->more, NULL);
   s->of = number(current);
-  static unsigned streams;
-  s->random = self.seed + 7919 * ++streams;
-  if (pthread_create(&s->thread, NULL, work, s)) return free(s), OUT_OF_MEMORY;
-  pthread_detach(s->thread);
+  pthread_mutex_lock(&lock);
+  if (self.queues) {
+    static queue *shared[16][MOST_QUEUES];
+    static unsigned turn[16];
+    queue **next = &shared[s->of][turn[s->of]++ % self.queues];
+    if (!*next) *next = new_queue(1);
+    s->queue = *next;
+  } else {
+    s->queue = new_queue(0);
+  }
+  pthread_mutex_unlock(&lock);
+  if (!s->queue) return free(s), OUT_OF_MEMORY;
   *p = s;
   return OK;
 }
