@@ -260,16 +260,20 @@ func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec
 }
 
 // Chunks that are tried, the usual one first: below 64K a message costs more
-// than its bytes, above 1M the pipeline takes too long to fill, but for memory
-// that is read in place. A GPU takes longer for the launch of a kernel than for 256K, and its copies
+// than its bytes, but between nodes a short one needs no rendezvous (sim.Model.Eager);
+// above 1M the pipeline takes too long to fill, but for memory that is read in place. A GPU takes longer for the launch of a kernel than for 256K, and its copies
 // reach their speed with larger ones.
 var (
-	netChunks  = []int{128 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20}
-	nodeChunks = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
-	cudaChunks = []int{4 << 20, 1 << 20, 2 << 20, 8 << 20, 16 << 20, 512 << 10}
+	eagerChunks = []int{32 << 10, 16 << 10} // between nodes
+	netChunks   = []int{128 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20}
+	nodeChunks  = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
+	cudaChunks  = []int{4 << 20, 1 << 20, 2 << 20, 8 << 20, 16 << 20, 512 << 10}
 )
 
-// minChunk is the smallest of them, maxPart the largest part of a chunk that
+// mostEager is the most of the small chunks that a call is cut into.
+const mostEager = 64
+
+// minChunk is the smallest of the others, maxPart the largest part of a chunk that
 // one rank sums: it is to stay in a core's cache.
 const (
 	minChunk = 64 << 10
@@ -296,14 +300,17 @@ func cutBytes(l spec.Layout, q Query) int {
 // for the given bytes. The levels below have the same, so that a chunk climbs
 // as one, but below a ring.
 func chunked(s spec.Spec, l spec.Layout, bytes int, buffers BufferKind) []spec.Spec {
-	if bytes <= minChunk {
-		return []spec.Spec{s}
-	}
-	chunks := netChunks
+	chunks, least := netChunks, minChunk
 	if buffers == CUDA {
 		chunks = cudaChunks
 	} else if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
 		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > maxPart*l.Ranks })
+	} else if l.Nodes > 1 {
+		small := slices.DeleteFunc(slices.Clone(eagerChunks), func(c int) bool { return bytes > mostEager*c })
+		chunks, least = slices.Concat(netChunks, small), slices.Min(eagerChunks)
+	}
+	if bytes <= least {
+		return []spec.Spec{s}
 	}
 	var all []spec.Spec
 	whole := false // there is one with a single chunk
@@ -312,7 +319,10 @@ func chunked(s spec.Spec, l spec.Layout, bytes int, buffers BufferKind) []spec.S
 			if whole {
 				continue
 			}
-			whole = true
+			if whole = true; bytes <= minChunk {
+				all = append(all, s)
+				continue
+			}
 		}
 		sized := spec.Spec{Levels: slices.Clone(s.Levels)}
 		top := len(sized.Levels) - 1
