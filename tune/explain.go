@@ -100,7 +100,7 @@ func gpuLines(g sim.GPU) []string {
 	case g.Devices == 0:
 		sharing = "Each rank has a GPU of its own."
 	case g.Turns > 0:
-		sharing = fmt.Sprintf("The ranks of a node share %s, where kernels take turns: there is no MPS.", shared)
+		sharing = fmt.Sprintf("The ranks of a node share %s, where kernels take turns.", shared)
 	}
 	return []string{"In a GPU's memory. " + read + ".", sharing}
 }
