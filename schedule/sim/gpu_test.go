@@ -29,6 +29,8 @@ func TestGPU(t *testing.T) {
 	apart.GPU.Devices, together.GPU.Devices = 2, 1
 	late := onGPUs(sim.LendsAll) // news takes a while
 	late.Intra.Latency = 100
+	packets := onGPUs(sim.LendsNone)
+	packets.Packet, packets.Carry = 1, 10
 	for _, c := range []struct {
 		what         string
 		m            sim.Model
@@ -45,6 +47,7 @@ func TestGPU(t *testing.T) {
 		{"a sum of what is staged", onGPUs(sim.LendsNone), 2, 10, chain.Reduce, false, (1 + 10./2) + (1 + 10./5) + (1 + 3*10)},
 		{"five chunks staged", onGPUs(sim.LendsNone), 2, 2, chain.Bcast, false, 5*(1+2./2) + (1 + 2./5)},
 		{"between nodes", own, 2, 10, chain.Bcast, true, (1 + 10./2) + (1 + 10./5)},
+		{"between nodes, by threads, which have to do with it once", packets, 2, 10, chain.Bcast, true, (1 + 10./2) + (1 + 10./10) + (1 + 10./10) + (1 + 10./5)},
 		{"on two GPUs that do not reach each other", apart, 2, 10, chain.Bcast, false, (1 + 10./2) + (1 + 10./5)},
 		{"on one GPU alone", together, 2, 10, chain.Bcast, false, 1 + 2*10},
 		{"two kernels on two GPUs", own, 3, 10, linear.Bcast, false, 1 + 2*10},
