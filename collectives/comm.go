@@ -45,6 +45,7 @@ type Options struct {
 type Comm struct {
 	engine *nbc.Engine
 	opts   Options
+	gpu    *GPU // of HasGPU
 	id     uint64
 	rank   int
 	ranks  []int // ranks[i] is rank i's in the world

@@ -32,12 +32,8 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 		return nil, err
 	}
 	if c.opts.Measure && sel.Assumes() {
-		var warning string
-		if s, warning, err = c.measure(ctx, sel, s); err != nil {
+		if s, warnings, err = c.measure(ctx, sel, s); err != nil {
 			return nil, err
-		}
-		if warning != "" {
-			warnings = append(warnings, warning)
 		}
 		if sel, err = c.share(ctx, s); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,42 +14,58 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
+// add adds what there is to say.
+func add(warnings []string, warning string) []string {
+	if warning == "" {
+		return warnings
+	}
+	return append(warnings, warning)
+}
+
 // measure is a collective that finds the parameters of the cost model which nothing
 // has named: of the machines, as they are kept or measured now, and of the network. The
-// settings count on rank 0, the warning on the rank whom it concerns.
-func (c *Comm) measure(ctx context.Context, sel *selection.Selector, s selection.Settings) (_ selection.Settings, warning string, err error) {
+// settings count on rank 0, a warning on the rank whom it concerns.
+func (c *Comm) measure(ctx context.Context, sel *selection.Selector, s selection.Settings) (_ selection.Settings, warnings []string, err error) {
 	// The first rank's environment decides for all.
 	how := []byte(os.Getenv(selection.EnvMeasure))
 	if how, err = c.BcastBytes(ctx, how, 0); err != nil {
-		return s, "", err
+		return s, nil, err
 	}
 	stands, hosted, err := c.stands(ctx)
 	if err != nil {
-		return s, "", err
+		return s, nil, err
 	}
 	model := sel.Model
 	model.Hosted = float64(hosted)
 	switch string(how) {
 	case selection.MeasureOff:
 	case "", selection.MeasureOnce, selection.MeasureAgain:
-		var kept selection.Kept
-		var costs selection.Costs
-		kept, costs, warning, err = c.machine(ctx, stands, string(how))
+		kept, costs, warning, err := c.machine(ctx, stands, string(how))
 		if err != nil {
-			return s, warning, err
+			return s, warnings, err
 		}
+		warnings = add(warnings, warning)
 		model, s.From = kept.On(model, costs), kept.From()
+		if c.gpu == nil {
+			break
+		}
+		var from string
+		if model, from, warning, err = c.measureGPUs(ctx, model, stands, string(how)); err != nil {
+			return s, warnings, err
+		}
+		warnings = add(warnings, warning)
+		s.From += ", " + from
 	default:
-		return s, "", fmt.Errorf("invalid %s=%q: want %s, %s or %s", selection.EnvMeasure, how, selection.MeasureOnce, selection.MeasureAgain, selection.MeasureOff)
+		return s, nil, fmt.Errorf("invalid %s=%q: want %s, %s or %s", selection.EnvMeasure, how, selection.MeasureOnce, selection.MeasureAgain, selection.MeasureOff)
 	}
 	if c.layout.Nodes > 1 {
 		if model, err = c.measureNetwork(ctx, model); err != nil {
-			return s, warning, err
+			return s, warnings, err
 		}
 		s.From += ", network measured at start"
 	}
 	s.Model = model.String()
-	return s, warning, nil
+	return s, warnings, nil
 }
 
 // machine is a collective that returns what is kept of this rank's machine, where it is the first of its node, and what is known of all
@@ -61,7 +78,18 @@ func (c *Comm) machine(ctx context.Context, stands bool, how string) (kept selec
 	}
 	defer node.Close()
 	kept = selection.Kept{Node: c.opts.Node, PPN: node.Size(), CPUs: runtime.NumCPU()}
-	first := stands && node.Rank() == 0
+	return c.keptOrMeasured(ctx, kept, stands && node.Rank() == 0, how, func() (selection.Costs, error) {
+		if !stands {
+			return selection.Costs{}, nil
+		}
+		return node.parameters(ctx, selection.Cores(), c.cacheSize())
+	})
+}
+
+// keptOrMeasured is a collective that loads what is kept, on the ranks that are first, and measures where one of them has not enough; all
+// ranks measure then, and an error is that of all. It returns what the first have now, and of each cost the highest.
+func (c *Comm) keptOrMeasured(ctx context.Context, kept selection.Kept, first bool, how string, measure func() (selection.Costs, error)) (_ selection.Kept, costs selection.Costs, warning string, err error) {
+	what := cmp.Or(kept.GPU, "this machine")
 	dir, keptErr := selection.KeptFolder()
 	keeps := first && kept.Node.Host != ""
 	missing := []int32{0}
@@ -82,11 +110,8 @@ func (c *Comm) machine(ctx context.Context, stands bool, how string) (kept selec
 	}
 	if missing[0] != 0 {
 		now := selection.Measured{Date: time.Now().Format(time.DateOnly)}
-		if stands {
-			now.Costs, err = node.parameters(ctx, selection.Cores(), c.cacheSize())
-		}
-		if err != nil {
-			return kept, costs, "", fmt.Errorf("measuring this machine: %w", err)
+		if now.Costs, err = measure(); err != nil {
+			return kept, costs, "", fmt.Errorf("measuring %s: %w", what, err)
 		}
 		if kept.Measured = append(kept.Measured, now); len(kept.Measured) > selection.EnoughMeasured { // another node has fewer
 			kept.Measured = kept.Measured[1:]
@@ -96,7 +121,7 @@ func (c *Comm) machine(ctx context.Context, stands bool, how string) (kept selec
 		}
 	}
 	if keeps && keptErr != nil {
-		warning = fmt.Sprintf("what was measured of this machine is not kept, so every start measures it again: %v", keptErr)
+		warning = fmt.Sprintf("what was measured of %s is not kept, so every start measures it again: %v", what, keptErr)
 	}
 	if first {
 		costs = kept.Costs()

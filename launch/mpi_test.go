@@ -43,8 +43,12 @@ const (
 // runRank is a rank of a test.
 func runRank(p ranktest.Process) {
 	test, folder := p.Words[0], p.Folder
-	if test == "paths" {
+	switch test {
+	case "paths":
 		runPaths(p)
+		return
+	case "sharing":
+		runSharing(p)
 		return
 	}
 	o := launch.Options{Log: logTo{folder}}

@@ -38,6 +38,7 @@ type gpuFacts struct {
 	Node    int
 	GPU     int // its number in the process
 	UUID    string
+	MPS     bool        // a server of NVIDIA's has it
 	Probe   cuda.Handle // of memory that others try to open; without bytes where there is none
 	Without string      // and why
 }
@@ -50,9 +51,10 @@ type gpuRow struct {
 }
 
 // JoinGPUs is a collective of ranks with a GPU each that finds out by which path the messages of every pair go, as the first
-// rank's EnvCUDAPath says. The warning is for people; an error is that of all ranks.
-func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (paths lending.Paths, warning string, err error) {
+// rank's EnvCUDAPath says. An error is that of all ranks.
+func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (joined Joined, err error) {
 	mine := gpuFacts{How: os.Getenv(EnvCUDAPath), Process: process(), Node: nodes[rank], GPU: d.Index, UUID: d.UUID}
+	mine.MPS, _ = cuda.MPS(d.Index)
 	p, err := newProbe(d)
 	if err != nil {
 		mine.Without = err.Error()
@@ -61,14 +63,14 @@ func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (paths lendi
 	}
 	all, err := GatherJSON(gather, len(nodes), mine)
 	if err != nil {
-		return nil, "", errors.Join(err, p.close())
+		return Joined{}, errors.Join(err, p.close())
 	}
 	how := cmp.Or(all[0].How, autoPath)
 	forced := lending.Staging
 	if how != autoPath {
 		if forced, err = lending.ParsePath(how); err != nil {
 			err = fmt.Errorf("invalid %s=%q: want %s, or pointer, ipc or staging for all ranks", EnvCUDAPath, how, autoPath)
-			return nil, "", errors.Join(err, p.close())
+			return Joined{}, errors.Join(err, p.close())
 		}
 	}
 	row := gpuRow{Paths: make([]byte, len(all)), Why: map[int]string{}, Forbidden: map[int]bool{}}
@@ -86,12 +88,14 @@ func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (paths lendi
 	}
 	rows, err := GatherJSON(gather, len(nodes), row)
 	if err = errors.Join(err, p.close()); err != nil { // which nobody has open any more
-		return nil, "", err
+		return Joined{}, err
 	}
-	if paths, warning, err = agreePaths(rows, how != autoPath, forced); warning != "" {
-		warning += fmt.Sprintf(": their messages are staged in the host's memory (%s=staging is the same without this warning)", EnvCUDAPath)
+	joined = sharing(all)
+	if joined.Paths, joined.Warning, err = agreePaths(rows, how != autoPath, forced); joined.Warning != "" {
+		joined.Warning += fmt.Sprintf(": their messages are staged in the host's memory (%s=staging is the same without this warning)", EnvCUDAPath)
 	}
-	return paths, warning, err
+	joined.Lends = lends(all, joined.Paths)
+	return joined, err
 }
 
 // reach returns by which path this rank can read what another one has, or why by none, and whether that is an error.
@@ -286,15 +290,18 @@ func (r *rank) allHaveGPUs(ctx context.Context) (bool, error) {
 
 // join has the rank's messages go by the paths that all ranks agree on.
 func (r *rank) join(ctx context.Context) error {
-	paths, warning, err := JoinGPUs(r.comm.Rank(), r.comm.Nodes(), r.gpu.device, gatherOver(ctx, r.comm))
+	joined, err := JoinGPUs(r.comm.Rank(), r.comm.Nodes(), r.gpu.device, gatherOver(ctx, r.comm))
 	if err := r.comm.Agree(ctx, err); err != nil {
 		return err
 	}
-	if warning != "" && r.comm.Rank() == 0 {
-		fmt.Fprintf(r.log, "scaffe: warning: %s\n", warning)
+	if joined.Warning != "" && r.comm.Rank() == 0 {
+		fmt.Fprintf(r.log, "scaffe: warning: %s\n", joined.Warning)
 	}
+	r.comm.HasGPU(collectives.GPU{
+		Kept: KeptGPU(r.gpu.device.GPU), Open: r.gpu.accelerator, Devices: joined.Devices, Lends: joined.Lends, Turns: joined.Turns,
+	})
 	t := r.engine.Transport().(interface{ SetPaths(lending.Paths) error })
-	return r.engine.Do(ctx, func() error { return t.SetPaths(paths) })
+	return r.engine.Do(ctx, func() error { return t.SetPaths(joined.Paths) })
 }
 
 // PathsOf returns by which paths the messages of GPUs' memory go between the ranks of a communicator of all; nil where they have none.

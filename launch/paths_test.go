@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/internal/ranktest"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
@@ -46,6 +47,57 @@ func runPaths(p ranktest.Process) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// runSharing is a process of a test that says what the cost model knows of the ranks' GPUs. Its second word is how many ranks the process has.
+func runSharing(p ranktest.Process) {
+	local, _ := strconv.Atoi(p.Words[1])
+	o := launch.Options{Local: local, CUDA: true, Collectives: collectives.Options{Measure: true}}
+	err := launch.Run(context.Background(), o, func(_ context.Context, c *collectives.Comm) error {
+		if c.Rank() == 0 {
+			g := c.Selector().Model.GPU
+			p.Report(0, fmt.Sprintf("known %v, devices %g, lends %g, turns %g", g.Known(), g.Devices, g.Lends, g.Turns))
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// The cost model knows how the ranks of a node share GPUs: which read each other's memory, and that kernels of processes take turns where no MPS server
+// has the GPU.
+func TestSharing(t *testing.T) {
+	if !cuda.Built {
+		t.Skip("built without the tag cuda")
+	}
+	library, err := cudatest.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv(selection.EnvMeasure, selection.MeasureOnce)
+	for _, c := range []struct {
+		processes, local int
+		like, path, want string
+	}{
+		{2, 0, "delay=5", "", "known true, devices 1, lends 2, turns 1"},
+		{2, 0, "delay=5 mps=1", "", "known true, devices 1, lends 2, turns 0"},
+		{2, 0, "delay=5", "staging", "known true, devices 1, lends 0, turns 1"},
+		{2, 0, "delay=5 devices=2", "", "known true, devices 0, lends 2, turns 0"},
+		{1, 3, "delay=5", "", "known true, devices 1, lends 2, turns 0"},
+		{1, 3, "delay=5 devices=2 peers=0", "", "known true, devices 2, lends 1, turns 0"},
+	} {
+		t.Setenv(cudatest.Env, c.like)
+		t.Setenv(launch.EnvCUDAPath, c.path)
+		if run := ranktest.Run(t, c.processes, "sharing", strconv.Itoa(c.local)); run.Reports[0] != c.want {
+			t.Errorf("%d processes of %d ranks, %s, %s: %q, want %q\n%s", c.processes, c.local, c.like, c.path, run.Reports[0], c.want, run.Printed)
+		}
+	}
 }
 
 // Ranks of a process and of a node are joined by the best path that there is, or by the one that is asked for, or all say why that

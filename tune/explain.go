@@ -44,7 +44,7 @@ func Explain(w io.Writer, s *selection.Selector, q Question) error {
 	if len(c.RunnerUp.Levels) > 0 {
 		row("runner-up", "%v, predicted %s (%.2f ×)", c.RunnerUp, Duration(c.RunnerUpPredicted), c.RunnerUpPredicted.Seconds()/c.Predicted.Seconds())
 	}
-	if limit := selection.Limit(q.Query.Collective, q.Query.Bytes, l, s.Model); limit > 0 {
+	if limit := selection.Limit(q.Query.Collective, q.Query.Bytes, l, selection.Where(s.Model, l, q.Query.Buffers)); limit > 0 {
 		row("limit", "%s: what must pass %s, over its bandwidth", Duration(seconds(limit)), map[bool]string{true: "a node's port", false: "memory"}[l.Nodes > 1])
 	}
 	if q.Simulate {
@@ -64,8 +64,9 @@ func Explain(w io.Writer, s *selection.Selector, q Question) error {
 	}
 	row("", "(%s)", s.From)
 	if q.Query.Buffers == selection.CUDA {
-		row("buffers", "In a GPU's memory. The model takes them for unregistered ones of the host: it")
-		row("", "does not know what a kernel's launch, or a copy, costs.")
+		for i, line := range gpuLines(s.Model.GPU) {
+			row(map[bool]string{true: "buffers"}[i == 0], "%s", line)
+		}
 	}
 	for i, line := range q.Paths {
 		row(map[bool]string{true: "paths"}[i == 0], "%s", line)
@@ -76,6 +77,32 @@ func Explain(w io.Writer, s *selection.Selector, q Question) error {
 		row("", "staging buffer where that is forbidden. Registered ones save that copy.")
 	}
 	return nil
+}
+
+// gpuLines says what the model makes of buffers in GPUs' memory.
+func gpuLines(g sim.GPU) []string {
+	if !g.Known() {
+		return []string{
+			"In a GPU's memory. The model takes them for unregistered ones of the host, with",
+			"chunks from 512K to 16M: nobody has measured a GPU, or named its parameters.",
+		}
+	}
+	read := map[float64]string{
+		sim.LendsNone: "Messages are staged in the host's memory", sim.LendsOwn: "Those of a rank on the same GPU are read in place, others staged",
+		sim.LendsAll: "Those of a rank on the same node are read in place, others staged",
+	}[g.Lends]
+	shared := "a GPU"
+	if g.Devices > 1 {
+		shared = fmt.Sprintf("%g GPUs", g.Devices)
+	}
+	sharing := fmt.Sprintf("The ranks of a node share %s, where kernels run side by side.", shared)
+	switch {
+	case g.Devices == 0:
+		sharing = "Each rank has a GPU of its own."
+	case g.Turns > 0:
+		sharing = fmt.Sprintf("The ranks of a node share %s, where kernels take turns.", shared)
+	}
+	return []string{"In a GPU's memory. " + read + ".", sharing}
 }
 
 // lines breaks text between words into lines of at most width bytes.
@@ -103,7 +130,10 @@ func simulate(sp spec.Spec, q Question, m sim.Model) (float64, error) {
 		}
 		all = append(all, s)
 	}
-	res, err := sim.Simulate(all, sim.Setup{Model: m, Nodes: q.Nodes, ElemSize: size, Unregistered: q.Query.Buffers == selection.Unregistered, ByRank: q.Query.Collective.ByRank()})
+	res, err := sim.Simulate(all, sim.Setup{
+		Model: m, Nodes: q.Nodes, ElemSize: size, Unregistered: q.Query.Buffers != selection.Registered,
+		GPU: q.Query.Buffers == selection.CUDA && m.GPU.Known(), ByRank: q.Query.Collective.ByRank(),
+	})
 	return res.Max, err
 }
 

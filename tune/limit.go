@@ -15,7 +15,7 @@ import (
 // to (smaller ones may have been served by a cache). So the limit is never above a
 // measured time.
 func (r *Result) limit(c schedule.Collective, bytes int) float64 {
-	m := r.Selector.Model
+	m := selection.Where(r.Selector.Model, r.Layout, r.Config.Buffers)
 	for _, p := range r.Points {
 		if p.Bytes < bytes {
 			continue

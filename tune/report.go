@@ -120,7 +120,9 @@ func (r *Result) row(collective schedule.Collective, p Point) row {
 	out := row{
 		Collective: collective.String(), Size: units.FormatBytes(p.Bytes), Spec: best.Spec,
 		Time: Duration(seconds(best.Median)), Spread: fmt.Sprintf("%.0f %%", 100*best.Spread),
-		Limit: Duration(seconds(r.limit(collective, p.Bytes))),
+	}
+	if t := r.limit(collective, p.Bytes); t > 0 {
+		out.Limit = Duration(seconds(t))
 	}
 	if l := p.find(spec.Library); l != nil {
 		out.Library = fmt.Sprintf("%s (%.2f ×)", Duration(seconds(l.Median)), l.Median/best.Median)

@@ -144,7 +144,7 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Resul
 		}
 	}()
 	selector := comm.Selector()
-	s.jobs = c.jobs(selector, comm.Layout(), comm.HasLibrary())
+	s.jobs = c.jobs(selector, comm.Layout(), comm.HasLibrary() && c.Buffers != selection.CUDA)
 	s.result = &Result{Config: c, Layout: comm.Layout(), Selector: selector, Jobs: len(s.jobs)}
 	for i := range s.jobs {
 		if err := s.next(ctx, i); err != nil {
@@ -231,23 +231,48 @@ type sweep struct {
 }
 
 func (s *sweep) buffers(ctx context.Context) error {
-	alloc := s.comm.Alloc
-	if s.Buffers == selection.Unregistered {
-		alloc = mem.TryAlloc
-	}
 	var err error
-	if s.in, err = alloc(s.Max); err == nil {
-		if s.out, err = alloc(s.Max); err != nil {
+	if s.in, err = s.alloc(); err == nil {
+		if s.out, err = s.alloc(); err != nil {
 			s.give(s.in)
 		}
 	}
-	if err == nil { // memory that was never written is one page of zeros, and too fast
-		in, out := mem.Bytes(s.in), mem.Bytes(s.out)
-		for i := range in {
-			in[i], out[i] = 1, 1
-		}
+	if err := s.comm.Agree(ctx, err); err != nil {
+		return err
 	}
-	return s.comm.Agree(ctx, err)
+	return s.comm.Agree(ctx, errors.Join(s.fill(ctx, s.in), s.fill(ctx, s.out)))
+}
+
+// alloc returns memory of the kind that is tuned for.
+func (s *sweep) alloc() (mem.Buffer, error) {
+	switch s.Buffers {
+	case selection.CUDA:
+		return s.comm.AllocIn(mem.CUDA, s.Max)
+	case selection.Unregistered:
+		return mem.TryAlloc(s.Max)
+	}
+	return s.comm.Alloc(s.Max)
+}
+
+// fill writes to all of b: memory that was never written is one page of zeros, and too fast.
+func (s *sweep) fill(ctx context.Context, b mem.Buffer) error {
+	if s.Buffers != selection.CUDA {
+		all := mem.Bytes(b)
+		for i := range all {
+			all[i] = 1
+		}
+		return nil
+	}
+	ones, err := mem.TryAlloc(b.Len())
+	if err != nil {
+		return err
+	}
+	defer ones.Free()
+	all := mem.Bytes(ones)
+	for i := range all {
+		all[i] = 1
+	}
+	return s.comm.Copy(ctx, b, ones)
 }
 
 func (s *sweep) give(b mem.Buffer) {

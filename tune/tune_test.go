@@ -271,6 +271,38 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Of buffers in GPUs' memory it says what the model knows.
+func TestExplainGPUs(t *testing.T) {
+	known := sim.Default()
+	known.GPU = sim.GPU{Launch: 1e-5, Memory: 1e12, Down: sim.Copies{Bandwidth: 1e10}, Up: sim.Copies{Bandwidth: 1e10}, Devices: 2, Lends: sim.LendsOwn, Turns: 1}
+	for _, c := range []struct {
+		m    sim.Model
+		want []string
+		not  string
+	}{
+		{sim.Default(), []string{"takes them for unregistered ones of the host", "nobody has measured a GPU"}, "limit"},
+		{known, []string{
+			"limit       268 µs: what must pass memory", // 2 · 64 MiB · 4 ranks, of two GPUs
+			"gpu.launch=1e-05", "a rank on the same GPU are read in place, others staged", "share 2 GPUs, where kernels take turns", "simulated",
+		}, "unregistered ones"},
+	} {
+		q := tune.Question{Nodes: spec.NodesOf(1, 4), Simulate: true}
+		q.Query = selection.Query{Collective: schedule.Allreduce, Bytes: 64 << 20, Blocking: true, Buffers: selection.CUDA}
+		var b strings.Builder
+		if err := tune.Explain(&b, &selection.Selector{Model: c.m, From: "a test"}, q); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("no %q in\n%s", w, &b)
+			}
+		}
+		if strings.Contains(b.String(), c.not) {
+			t.Errorf("%q in\n%s", c.not, &b)
+		}
+	}
+}
+
 func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		1500 * time.Millisecond: "1.50 s", 537 * time.Millisecond: "537 ms", 12340 * time.Microsecond: "12.3 ms", 999 * time.Nanosecond: "1.00 µs",

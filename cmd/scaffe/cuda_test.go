@@ -60,3 +60,38 @@ func TestTrainOnGPUs(t *testing.T) {
 		})
 	}
 }
+
+// TestTuneOnGPUs: tune measures specs on buffers in GPUs' memory, and the next run takes what it wrote for such buffers, and for no others.
+func TestTuneOnGPUs(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("XDG_CACHE_HOME", dir)
+	library, err := cudatest.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv(cudatest.Env, "delay=5")
+	r := command(t, dir, scaffe, append(quickTune, "--local", "2", "--device", "cuda:0,0")...)
+	if r.code != 0 || !strings.Contains(r.stdout, "collective=reduce nodes=1 ppn=2") || !strings.Contains(r.stdout, "buffer=cuda") || strings.Contains(r.stdout, "spec=mpi") {
+		t.Fatalf("tune ended with %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if r = command(t, dir, scaffe, "tune", "--lint", "t"); r.code != 0 {
+		t.Errorf("lint ended with %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	for buffers, want := range map[string]string{"cuda": "decided by  t:", "registered": "built-in cost model"} {
+		r = command(t, dir, scaffe, "explain", "reduce", "64K", "--local", "2", "--table", "t", "--buffers", buffers)
+		if r.code != 0 || !strings.Contains(r.stdout, want) || !strings.Contains(r.stdout, "gpu.launch=") {
+			t.Errorf("explain of %s buffers ended with %d\n%s%s", buffers, r.code, r.stdout, r.stderr)
+		}
+	}
+	if r = command(t, dir, scaffe, "explain", "reduce", "64M", "--nodes", "2", "--ppn", "2", "--buffers", "cuda"); r.code != 0 || !strings.Contains(r.stdout, "share a GPU, where kernels take turns") {
+		t.Errorf("explain of ranks that do not run ended with %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if r = command(t, dir, scaffe, "tune", "--local", "2", "--device", "cuda", "--buffers", "registered"); r.code != 2 || !strings.Contains(r.stderr, "do not go together") {
+		t.Errorf("tune of two memories ended with %d\n%s", r.code, r.stderr)
+	}
+	if r = command(t, dir, scaffe, "doctor"); !strings.Contains(r.stdout, "measured GPU     stand-in 0, 1024 MiB, sm_80") || !strings.Contains(r.stdout, "GB/s down") {
+		t.Errorf("doctor says\n%s", r.stdout)
+	}
+}

@@ -37,7 +37,7 @@ func explainCommand() *cli.Command {
 			cmdline.Int("ppn", 0, 1, "answer for `N` ranks per node"),
 			localFlag(),
 			typeFlag(),
-			anyBuffersFlag(),
+			buffersFlag(),
 			&cli.BoolFlag{Name: "nonblocking", Usage: "explain Ireduce, Ibcast, Iallreduce, Iallgather, IreduceScatter, Ialltoall, Igather or Iscatter"},
 			&cli.BoolFlag{Name: "simulate", Usage: "also simulate the schedules"},
 		),
@@ -81,7 +81,7 @@ func explainLayout(c *cli.Context, q tune.Question, opts collectives.Options, no
 		return cmdline.Usagef("--nodes must be at most 65536 and --ppn at most 4096 (got %d and %d)", nodes, ppn)
 	}
 	q.Nodes, q.Query.Library = spec.NodesOf(nodes, ppn), mpi.Built() != ""
-	s, err := selectorFor(opts, q.Nodes, ppn)
+	s, err := selectorFor(opts, q.Nodes, ppn, q.Query.Buffers)
 	if err != nil {
 		return err
 	}
@@ -89,8 +89,8 @@ func explainLayout(c *cli.Context, q tune.Question, opts collectives.Options, no
 }
 
 // selectorFor returns what selects for ranks that do not run, ppn of them on a
-// node, and warns of tables that were made for others.
-func selectorFor(opts collectives.Options, nodes []int, ppn int) (*selection.Selector, error) {
+// node, with buffers of a kind, and warns of tables that were made for others.
+func selectorFor(opts collectives.Options, nodes []int, ppn int, buffers selection.BufferKind) (*selection.Selector, error) {
 	s, err := selection.NewSelector(selection.Flags{Spec: opts.Spec, Tuned: opts.Tuned, Table: opts.Table})
 	if err != nil {
 		return nil, err
@@ -100,6 +100,11 @@ func selectorFor(opts collectives.Options, nodes []int, ppn int) (*selection.Sel
 			for _, w := range src.Table.Warnings(launch.Machine(0), spec.LayoutOf(nodes)) {
 				fmt.Fprintf(os.Stderr, "scaffe: warning: %s\n", w)
 			}
+		}
+	}
+	if buffers == selection.CUDA {
+		if kept, sharing, found := launch.GPUsHere(ppn); found {
+			return s.HereOn(launch.Node(0), ppn, kept, sharing), nil
 		}
 	}
 	return s.Here(launch.Node(0), ppn), nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/cmdline"
 	"github.com/scaffe/scaffe/internal/report"
@@ -135,7 +136,7 @@ func explainSchemes(c *cli.Context) error {
 		return err
 	}
 	cfg.Nodes = spec.NodesOf(nodes, ppn)
-	s, err := selectorFor(opts, cfg.Nodes, ppn)
+	s, err := selectorFor(opts, cfg.Nodes, ppn, selection.Registered)
 	if err != nil {
 		return err
 	}

@@ -56,23 +56,8 @@ func typeFlag() cli.Flag {
 }
 
 func buffersFlag() cli.Flag {
-	return cmdline.Checked("buffers", "registered", "memory of the buffers: registered is from Comm.Alloc",
-		cmdline.Parsed(hostBuffers, "want registered or unregistered"), "registered", "unregistered")
-}
-
-// anyBuffersFlag is buffersFlag where a GPU's memory is no refusal.
-func anyBuffersFlag() cli.Flag {
 	return cmdline.Choice("buffers", "registered", "memory of the buffers: registered is from Comm.Alloc, cuda that of the ranks' GPUs",
 		selection.Registered.String(), selection.Unregistered.String(), selection.CUDA.String())
-}
-
-// hostBuffers reads a kind of buffers in host memory.
-func hostBuffers(s string) (selection.BufferKind, error) {
-	kind, err := selection.ParseBufferKind(s)
-	if err == nil && kind == selection.CUDA {
-		err = errors.New("it is not measured")
-	}
-	return kind, err
 }
 
 // formatFlag is --format of a command that writes a table.

@@ -19,6 +19,7 @@ import (
 	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/train"
 	"github.com/scaffe/scaffe/tune"
 )
 
@@ -30,6 +31,7 @@ func tuneCommand() *cli.Command {
 			"run the same command again to measure the rest.\n\n" +
 			cmdline.Examples(
 				"mpirun -np 4 scaffe tune --out scaffe.table --budget 5m",
+				"mpirun -np 4 scaffe tune --out gpu.table --device cuda",
 				"scaffe tune --lint scaffe.table",
 			),
 		Flags: []cli.Flag{
@@ -41,6 +43,8 @@ func tuneCommand() *cli.Command {
 			cmdline.Int("iterations", 30, 3, "run each spec at most `N` times"),
 			typeFlag(),
 			buffersFlag(),
+			cmdline.Checked("device", train.Device{}.String(), "`DEVICE` whose memory the buffers lie in: cpu, cuda, which is --buffers cuda, or cuda:LIST with the numbers of the GPUs that the ranks of a node take in turn, such as cuda:0,1",
+				cmdline.Parsed(train.ParseDevice, ""), "cpu", "cuda"),
 			localFlag(),
 			progressFlag(),
 			&cli.StringFlag{Name: "lint", Usage: "only check the tuning table `FILE`"},
@@ -58,10 +62,31 @@ func runTune(c *cli.Context) error {
 	if err != nil {
 		return cmdline.Usage(err)
 	}
-	opts := launch.Options{Local: c.Int("local"), Collectives: collectives.Options{Measure: true}}
+	device, err := tuneDevice(c, &cfg)
+	if err != nil {
+		return cmdline.Usage(err)
+	}
+	opts := launch.Options{
+		Local: c.Int("local"), CUDA: cfg.Buffers == selection.CUDA, GPUs: device.List, Collectives: collectives.Options{Measure: true},
+	}
 	return launch.Run(c.Context, opts, func(ctx context.Context, comm *collectives.Comm) error {
 		return tuneRank(ctx, comm, cfg, c.String("progress"))
 	})
+}
+
+// tuneDevice reads --device, which says the same as --buffers cuda and, perhaps, which GPUs.
+func tuneDevice(c *cli.Context, cfg *tune.Config) (train.Device, error) {
+	d, err := train.ParseDevice(c.String("device"))
+	if err != nil {
+		return d, err
+	}
+	if c.IsSet("device") && c.IsSet("buffers") && d.CUDA != (cfg.Buffers == selection.CUDA) {
+		return d, fmt.Errorf("--device %v and --buffers %v do not go together: --buffers cuda is for --device cuda, registered and unregistered are for cpu", d, cfg.Buffers)
+	}
+	if d.CUDA {
+		cfg.Buffers = selection.CUDA
+	}
+	return d, nil
 }
 
 func lintTable(file string) error {

@@ -36,7 +36,11 @@ func (e *estimate) parted(v schedule.Collective, s spec.Spec) float64 {
 	case "linear", "direct":
 		follow = 1
 	}
-	chunks := max(1, e.bytes/members/float64(chunk))
+	part := e.bytes / members
+	chunks := max(1, part/float64(chunk))
+	if e.gpu {
+		e.device(place{members: members, near: near, nodes: nodes, groups: 1, chunk: min(part, float64(chunk)), chunks: chunks})
+	}
 	work := e.take(e.bytes)
 	switch v {
 	case schedule.Scatter: // every rank takes its own

@@ -58,7 +58,7 @@ func (s *Batch) candidates(l spec.Layout, q Query, tolerance float64) []Candidat
 	specs := shapes(l, q.Collective)
 	var all []Candidate
 	for _, shape := range specs {
-		for _, sized := range chunked(shape, l, cutBytes(l, q), q.Buffers) {
+		for _, sized := range chunked(shape, l, cutBytes(l, q), chunksFor(s.Model, q.Buffers)) {
 			all = append(all, Candidate{sized, closed(q.Collective, q.Bytes, sized, l, s.Model, q.Buffers)})
 		}
 	}
@@ -118,7 +118,7 @@ func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 	if len(close) == 1 || l.Ranks > fewRanks {
 		return close[0]
 	}
-	models := append(worse(s.Model), s.Model)
+	models := append(worse(s.Model, q.Buffers), s.Model)
 	took := make([][]float64, len(models)) // by model, by candidate
 	for _, at := range close {
 		p := s.plans.prediction(q.Collective, q.Bytes, all[at].Spec, l, q.Buffers)
@@ -143,15 +143,25 @@ func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 // sameLoss is what makes no difference.
 const sameLoss = 0.005
 
-// worse returns m with one kind of parameters after the other twice as bad.
-func worse(m sim.Model) []sim.Model {
+// worse returns m with one kind of parameters after the other twice as bad, of those that count for a kind of buffers.
+func worse(m sim.Model, buffers BufferKind) []sim.Model {
 	ops, caches, memory, network := m, m, m, m
 	ops.Op, ops.Intra.Latency, ops.Switch = 2*m.Op, 2*m.Intra.Latency, 2*m.Switch
 	ops.Short.Op, ops.Short.Latency = 2*m.Short.Op, 2*m.Short.Latency
 	ops.Library.Op = 2 * m.Library.Op
 	caches.Fresh, caches.Core = m.Fresh/2, sim.Rates{Cached: m.Core.Cached / 2, Shared: m.Core.Shared / 2, Bandwidth: m.Core.Bandwidth / 2}
 	memory.Memory.Cached, memory.Memory.Shared, memory.Memory.Bandwidth = m.Memory.Cached/2, m.Memory.Shared/2, m.Memory.Bandwidth/2
-	network.Inter.Latency, network.Inter.Burst = 2*m.Inter.Latency, 0
+	network.Inter.Latency = 2 * m.Inter.Latency
+	if m.Inter.Burst > 0 { // with which the library was measured, too
+		network.Inter.Burst, network.Library.Short, network.Library.Bandwidth = 0, 0, 0
+	}
+	if onGPU(m, buffers) {
+		launches, copies := m, m
+		launches.GPU.Launch, launches.GPU.Down.Latency, launches.GPU.Up.Latency = 2*m.GPU.Launch, 2*m.GPU.Down.Latency, 2*m.GPU.Up.Latency
+		copies.GPU.Down.Bandwidth, copies.GPU.Up.Bandwidth = m.GPU.Down.Bandwidth/2, m.GPU.Up.Bandwidth/2
+		memory.GPU.Memory /= 2
+		return []sim.Model{ops, launches, copies, memory, network}
+	}
 	return []sim.Model{ops, caches, memory, network}
 }
 
@@ -262,13 +272,25 @@ func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec
 // Chunks that are tried, the usual one first: below 64K a message costs more
 // than its bytes, but between nodes a short one needs no rendezvous (sim.Model.Eager);
 // above 1M the pipeline takes too long to fill, but for memory that is read in place. A GPU takes longer for the launch of a kernel than for 256K, and its copies
-// reach their speed with larger ones.
+// reach their speed with larger ones: how large, a model knows that has parameters of them, and of others it is a rule.
 var (
-	eagerChunks = []int{32 << 10, 16 << 10} // between nodes
+	eagerChunks = []int{32 << 10, 16 << 10} // between nodes, too
 	netChunks   = []int{128 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20}
 	nodeChunks  = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
 	cudaChunks  = []int{4 << 20, 1 << 20, 2 << 20, 8 << 20, 16 << 20, 512 << 10}
+	gpuChunks   = []int{4 << 20, 2 << 20, 8 << 20, 1 << 20, 16 << 20, 512 << 10, 256 << 10, 128 << 10}
 )
+
+// chunksFor returns the chunks of a kind of buffers; nil: those of the host's.
+func chunksFor(m sim.Model, buffers BufferKind) []int {
+	switch {
+	case onGPU(m, buffers):
+		return gpuChunks
+	case buffers == CUDA:
+		return cudaChunks
+	}
+	return nil
+}
 
 // mostEager is the most of the small chunks that a call is cut into.
 const mostEager = 64
@@ -297,15 +319,17 @@ func cutBytes(l spec.Layout, q Query) int {
 }
 
 // chunked returns a spec with its last level's chunk in all sizes that differ
-// for the given bytes. The levels below have the same, so that a chunk climbs
+// for the given bytes: those given or, of nil, the usual ones. The levels below have the same, so that a chunk climbs
 // as one, but below a ring.
-func chunked(s spec.Spec, l spec.Layout, bytes int, buffers BufferKind) []spec.Spec {
-	chunks, least := netChunks, minChunk
-	if buffers == CUDA {
-		chunks = cudaChunks
-	} else if len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct" {
+func chunked(s spec.Spec, l spec.Layout, bytes int, chunks []int) []spec.Spec {
+	least := minChunk
+	switch {
+	case chunks != nil:
+	case len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct":
 		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > maxPart*l.Ranks })
-	} else if l.Nodes > 1 {
+	case l.Nodes == 1:
+		chunks = netChunks
+	default:
 		small := slices.DeleteFunc(slices.Clone(eagerChunks), func(c int) bool { return bytes > mostEager*c })
 		chunks, least = slices.Concat(netChunks, small), slices.Min(eagerChunks)
 	}

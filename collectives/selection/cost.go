@@ -66,6 +66,9 @@ func (e *estimate) reduce(p place, i int) cost {
 			r.rest = cachedPasses
 		}
 	}
+	if e.gpu { // a kernel's operands are not in a cache
+		r.rest = firstPasses
+	}
 	switch p.algorithm {
 	case "chain":
 		return e.reduceChain(r)

@@ -17,10 +17,20 @@ type Costs struct {
 	Fresh                 float64
 	Core, Memory          RateCosts
 	Staging               RateCosts // a byte that is copied
+	GPU                   GPUCosts  `json:",omitzero"` // of a GPU, measured by itself
 }
 
 // RateCosts are the costs of the rates of a sim.Rates.
 type RateCosts struct{ Cached, Shared, Bandwidth float64 }
+
+// GPUCosts are what was measured of a GPU; see sim.GPU.
+type GPUCosts struct {
+	Launch, Memory float64 // Memory: a byte that a kernel reads or writes
+	Down, Up       CopyCosts
+}
+
+// CopyCosts are of a copy, and of each of its bytes besides.
+type CopyCosts struct{ Latency, Byte float64 }
 
 // fields returns all costs, in one order.
 func (c *Costs) fields() []*float64 {
@@ -28,7 +38,7 @@ func (c *Costs) fields() []*float64 {
 	for _, r := range []*RateCosts{&c.Core, &c.Memory, &c.Staging} {
 		all = append(all, &r.Cached, &r.Shared, &r.Bandwidth)
 	}
-	return all
+	return append(all, &c.GPU.Launch, &c.GPU.Memory, &c.GPU.Down.Latency, &c.GPU.Down.Byte, &c.GPU.Up.Latency, &c.GPU.Up.Byte)
 }
 
 // Values returns the costs as numbers, so that ranks can compare theirs.
@@ -63,6 +73,7 @@ const fastest = 2e13
 func (c Costs) On(m sim.Model) sim.Model {
 	times := map[*float64]float64{
 		&m.Op: c.Op, &m.Intra.Latency: c.Latency, &m.Short.Op: c.ShortOp, &m.Short.Latency: c.ShortLatency, &m.Switch: c.Switch,
+		&m.GPU.Launch: c.GPU.Launch, &m.GPU.Down.Latency: c.GPU.Down.Latency, &m.GPU.Up.Latency: c.GPU.Up.Latency,
 	}
 	for at, cost := range times {
 		if cost > 0 {
@@ -77,6 +88,9 @@ func (c Costs) On(m sim.Model) sim.Model {
 			*rate = Rounded(1/cost, steps...)
 		}
 	}
+	set(&m.GPU.Memory, c.GPU.Memory)
+	set(&m.GPU.Down.Bandwidth, c.GPU.Down.Byte)
+	set(&m.GPU.Up.Bandwidth, c.GPU.Up.Byte)
 	rates := map[*sim.Rates]RateCosts{&m.Core: c.Core, &m.Memory: c.Memory, &m.Staging: c.Staging}
 	for at, cost := range rates {
 		set(&at.Cached, cost.Cached)

@@ -8,7 +8,9 @@
 // (flags, environment, the user's file), each a Spec for all calls or a tuning Table.
 // Where none has a rule, the cost model decides: Candidates are the specs that make
 // sense for a layout, Predict says how long package sim finds that each takes under a
-// sim.Model. Costs are what was measured of a machine, Kept is how they are kept.
+// sim.Model. Costs are what was measured of a machine or of a GPU, Kept is how they are kept.
+// Buffers in GPUs' memory (CUDA) are predicted by what the model has of GPUs; where it has nothing, as
+// unregistered ones of the host.
 // docs/tuning.md has the text form of tables; Lint finds what is odd in one.
 //
 // A choice is a function of the Selector, the layout and the query alone, to the last

@@ -35,11 +35,12 @@ type Node struct {
 	How string
 }
 
-// Kept is what was measured of a machine, as it is kept from run to run.
+// Kept is what was measured of a machine, as it is kept from run to run; or of a GPU of one, which has a file of its own.
 type Kept struct {
 	Node     Node
-	PPN      int // ranks that were on the node
-	CPUs     int // cores that the first of them might use
+	PPN      int    // ranks that were on the node
+	CPUs     int    // cores that the first of them might use
+	GPU      string `json:",omitempty"` // its kind; PPN and CPUs are 0 then
 	Measured []Measured
 }
 
@@ -59,6 +60,10 @@ const keptFormat = 5
 // file returns the path of what is kept in a folder for k's machine.
 func (k Kept) file(dir string) string {
 	h := fnv.New64a()
+	if k.GPU != "" {
+		fmt.Fprintln(h, keptFormat, k.Node, k.GPU)
+		return filepath.Join(dir, fmt.Sprintf("gpu-%016x.json", h.Sum64()))
+	}
 	fmt.Fprintln(h, keptFormat, k.Node, k.PPN, k.CPUs)
 	return filepath.Join(dir, fmt.Sprintf("machine-%016x.json", h.Sum64()))
 }
@@ -82,8 +87,8 @@ func (k *Kept) Load(dir string) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case read.Node != k.Node || read.PPN != k.PPN || read.CPUs != k.CPUs:
-		return false, nil // another machine of the same hash
+	case read.Node != k.Node || read.PPN != k.PPN || read.CPUs != k.CPUs || read.GPU != k.GPU:
+		return false, nil // another machine, or GPU, of the same hash
 	}
 	*k = read
 	return true, nil
@@ -145,6 +150,9 @@ func (k Kept) From() string {
 	if n := len(k.Measured); n > 1 {
 		times = fmt.Sprintf(" %d times, last", n)
 	}
+	if k.GPU != "" {
+		return fmt.Sprintf("those of %s, measured%s on %s", k.GPU, times, k.Date())
+	}
 	return fmt.Sprintf("this machine's parameters, measured%s on %s with %d ranks", times, k.Date(), k.PPN)
 }
 
@@ -193,6 +201,22 @@ func (s *Selector) Here(n Node, ppn int) *Selector {
 	here := *s
 	here.Model, here.From = k.Model(s.Model.On(Cores())), k.From()
 	return &here
+}
+
+// HereOn is Here for buffers in GPUs' memory, too, with what is kept of such a GPU; the ranks of a node share GPUs as sharing says.
+func (s *Selector) HereOn(n Node, ppn int, gpu Kept, sharing sim.GPU) *Selector {
+	here := s.Here(n, ppn)
+	dir, err := KeptFolder()
+	if err != nil || !s.Assumes() || os.Getenv(EnvMeasure) == MeasureOff {
+		return here
+	}
+	if found, err := gpu.Load(dir); err != nil || !found {
+		return here
+	}
+	on := *here
+	on.Model.GPU = sharing
+	on.Model, on.From = gpu.Costs().On(on.Model), here.From+", "+gpu.From()
+	return &on
 }
 
 // Model returns m with what was measured.

@@ -59,6 +59,36 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// What is kept of a GPU is that of its kind alone, on a machine of that kind, and no machine's; nor is a machine's a GPU's.
+func TestKeptGPU(t *testing.T) {
+	dir := t.TempDir()
+	c := selection.Costs{GPU: selection.GPUCosts{Launch: 8e-6, Memory: 5e-13, Down: selection.CopyCosts{Latency: 1e-5, Byte: 2e-11}, Up: selection.CopyCosts{Latency: 1e-5, Byte: 4e-11}}}
+	k := selection.Kept{Node: node, GPU: "one, 80 GiB", Measured: []selection.Measured{{Date: "2026-01-02", Costs: c}}}
+	if err := k.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := node
+	elsewhere.Host = "another"
+	for _, c := range []struct {
+		node selection.Node
+		gpu  string
+		want bool
+	}{{node, k.GPU, true}, {node, "another, 80 GiB", false}, {elsewhere, k.GPU, false}, {node, "", false}} {
+		other := selection.Kept{Node: c.node, GPU: c.gpu}
+		if found, err := other.Load(dir); err != nil || found != c.want {
+			t.Errorf("of %q on %s it is found: %v, %v", c.gpu, c.node.Host, found, err)
+		}
+	}
+	if all := selection.AllKept(dir, node); len(all) > 0 {
+		t.Errorf("of the machine, %v is kept", all)
+	}
+	want := sim.Default()
+	want.GPU = sim.GPU{Launch: 8.2e-6, Memory: 2e12, Down: sim.Copies{Latency: 1e-5, Bandwidth: 5.1e10}, Up: sim.Copies{Latency: 1e-5, Bandwidth: 2.4e10}}
+	if m := k.Costs().On(sim.Default()); m != want {
+		t.Errorf("it comes to %v", m)
+	}
+}
+
 // Of what several starts measured the median counts, cost by cost.
 func TestKeptMedians(t *testing.T) {
 	k := selection.Kept{Node: node, PPN: 4, CPUs: 2}

@@ -19,17 +19,20 @@ func closed(v schedule.Collective, bytes int, s spec.Spec, l spec.Layout, m sim.
 	}
 	e := estimate{m: m, l: l, bytes: float64(bytes), unregistered: buffers != Registered, hosted: min(max(1, m.Hosted), float64(l.Nodes))}
 	e.setRates()
+	if e.gpu = onGPU(m, buffers); e.gpu {
+		e.setGPUs()
+	}
 	if v.ByRank() {
 		return e.parted(v, s)
 	}
-	if l.Nodes == 1 && bytes <= sim.ShortBytes {
+	if l.Nodes == 1 && bytes <= sim.ShortBytes && !e.gpu {
 		e.m.Intra.Latency, e.m.Op = m.Short.Latency, m.Short.Op
 	}
-	if m.Cores >= 1 && times(float64(l.PPN), e.hosted) > m.Cores {
+	if m.Cores >= 1 && times(float64(l.PPN), e.hosted) > m.Cores && !e.gpu {
 		e.m.Intra.Latency += m.Switch
 		e.m.Inter.Latency += m.Switch
 	}
-	e.op, e.latency = e.m.Op, e.m.Inter.Latency
+	e.op, e.latency, e.near = e.m.Op, e.m.Inter.Latency, e.m.Intra.Latency
 	members, stride := l.Ranks, 1
 	for i, level := range s.Levels {
 		size, last := level.Size, i == len(s.Levels)-1
@@ -69,7 +72,8 @@ type estimate struct {
 	// The rates of a thread, of a node's part of its machine's memory, and of copies through the kernel.
 	core, node, staging float64
 
-	op, latency float64 // of an op, and between nodes, without what packets cost
+	op, latency, near float64 // of an op, and between nodes and within one, without what packets or copies cost
+	gpu               bool    // buffers lie in GPUs' memory, of which the model knows
 
 	fill   float64 // seconds until the first chunk has ended
 	leader load    // of a leader in the levels so far
@@ -176,6 +180,9 @@ func (e *estimate) level(v schedule.Collective, p place, i int, last bool) {
 // between nodes consist of packets.
 func (e *estimate) network(p place) {
 	e.m.Op, e.m.Inter.Latency = e.op, e.latency
+	if e.gpu {
+		defer e.device(p)
+	}
 	if p.nodes < 2 {
 		return
 	}

@@ -87,6 +87,9 @@ func (p *prediction) under(m sim.Model) float64 { return p.within(m, math.Inf(1)
 
 // within is Predict of what takes at most so many seconds, and else may be infinite, which costs less to find out.
 func (p *prediction) within(m sim.Model, limit float64) float64 {
+	if p.layout.Ranks < 2 && onGPU(m, p.buffers) {
+		return m.Op + m.GPU.Launch + times(copyPasses, float64(p.bytes))/m.GPU.Memory
+	}
 	if p.layout.Ranks < 2 || p.bytes == 0 {
 		return m.Op + 2*float64(p.bytes)/m.Core.At(2*float64(p.bytes), m.Cache)
 	}
@@ -138,7 +141,7 @@ func (p *prediction) simulated(bytes int, m sim.Model, limit float64) float64 {
 	}
 	t := 0.0
 	if all != nil {
-		setup := sim.Setup{Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers != Registered, ByRank: p.collective.ByRank(), Part: float64(bytes) / float64(p.bytes)}
+		setup := sim.Setup{Model: m, Nodes: nodes, ElemSize: elemSize, Unregistered: p.buffers != Registered, GPU: onGPU(m, p.buffers), ByRank: p.collective.ByRank(), Part: float64(bytes) / float64(p.bytes)}
 		if !math.IsInf(limit, 1) {
 			setup.Until = limit
 		}

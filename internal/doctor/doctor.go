@@ -23,6 +23,7 @@ import (
 	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/dnn"
+	"github.com/scaffe/scaffe/launch"
 	"github.com/scaffe/scaffe/mpi"
 )
 
@@ -193,6 +194,32 @@ func Measured(n selection.Node) []Finding {
 	}
 	if len(all) == 0 {
 		f.Found = "nothing yet of this machine: ranks measure it when they first start here"
+		all = append(all, f)
+	}
+	return append(all, measuredGPUs(dir)...)
+}
+
+// measuredGPUs says what is kept of the GPUs that this machine has, of each kind once.
+func measuredGPUs(dir string) (all []Finding) {
+	gpus, err := cuda.GPUs()
+	if err != nil {
+		return nil // gpus tells
+	}
+	seen := map[string]bool{}
+	for _, g := range gpus {
+		k := launch.KeptGPU(g)
+		if seen[k.GPU] {
+			continue
+		}
+		seen[k.GPU] = true
+		f := Finding{What: "measured GPU", Found: "nothing yet of " + k.GPU + ": ranks that have one measure it when they first start here"}
+		if found, err := k.Load(dir); err != nil {
+			f.Wrong, f.Fix = err.Error(), "remove the file: ranks measure the GPU again"
+		} else if found {
+			m := k.Model(selection.Default().Model).GPU
+			f.Found = fmt.Sprintf("%s, on %s: %.2g µs for a kernel, %.3g GB/s in its memory; copies of %.3g GB/s down, %.3g up",
+				k.GPU, k.Date(), 1e6*m.Launch, m.Memory/1e9, m.Down.Bandwidth/1e9, m.Up.Bandwidth/1e9)
+		}
 		all = append(all, f)
 	}
 	return all

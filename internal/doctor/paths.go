@@ -74,12 +74,16 @@ func gpuPaths(w *mpi.World) []Finding {
 		return []Finding{f}
 	}
 	defer d.Close()
-	paths, warning, err := launch.JoinGPUs(w.Rank(), w.Nodes().Of, d, gather)
+	joined, err := launch.JoinGPUs(w.Rank(), w.Nodes().Of, d, gather)
 	switch {
 	case err != nil:
 		f.Wrong, f.Fix = err.Error(), fmt.Sprintf("unset %s", launch.EnvCUDAPath)
 	default:
-		f.Found, f.Wrong = strings.Join(paths.Lines(), fmt.Sprintf("\n%22s", "")), warning
+		lines := joined.Paths.Lines()
+		if joined.Turns {
+			lines = append(lines, "processes that share a GPU take turns: no MPS server is known to have it")
+		}
+		f.Found, f.Wrong = strings.Join(lines, fmt.Sprintf("\n%22s", "")), joined.Warning
 	}
 	return []Finding{f}
 }

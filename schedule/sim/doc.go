@@ -33,8 +33,9 @@
 // So pipelining, full pipes, bubbles and stragglers come out of the schedule;
 // none is put in.
 //
-// What the model leaves out: contention within the network, and scheduling of threads
-// by the operating system other than first come, first served.
+// What the model leaves out: contention within the network, scheduling of threads
+// by the operating system other than first come, first served, and what lies between two GPUs: one that reads
+// another's memory does so as fast as its own.
 //
 // Package collectives/selection predicts by it, from few chunks and few ranks.
 package sim

@@ -25,6 +25,7 @@ const (
 	dataArrived             // the data of such a message are there
 	sendDone                // a message has left, or has been read
 	wanted                  // a sender learns where its message is wanted
+	gpuDone                 // a GPU has done what it was given of an op
 )
 
 // before reports whether e happens before o.

@@ -57,6 +57,8 @@ func (w *world) moved(r, i int32) traffic {
 	k := &w.ranks[r]
 	op := &k.ops[i]
 	switch {
+	case w.gpus != nil:
+		return w.traffic(r, i)
 	case k.state[i]&halved != 0:
 		t := w.traffic(r, i)
 		if !op.Receives() {
@@ -143,6 +145,12 @@ func (w *world) traffic(r, i int32) (t traffic) {
 	k := &w.ranks[r]
 	op := &k.ops[i]
 	bytes := float64(op.Len() * w.ElemSize)
+	if w.gpus != nil {
+		if op.Receives() && w.near(r, i) && !w.lends(r, i) { // from the sender's slot, which is not registered
+			t.staged = bytes
+		}
+		return t
+	}
 	var message *float64 // reading the message
 	if !op.Local() && w.ranks[op.Peer].node == k.node {
 		peer := &w.ranks[op.Peer]

@@ -39,6 +39,8 @@ import "github.com/scaffe/scaffe/schedule"
 // one half of a large message, and who ends last says so to the other.
 //
 // A message of at most ShortBytes travels with the news, and its sender is done.
+//
+// What becomes of these where buffers lie in GPUs' memory, begins says.
 func (w *world) step(e event) {
 	k := &w.ranks[e.rank]
 	switch e.kind {
@@ -56,10 +58,14 @@ func (w *world) step(e event) {
 		w.complete(e.rank, e.op)
 	case wanted:
 		k.state[e.op] |= told
+	case gpuDone:
+		w.gpuDone(e.rank, e.op)
 	case taskDone:
-		if e.finish {
+		switch {
+		case w.gpus != nil && w.begins(e.rank, e.op, e.finish):
+		case e.finish:
 			w.finished(e.rank, e.op)
-		} else {
+		default:
 			w.post(e.rank, e.op)
 		}
 		if k.busy = len(k.first)+len(k.todo) > 0; k.busy {
@@ -169,7 +175,7 @@ func (w *world) carries(r, i int32, finish bool) float64 {
 func (w *world) postNear(r, i int32) {
 	k := &w.ranks[r]
 	op := &k.ops[i]
-	small := op.Len()*w.ElemSize <= ShortBytes
+	small := op.Len()*w.ElemSize <= ShortBytes && !w.lends(r, i)
 	switch {
 	case op.Receives() && k.state[i]&senderReady != 0:
 		w.meet(r, i)
@@ -197,6 +203,9 @@ func (w *world) postNear(r, i int32) {
 func (w *world) wants(r, i int32) bool {
 	k := &w.ranks[r]
 	op := &k.ops[i]
+	if w.gpus != nil {
+		return false
+	}
 	return !w.Unregistered || op.Dst.Buf == schedule.Scratch || w.hosts[k.host].roomy && op.Len()*w.ElemSize > EagerCopy
 }
 
@@ -207,7 +216,7 @@ func (w *world) meet(r, i int32) {
 	op := &k.ops[i]
 	other, at := int32(op.Peer), k.peer[i]
 	peer := &w.ranks[other]
-	plain := op.Kind == schedule.Recv || peer.ops[at].Kind == schedule.Recv
+	plain := w.gpus == nil && (op.Kind == schedule.Recv || peer.ops[at].Kind == schedule.Recv)
 	if plain && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy {
 		k.state[i] |= halved
 		peer.state[at] |= halved

@@ -49,6 +49,8 @@ type Model struct {
 	// of its collectives go at the rate Library.Short, what is beyond at Library.Bandwidth, where other algorithms
 	// may move less. 0: all at Library.Bandwidth, or at the network's.
 	Library struct{ Op, Short, Bandwidth float64 }
+	// GPU is what GPUs cost whose memory buffers lie in.
+	GPU GPU
 }
 
 // BurstRate is how many times as fast as the network a burst goes (Model.Inter).
@@ -164,11 +166,15 @@ func (m *Model) fields() []field {
 	}
 }
 
-// String returns the text form, name=value for every parameter. ParseModel
+// String returns the text form, name=value for every parameter; of GPUs, none where all are 0. ParseModel
 // reads back the same bits.
 func (m Model) String() string {
 	var words []string
-	for _, f := range m.fields() {
+	fields := m.fields()
+	if m.GPU != (GPU{}) {
+		fields = append(fields, m.GPU.fields()...)
+	}
+	for _, f := range fields {
 		words = append(words, f.name+"="+strconv.FormatFloat(*f.at, 'g', -1, 64))
 	}
 	return strings.Join(words, " ")
@@ -177,7 +183,7 @@ func (m Model) String() string {
 // Set sets the parameter of the given name.
 func (m *Model) Set(name, value string) error {
 	var names []string
-	for _, f := range m.fields() {
+	for _, f := range append(m.fields(), m.GPU.fields()...) {
 		if f.name != name {
 			names = append(names, f.name)
 			continue

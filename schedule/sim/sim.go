@@ -17,6 +17,9 @@ type Setup struct {
 	ElemSize int
 	// Unregistered says that In and Out are memory that was not registered.
 	Unregistered bool
+	// GPU says that In, Out and Scratch lie in the memory of the ranks' GPUs, of which the model has parameters (GPU.Known);
+	// Unregistered does not count then.
+	GPU bool
 	// ByRank says that the collective is one of parts that ranks have (schedule.Collective.ByRank).
 	ByRank bool
 	// Part is which part of a longer collective the schedules stand for, in (0, 1]:

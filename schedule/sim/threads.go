@@ -60,6 +60,10 @@ func (w *world) work(r int32, after float64) {
 	op := (*queue)[0]
 	*queue = (*queue)[1:]
 	h, m := &w.hosts[k.host], &w.Model
+	if w.gpus != nil && !finish && w.copiesDown(r, op) { // begins that, and has to do with the message when it is done
+		w.push(event{at: w.now + after + m.Op, kind: taskDone, rank: r, op: op})
+		return
+	}
 	end := w.now + after + m.Op + float64(w.packets(r, op, finish)*m.Packet) + w.carries(r, op, finish)
 	if !finish {
 		end += w.copying(r, op) / k.core

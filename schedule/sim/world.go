@@ -16,6 +16,7 @@ type world struct {
 	ranks   []rank
 	nodes   []node
 	hosts   []host
+	gpus    []gpu // of ranks whose buffers lie there, else none
 	events  events
 	streams bool // the collective has at least StreamFrom bytes
 }
@@ -24,12 +25,12 @@ type world struct {
 type rank struct {
 	ops   []schedule.Op
 	graph *schedule.Graph
-	waits []int32 // per op: how many ops it still waits for
-	peer  []int32 // per op: the index of the op at the other end, -1 for none
-	state []uint8 // per op: posted, there
-	first []int32 // ops to post, and then
-	todo  []int32 // ops to finish: first come, first served
-	busy  bool    // it has a core, or waits for one
+	waits []int32  // per op: how many ops it still waits for
+	peer  []int32  // per op: the index of the op at the other end, -1 for none
+	state []uint16 // per op: posted, there
+	first []int32  // ops to post, and then
+	todo  []int32  // ops to finish: first come, first served
+	busy  bool     // it has a core, or waits for one
 	node  int32
 	host  int32
 	left  int
@@ -43,6 +44,8 @@ type rank struct {
 	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of unregistered memory alone
 	core   float64              // rates at which the rank's thread touches memory, and
 	staged float64              // copies what is not registered
+	gpu    int32
+	lanes  [numLanes]lane // of its GPU's work
 }
 
 // node is the port that the ranks of a node share.
@@ -63,14 +66,16 @@ type host struct {
 
 // What an op's state says.
 const (
-	posted      uint8 = 1 << iota
-	senderReady       // of a receive: sendReady has happened
-	told              // of a send: it is known where the receiver wants the message
-	put               // of a receive: the sender copies or has copied the message
-	halved            // both sides copy the message, one half each,
-	copied            // of which this one has done its own
-	answered          // of a receive: the sender was told to let the data go
-	placed            // of a send: the sum that it sends was stored where the receiver wants it
+	posted      uint16 = 1 << iota
+	senderReady        // of a receive: sendReady has happened
+	told               // of a send: it is known where the receiver wants the message
+	put                // of a receive: the sender copies or has copied the message
+	halved             // both sides copy the message, one half each,
+	copied             // of which this one has done its own
+	answered           // of a receive: the sender was told to let the data go
+	placed             // of a send: the sum that it sends was stored where the receiver wants it
+	down               // of a staged send: the message has been copied to the host
+	up                 // of a staged receive: it has been copied to the GPU
 )
 
 // newWorld is the world in which the plans begin.
@@ -93,7 +98,7 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 		k.ops, k.left, k.writes = sch.Ops, len(sch.Ops), p.writes[r]
 		k.cached = float64(sch.Scratch*s.ElemSize) <= s.Model.Cache
 		k.graph = p.graphs[r]
-		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), p.peers[r], make([]uint8, len(sch.Ops))
+		k.waits, k.peer, k.state = slices.Clone(k.graph.Waits()), p.peers[r], make([]uint16, len(sch.Ops))
 		k.first, k.todo = make([]int32, 0, len(sch.Ops)), make([]int32, 0, 2*len(sch.Ops))
 	}
 	w.nodes = make([]node, nodes)
@@ -107,6 +112,13 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 		bytes = max(bytes, float64(sch.Count*s.ElemSize)/cmp.Or(s.Part, 1))
 	}
 	w.streams = bytes >= StreamFrom
+	if w.GPU {
+		if !w.Model.GPU.Known() {
+			return nil, fmt.Errorf("sim: buffers in GPUs' memory, of which the model has no parameters: %v", w.Model)
+		}
+		w.setGPUs()
+		w.Unregistered = false
+	}
 	if w.Unregistered {
 		w.countSends()
 	}
@@ -127,7 +139,7 @@ func (w *world) setPlaces(p *Plans) {
 	}
 	for r := range w.ranks {
 		k := &w.ranks[r]
-		if w.Unregistered || near[k.node] == 1 {
+		if w.Unregistered || w.gpus != nil || near[k.node] == 1 {
 			continue
 		}
 		if n := p.all[r].Places(k.graph, near[k.node]); n == 1 || n <= MostPlaces && w.streams {
@@ -154,7 +166,7 @@ func (w *world) countSends() {
 // other algorithms have larger ones, and what a message costs beyond that is not known as well. But the parts that ranks have of
 // themselves (ByRank) are the same for all.
 func (w *world) short(bytes float64) bool {
-	if slices.ContainsFunc(w.ranks, func(k rank) bool { return k.node != w.ranks[0].node }) {
+	if w.gpus != nil || slices.ContainsFunc(w.ranks, func(k rank) bool { return k.node != w.ranks[0].node }) {
 		return false
 	}
 	if !w.ByRank {
