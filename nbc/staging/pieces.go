@@ -115,12 +115,16 @@ func (t *Transport) open(o *op) error {
 	return nil
 }
 
-// why says more of an error of o.
+// why says of what message o is a piece, of which the inner transport's error does not tell.
 func (o *op) why(err error) error {
-	if o.trailer > 0 && errors.Is(err, nbc.ErrLength) {
-		return fmt.Errorf("staging: the first piece of a message of %d bytes, both ends of which must have that length and lie in a GPU's memory: %w", o.whole.n, err)
+	m := o.whole
+	switch {
+	case m == nil || err == nil:
+		return err
+	case o.trailer > 0 && errors.Is(err, nbc.ErrLength):
+		return fmt.Errorf("staging: the first piece of a message of %d bytes, both ends of which must have that length and lie in a GPU's memory: %w", m.n, err)
 	}
-	return err
+	return fmt.Errorf("staging: a piece of %v: %w", m.tag, err)
 }
 
 // goesOn begins what can be begun of m, whose first piece has: the others when there is room.

@@ -199,7 +199,7 @@ func TestPieceFails(t *testing.T) {
 		{"fail=cuMemHostAlloc:3:2", faulty.Plan{}, "cuda:0 (stand-in 0)"},
 		{"fail=cuMemAlloc_v2:1:2", faulty.Plan{}, "cuda:0 (stand-in 0)"},
 		{usual, faulty.Plan{Cut: 1}, "the first piece of a message of 81920 bytes"},
-		{usual, faulty.Plan{Cut: 5}, nbc.ErrLength.Error()},
+		{usual, faulty.Plan{Cut: 5}, "a piece of message 0 of collective 0 on the world: inproc: " + nbc.ErrLength.Error()},
 	} {
 		for _, borrows := range []bool{false, true} {
 			if strings.Contains(c.what, "cuMemAlloc") && !borrows {
@@ -316,5 +316,32 @@ func TestOneIdentity(t *testing.T) {
 		}); err != nil {
 			t.Errorf("ring %d: %v", ring, err)
 		}
+	}
+}
+
+// A message that is cut arrives while its ring is full of others that are expected, and are sent after it.
+func TestHeldRing(t *testing.T) {
+	const n = 10 * least
+	w := stack(t, 2, 0, staging.Options{Ring: 1, Piece: least}, nil, nil)
+	if err := w.each(func(m *gputest.Memory, t nbc.Transport) error {
+		first, err1 := m.Alloc(size)
+		then, err2 := m.Alloc(n)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if t.Rank() == 1 {
+			if err := errors.Join(t.Recv(1, 0, nbc.Tag{Message: 1}, first), t.Recv(2, 0, nbc.Tag{Message: 2}, then), finish(only{t, 2}, 1)); err != nil {
+				return err
+			}
+			b := make([]byte, n)
+			if err := m.Read(b, then); err != nil || !bytes.Equal(b, text(2, n)) {
+				return errors.Join(err, errOther)
+			}
+			return errors.Join(t.Send(3, 0, nbc.Tag{}, then.Slice(0, 8)), finish(t, 2)) // the first one comes, too
+		}
+		return errors.Join(m.Write(then, text(2, n)), t.Recv(1, 1, nbc.Tag{}, first.Slice(0, 8)), t.Send(2, 1, nbc.Tag{Message: 2}, then), finish(t, 2),
+			t.Send(3, 1, nbc.Tag{Message: 1}, first), finish(t, 1))
+	}); err != nil {
+		t.Error(err)
 	}
 }
