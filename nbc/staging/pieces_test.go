@@ -330,7 +330,8 @@ func TestHeldRing(t *testing.T) {
 			return err
 		}
 		if t.Rank() == 1 {
-			if err := errors.Join(t.Recv(1, 0, nbc.Tag{Message: 1}, first), t.Recv(2, 0, nbc.Tag{Message: 2}, then), finish(only{t, 2}, 1)); err != nil {
+			var none int
+			if err := errors.Join(t.Recv(1, 0, nbc.Tag{Message: 1}, first), t.Recv(2, 0, nbc.Tag{Message: 2}, then), finish(only{t, 2, &none}, 1)); err != nil {
 				return err
 			}
 			b := make([]byte, n)
