@@ -112,7 +112,7 @@ func runBy(t *testing.T, path lending.Path, n int, plan faulty.Plan, o nbc.Optio
 		if s != nil {
 			sums, copies = s(sums, false), s(copies, true)
 		}
-		staged := staging.New(faulty.Wrap(inner, plan), copies, staging.Options{Ring: 64 << 10})
+		staged := staging.New(faulty.Wrap(inner, plan), copies, staging.Options{Ring: 64 << 10, Piece: 8 << 10})
 		if path == lending.Staging {
 			return staged, sums, nil
 		}
@@ -187,7 +187,7 @@ func TestCUDA(t *testing.T) {
 	}
 }
 
-// Buffers of some megabytes, whose chunks fill the ring.
+// Buffers of some megabytes, whose chunks fill the ring and are cut.
 func TestCUDALarge(t *testing.T) {
 	var cases []ct.Case
 	for _, text := range []string{"chain,chunk=64K", "binomial,chunk=256K", "ring,chunk=64K", "direct,chunk=1M"} {

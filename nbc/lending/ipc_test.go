@@ -21,6 +21,7 @@ import (
 	"github.com/scaffe/scaffe/nbc/lending"
 	"github.com/scaffe/scaffe/nbc/overmpi"
 	"github.com/scaffe/scaffe/nbc/shm"
+	"github.com/scaffe/scaffe/nbc/staging"
 )
 
 // rank is one of several processes, whose word says what it does.
@@ -56,12 +57,16 @@ func onRank(w *mpi.World, what string) error {
 	if err != nil {
 		return err
 	}
-	t, err := over(inner, m, all(w.Size(), lending.IPC), spoilt)
+	path, o := lending.IPC, staging.Options{}
+	if what == "staged" {
+		path, o = lending.Staging, staging.Options{Ring: 64 << 10, Piece: 4096}
+	}
+	t, err := over(inner, m, o, all(w.Size(), path), spoilt)
 	if err != nil {
 		return err
 	}
 	switch what {
-	case "suite":
+	case "suite", "staged":
 		cases(func(name string, f func(*gputest.Memory, nbc.Transport) error) {
 			if !strings.HasPrefix(name, "device/") { // the host's is the inner transports' business, who are tested so
 				return
@@ -145,11 +150,12 @@ func freed(m *gputest.Memory, t nbc.Transport) error {
 	}
 }
 
-// Two processes that share a GPU, and shared memory, pass the suite, but for its lengthy cases; what is given back too soon is seen, what is freed
+// Two processes that share a GPU, and shared memory, pass the suite, where messages are read where they lie and where they are staged, in pieces; what is given back too soon is seen, what is freed
 // comes back, and a container that forbids to open another's memory gives an error that says so.
 func TestTwoProcesses(t *testing.T) {
 	for _, c := range []struct{ what, like, says string }{
 		{"suite", "delay=20", ""},
+		{"staged", "delay=20", ""},
 		{"waits", "delay=2000", ""},
 		{"too soon", "delay=2000", errOther.Error()},
 		{"freed", "delay=20", ""},

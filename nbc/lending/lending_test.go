@@ -55,7 +55,7 @@ func all(n int, p lending.Path) lending.Paths {
 }
 
 // over lays both transports over one, for a rank's memory; spoilt makes something else of its accelerator.
-func over(inner nbc.Transport, m *gputest.Memory, paths lending.Paths, spoilt func(nbc.Accelerator) nbc.Accelerator) (nbc.Transport, error) {
+func over(inner nbc.Transport, m *gputest.Memory, o staging.Options, paths lending.Paths, spoilt func(nbc.Accelerator) nbc.Accelerator) (nbc.Transport, error) {
 	below, err1 := m.Accelerator()
 	own, err2 := m.Accelerator()
 	if err := errors.Join(err1, err2); err != nil {
@@ -64,7 +64,7 @@ func over(inner nbc.Transport, m *gputest.Memory, paths lending.Paths, spoilt fu
 	if spoilt != nil {
 		own = spoilt(own)
 	}
-	t := lending.New(staging.New(inner, below, staging.Options{}), own)
+	t := lending.New(staging.New(inner, below, o), own)
 	return t, t.(interface{ SetPaths(lending.Paths) error }).SetPaths(paths)
 }
 
@@ -89,7 +89,7 @@ func ofProcess(t *testing.T, gpus []int, paths lending.Paths, plan faulty.Plan, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := over(faulty.Wrap(i, plan), m, paths, spoilt)
+		s, err := over(faulty.Wrap(i, plan), m, staging.Options{}, paths, spoilt)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,14 +13,14 @@
 // from there. One into device memory arrives in a slot and is copied up; a borrowed one, which is to be
 // added there, is copied into device memory of the transport's own. Copies are begun, and Poll looks whether they have
 // ended, so that chunk i+1 of a collective is copied while chunk i travels and chunk i-1
-// is added. A message of host memory goes to the inner transport as it is. The two ends of a message need not
-// lie in one memory; messages of one identity (nbc.Tag) lie in one memory.
+// is added; and so are the pieces into which a large message is cut. A message of host memory goes to the inner transport as it is. The two ends
+// of a message that is not cut need not lie in one memory; messages of one identity (nbc.Tag) lie in one memory.
 //
 // It owns the slots and the order of copies. It must not know what is sent, nor how the inner transport moves it.
 //
 // # Slots
 //
-// A slot has a power of two of bytes and holds a whole message; one that is given back is kept for the next message of
+// A slot has a power of two of bytes and holds a message, or a piece of one; one that is given back is kept for the next of
 // its size. Those in use for messages that leave are bounded (Options.Ring), and likewise those for messages that
 // are expected. Neither bound can stop a collective for good:
 //
@@ -31,8 +31,24 @@
 //     for what is borrowed. When it has come it is copied by the CPU into a slot of a small reserve, which each
 //     message holds for its copy upwards alone.
 //
-// A message larger than a bound has a slot when no other is in use. Memory is allocated when it is first needed, which takes
+// What is larger than a bound has a slot when no other is in use. Memory is allocated when it is first needed, which takes
 // a driver longer than what is asked for later.
+//
+// # Pieces
+//
+// A message of device memory with more than Options.Piece bytes is cut into pieces, as few as there may be, of equal sizes but for the
+// last: both ends know them from its length. Each has a slot and is copied, travels and is copied up by itself, several at
+// once, in up to a quarter of the ring; so a message of any size takes no more pinned memory than that. One that is borrowed
+// is lent when the last piece is up.
+//
+// The first piece is sent and received as what is not cut: under the message's identity, in the order of messages. A trailer in it says how long
+// the message is and what the sender calls it, by which name its other pieces go, so that no two messages' pieces are taken for each other,
+// whatever overtakes what. The receiver posts them when it has read that, as it has room, and one in any case; the sender sends
+// them as it has room, and one at least if late. So a message of which one piece moves always goes on.
+//
+// The host's memory is not cut, since it is read where it lies and a receiver borrows it whole; and neither end of a message knows in which memory
+// the other lies. So both ends of one that is cut lie in device memory, as an engine's do (nbc.Carrier). If they do not, or have
+// different lengths, the receiver gets an error that wraps nbc.ErrLength; who has sent such a message waits until the receiver's engine tells it.
 //
 // # Failure
 //
@@ -53,7 +69,7 @@ import (
 	"github.com/scaffe/scaffe/nbc/internal/over"
 )
 
-// DefaultRing is Options.Ring where that is 0: four of the largest chunks.
+// DefaultRing is Options.Ring where that is 0: sixteen pieces.
 const DefaultRing = 64 << 20
 
 // reserved is the part of a ring that the reserve for messages without a slot is.
@@ -64,6 +80,9 @@ type Options struct {
 	// Ring bounds the bytes of the slots in use for messages that leave, and of those for
 	// messages that are expected; 0 means DefaultRing.
 	Ring int
+	// Piece is how many bytes of a message are staged together at most, a power of two, to which it is rounded up; 0 means DefaultPiece.
+	// All ranks have the same.
+	Piece int
 }
 
 // Transport is nbc.Transport over another one. It has the optional abilities of that, and is an nbc.Carrier.
@@ -73,11 +92,15 @@ type Transport struct {
 	copies nbc.Accelerator
 	space  mem.Space
 
-	ops    []*op // by the number in their tokens
-	unused []*op
-	active int // ops under way
-	lent   map[nbc.Token]mem.Buffer
-	batch  [64]nbc.Completion
+	piece    int
+	ops      []*op // by the number in their tokens
+	unused   []*op
+	active   int        // ops under way
+	cutting  []*message // of which pieces are still to be begun, but not the first, in their order
+	numbers  uint32     // of messages that leave and are cut
+	expected int        // bytes of the collective whose operations begin
+	lent     map[nbc.Token]mem.Buffer
+	batch    [64]nbc.Completion
 
 	slots, device    pool
 	out, in, reserve ring
@@ -107,8 +130,11 @@ func New(inner nbc.Transport, copies nbc.Accelerator, o Options) nbc.Transport {
 	if o.Ring <= 0 {
 		o.Ring = DefaultRing
 	}
+	if o.Piece <= 0 {
+		o.Piece = DefaultPiece
+	}
 	t := &Transport{
-		Transport: over.New(inner), inner: inner, copies: copies, space: copies.Space(), lent: map[nbc.Token]mem.Buffer{},
+		Transport: over.New(inner), inner: inner, copies: copies, space: copies.Space(), piece: 1 << class(o.Piece), lent: map[nbc.Token]mem.Buffer{},
 		out: ring{bound: o.Ring}, in: ring{bound: o.Ring}, reserve: ring{bound: o.Ring / reserved},
 	}
 	t.slots = pool{alloc: copies.AllocHost, free: copies.FreeHost, bound: 2*o.Ring + o.Ring/reserved}
@@ -116,67 +142,10 @@ func New(inner nbc.Transport, copies nbc.Accelerator, o Options) nbc.Transport {
 	return t.complete()
 }
 
-// kind is what an op does.
-type kind uint8
-
-const (
-	sends kind = iota
-	receives
-	borrows
-)
-
-// op is an operation on device memory.
-type op struct {
-	number  int // in its token
-	kind    kind
-	tok     nbc.Token // the caller's
-	peer    int
-	tag     nbc.Tag
-	n       int
-	memory  mem.Buffer // of the device: the caller's, or what is lent to it
-	slot    mem.Buffer
-	of      *ring      // that the slot counts for
-	data    mem.Buffer // what the inner transport has lent
-	keeps   bool       // the inner transport keeps the message, and then data
-	copying bool
-	copied  bool  // of a send: into its slot
-	failed  error // of a send: why it was not
-}
-
-// ours marks the tokens that the inner transport is given for an op. An engine's begin with the number of
-// a request under way, which never comes to that.
-const ours = nbc.Token(1<<32-2) << 32
-
-func (o *op) token() nbc.Token { return ours | nbc.Token(o.number) }
-
-// own returns the op that a token names; nil for a caller's.
-func (t *Transport) own(tok nbc.Token) *op {
-	if tok>>32 != ours>>32 {
-		return nil
-	}
-	return t.ops[uint32(tok)]
-}
-
-// add returns an op of the kind and identity given.
-func (t *Transport) add(k kind, tok nbc.Token, peer int, tag nbc.Tag, n int) *op {
-	if last := len(t.unused) - 1; last < 0 {
-		o := &op{number: len(t.ops)}
-		t.ops = append(t.ops, o)
-		t.unused = append(t.unused, o)
-	}
-	last := len(t.unused) - 1
-	o := t.unused[last]
-	t.unused = t.unused[:last]
-	*o = op{number: o.number, kind: k, tok: tok, peer: peer, tag: tag, n: n}
-	t.active++
-	return o
-}
-
-// drop forgets an op.
-func (t *Transport) drop(o *op) {
-	*o = op{number: o.number}
-	t.unused = append(t.unused, o)
-	t.active--
+// Expect says how many bytes the collective has whose operations come next.
+func (t *Transport) Expect(bytes int) {
+	t.expected = bytes
+	t.Transport.Expect(bytes)
 }
 
 // check reports why this rank cannot exchange memory b with a peer.
@@ -205,8 +174,7 @@ func (t *Transport) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) err
 	if err := t.check(to, src.Space()); err != nil {
 		return err
 	}
-	o := t.add(sends, tok, to, tag, src.Len())
-	o.memory = src
+	o := t.begin(sends, tok, to, tag, src.Len(), src)
 	if t.waiting.Len() == 0 {
 		t.moved = time.Now()
 	}
@@ -223,9 +191,7 @@ func (t *Transport) Recv(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) e
 	if err := t.check(from, dst.Space()); err != nil {
 		return err
 	}
-	o := t.add(receives, tok, from, tag, dst.Len())
-	o.memory = dst
-	return t.receive(o)
+	return t.receive(t.begin(receives, tok, from, tag, dst.Len(), dst))
 }
 
 // RecvBorrow begins to receive n bytes into host memory.
@@ -244,7 +210,7 @@ func (t *Transport) RecvBorrowIn(s mem.Space, tok nbc.Token, from int, tag nbc.T
 	if n < 0 {
 		return fmt.Errorf("staging: receive of %d bytes", n)
 	}
-	return t.receive(t.add(borrows, tok, from, tag, n))
+	return t.receive(t.begin(borrows, tok, from, tag, n, mem.Buffer{}))
 }
 
 // Release gives borrowed memory back.
@@ -262,16 +228,13 @@ func (t *Transport) Release(tok nbc.Token) {
 func (t *Transport) send() {
 	for t.waiting.Len() > 0 {
 		o := t.waiting.All()[0]
-		if !t.out.room(o.n) {
-			if time.Since(t.moved) < nbc.LinkPatience {
-				break
-			}
-			t.moved = time.Now()
+		if !t.out.room(o.n) && !t.late() {
+			break
 		}
 		t.waiting.Drop(1)
-		if t.take(o, &t.out) {
-			t.leaving.Push(o)
-			t.copy(o, o.host(), o.memory)
+		m := o.whole
+		if t.down(o); m != nil {
+			t.goesOn(m)
 		}
 	}
 	for t.leaving.Len() > 0 && t.leaving.All()[0].copied {
@@ -279,11 +242,31 @@ func (t *Transport) send() {
 		t.leaving.Drop(1)
 		err := o.failed
 		if err == nil {
+			t.Transport.Expect(o.expected)
 			err = t.inner.Send(o.token(), o.peer, o.tag, o.host())
+			t.Transport.Expect(t.expected)
 		}
 		if err != nil {
 			t.end(o, err)
 		}
+	}
+}
+
+// late reports whether no slot for a send has been given back for so long that one more is taken.
+func (t *Transport) late() bool {
+	if time.Since(t.moved) < nbc.LinkPatience {
+		return false
+	}
+	t.moved = time.Now()
+	return true
+}
+
+// down takes a slot for o, and begins to copy what it sends there.
+func (t *Transport) down(o *op) {
+	if t.take(o, &t.out) {
+		o.seal()
+		t.leaving.Push(o)
+		t.copy(o, o.slot.Slice(0, o.body()), o.memory)
 	}
 }
 
@@ -313,9 +296,6 @@ func (t *Transport) take(o *op, r *ring) bool {
 	return true
 }
 
-// host returns the part of the slot that the message has.
-func (o *op) host() mem.Buffer { return o.slot.Slice(0, o.n) }
-
 // giveBack gives the slot of o back, which nothing uses any more.
 func (t *Transport) giveBack(o *op) {
 	if o.of == nil {
@@ -331,12 +311,21 @@ func (t *Transport) giveBack(o *op) {
 
 // arrived takes what the inner transport says of o.
 func (t *Transport) arrived(o *op, c nbc.Completion) {
-	switch {
-	case c.Err != nil || o.kind == sends:
+	if c.Err != nil || o.kind == sends {
 		t.giveBack(o)
-		t.end(o, c.Err)
+		t.end(o, o.why(c.Err))
+		return
+	}
+	o.data = c.Data
+	err := t.open(o)
+	switch {
+	case err != nil:
+		if o.keeps {
+			t.inner.Release(o.token())
+		}
+		t.giveBack(o)
+		t.end(o, err)
 	case o.keeps:
-		o.data = c.Data
 		t.come.Push(o)
 	default:
 		t.up(o)
@@ -360,15 +349,12 @@ func (t *Transport) fetch() {
 // up copies the message of o out of its slot.
 func (t *Transport) up(o *op) {
 	if o.kind == borrows {
-		b, err := t.device.get(o.n)
-		if err != nil {
+		if err := t.lend(o); err != nil {
 			t.end(o, err)
 			return
 		}
-		t.lent[o.tok] = b
-		o.memory = b.Slice(0, o.n)
 	}
-	t.copy(o, o.memory, o.host())
+	t.copy(o, o.memory, o.slot.Slice(0, o.body()))
 }
 
 // copy begins a copy for o.
@@ -410,14 +396,23 @@ func (t *Transport) fail(o *op, err error) {
 	t.end(o, err)
 }
 
-// end reports the end of o.
+// end reports the end of o, or has its message take it.
 func (t *Transport) end(o *op, err error) {
-	c := nbc.Completion{Token: o.tok, Err: err}
-	if o.kind == borrows && err == nil {
-		c.Data = o.memory
+	if m := o.whole; m != nil {
+		t.hasPiece(m, o.body(), err)
+	} else {
+		t.report(o.kind, o.tok, o.memory, err)
+	}
+	t.drop(o)
+}
+
+// report reports the end of a message.
+func (t *Transport) report(k kind, tok nbc.Token, memory mem.Buffer, err error) {
+	c := nbc.Completion{Token: tok, Err: err}
+	if k == borrows && err == nil {
+		c.Data = memory
 	}
 	t.ended.Push(c)
-	t.drop(o)
 }
 
 // Poll advances everything and stores what ended in done.
@@ -426,7 +421,7 @@ func (t *Transport) Poll(done []nbc.Completion) (int, error) {
 	if err != nil || t.drained {
 		return 0, err
 	}
-	if t.active == 0 && t.ended.Len() == 0 {
+	if t.active == 0 && len(t.cutting) == 0 && t.ended.Len() == 0 {
 		return n, nil
 	}
 	kept := 0
@@ -440,6 +435,7 @@ func (t *Transport) Poll(done []nbc.Completion) (int, error) {
 	}
 	t.look()
 	t.fetch()
+	t.proceed()
 	t.send()
 	k := copy(done[kept:], t.ended.All())
 	t.ended.Drop(k)
@@ -479,7 +475,7 @@ func (t *Transport) Park(d time.Duration) {
 		return
 	case t.active > 0 && t.copies.Busy():
 		d = min(d, nbc.AcceleratorRest)
-	case t.waiting.Len() > 0:
+	case t.waiting.Len()+len(t.cutting) > 0:
 		d = min(d, nbc.LinkPatience)
 	}
 	t.inner.Park(d)

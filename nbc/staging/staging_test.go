@@ -85,20 +85,24 @@ func (w *world) each(run func(m *gputest.Memory, t nbc.Transport) error) error {
 }
 
 // Transports of both memories pass the suite of host memory, of device memory, and of messages between
-// the two, over one that delays and reorders, with rings for many messages and for hardly any.
+// the two, over one that delays and reorders, with rings for many messages and for hardly any, and with messages that are cut.
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		ranks int
 		ring  int
+		piece int
 		plan  faulty.Plan
 		views string
 	}{
-		{1, 0, faulty.Plan{}, "device"},
-		{2, 0, faulty.Plan{Seed: 1, Delay: 4, Reorder: true}, "host, device"},
-		{2, 1 << 20, faulty.Plan{Seed: 2, Delay: 2}, "both"},
-		{3, 1, faulty.Plan{Seed: 3, Delay: 4, Reorder: true}, "device, both"},
+		{1, 0, 0, faulty.Plan{}, "device"},
+		{2, 0, 0, faulty.Plan{Seed: 1, Delay: 4, Reorder: true}, "host, device"},
+		{2, 1 << 20, 0, faulty.Plan{Seed: 2, Delay: 2}, "both"},
+		{3, 1, 0, faulty.Plan{Seed: 3, Delay: 4, Reorder: true}, "device, both"},
+		{1, 0, 1, faulty.Plan{Seed: 4}, "device"},
+		{2, 64 << 10, 1, faulty.Plan{Seed: 5, Delay: 4, Reorder: true}, "host, device"},
+		{2, 1, 1, faulty.Plan{Seed: 6, Delay: 2, Reorder: true}, "device"},
 	} {
-		w := stack(t, c.ranks, c.plan.Seed, staging.Options{Ring: c.ring}, func(inner nbc.Transport) nbc.Transport { return faulty.Wrap(inner, c.plan) }, nil)
+		w := stack(t, c.ranks, c.plan.Seed, staging.Options{Ring: c.ring, Piece: c.piece}, func(inner nbc.Transport) nbc.Transport { return faulty.Wrap(inner, c.plan) }, nil)
 		for _, as := range []struct {
 			name string
 			as   func(m *gputest.Memory, t nbc.Transport) nbc.Transport
@@ -111,7 +115,7 @@ func TestConformance(t *testing.T) {
 				if !strings.Contains(c.views, as.name) || as.name != "host" && k.Name == "handed over at once" { // which device memory is not
 					continue
 				}
-				t.Run(fmt.Sprintf("%d ranks, ring %d, %v/%s/%s", c.ranks, c.ring, c.plan, as.name, k.Name), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d ranks, ring %d, piece %d, %v/%s/%s", c.ranks, c.ring, c.piece, c.plan, as.name, k.Name), func(t *testing.T) {
 					if err := w.each(func(m *gputest.Memory, t nbc.Transport) error { return k.Run(as.as(m, t)) }); err != nil {
 						t.Fatal(err)
 					}
@@ -235,36 +239,44 @@ func (g generous) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
 }
 
 // The stand-in shows which waits are missing: for the copy before a send, and for the one
-// after a receive before its slot is given back.
+// after a receive before its slot is given back to the next message, or to the next piece of the same.
 func TestMissingWaitsAreSeen(t *testing.T) {
 	for name, spoilt := range map[string]func(a nbc.Accelerator, t *nbc.Transport) nbc.Accelerator{
 		"none": func(a nbc.Accelerator, _ *nbc.Transport) nbc.Accelerator { return a },
 		"send": func(a nbc.Accelerator, _ *nbc.Transport) nbc.Accelerator { return hasty{a, map[nbc.Token]int{}} },
 		"slot": func(a nbc.Accelerator, t *nbc.Transport) nbc.Accelerator { return generous{a, t} },
 	} {
-		at := make([]nbc.Transport, 2)
-		next := 0
-		w := stack(t, 2, 0, staging.Options{Ring: 1}, nil, func(a nbc.Accelerator) nbc.Accelerator {
-			next++
-			return spoilt(a, &at[next-1])
-		})
-		copy(at, w.ranks)
-		tell(t, "delay=300")
-		switch err := w.each(pour); {
-		case name == "none" && err != nil:
-			t.Errorf("nothing is missing: %v", err)
-		case name != "none" && !errors.Is(err, errOther):
-			t.Errorf("%s: %v", name, err)
+		for _, o := range []staging.Options{{Ring: 1}, {Ring: 16 * least, Piece: least}} {
+			at := make([]nbc.Transport, 2)
+			next := 0
+			w := stack(t, 2, 0, o, nil, func(a nbc.Accelerator) nbc.Accelerator {
+				next++
+				return spoilt(a, &at[next-1])
+			})
+			copy(at, w.ranks)
+			tell(t, "delay=300")
+			switch err := w.each(pour); {
+			case name == "none" && err != nil:
+				t.Errorf("nothing is missing: %v", err)
+			case name != "none" && !errors.Is(err, errOther):
+				t.Errorf("%s, %+v: %v", name, o, err)
+			}
 		}
 	}
 }
 
 // Ranks whose sends wait for receives that their peers post last come to an end, with a ring for one
-// message; and no more is pinned than was in use.
+// message, or one piece; and no more is pinned than was in use.
 func TestFullRing(t *testing.T) {
-	w := stack(t, 2, 0, staging.Options{Ring: 1}, nil, nil)
+	fullRing(t, staging.Options{Ring: 1}, 1<<16)
+	fullRing(t, staging.Options{Ring: 1, Piece: least}, least)
+}
+
+func fullRing(t *testing.T, o staging.Options, slot int) {
+	t.Helper()
+	w := stack(t, 2, 0, o, nil, nil)
 	err := w.each(func(m *gputest.Memory, t nbc.Transport) error {
-		peer := 1 - t.Rank()
+		peer, sent := 1-t.Rank(), 0
 		var dst []mem.Buffer
 		for i := range messages { // in one order
 			src, err := m.Alloc(size)
@@ -282,7 +294,7 @@ func TestFullRing(t *testing.T) {
 			if err := t.Recv(nbc.Token(messages+i), peer, nbc.Tag{Message: uint32(i)}, dst[i]); err != nil {
 				return err
 			}
-			if err := finish(only{t, nbc.Token(messages + i)}, 1); err != nil {
+			if err := finish(only{t, nbc.Token(messages + i), &sent}, 1); err != nil {
 				return fmt.Errorf("message %d: %w", i, err)
 			}
 			data := make([]byte, size)
@@ -290,48 +302,51 @@ func TestFullRing(t *testing.T) {
 				return fmt.Errorf("message %d: %w", i, errors.Join(err, errOther))
 			}
 		}
-		return nil
+		return finish(t, messages-sent) // the peer may want more of it
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for r, s := range w.ranks {
-		if n := staging.Pinned(s); n > (messages+2)<<16 {
+		if n := staging.Pinned(s); n > (messages+2)*slot {
 			t.Errorf("rank %d has %d bytes pinned", r, n)
 		}
 	}
 }
 
-// only reports the end of one operation.
+// only reports the end of one operation, and counts others.
 type only struct {
 	nbc.Transport
-	tok nbc.Token
+	tok    nbc.Token
+	others *int
 }
 
 func (o only) Poll(done []nbc.Completion) (int, error) {
 	n, err := o.Transport.Poll(done)
+	ended := 0
 	for _, c := range done[:n] {
-		if c.Token == o.tok {
-			done[0] = c
-			return 1, err
+		if err = errors.Join(err, c.Err); c.Token == o.tok {
+			done[0], ended = c, 1
 		}
 	}
-	return 0, err
+	*o.others += n - ended
+	return ended, err
 }
 
 // Within its bound, to which patience adds little, a ring is used again and again: for half of what
 // messages on both sides would have without one.
 func TestRingIsBounded(t *testing.T) {
-	const slot, ring = 1 << 16, 4 << 16
-	w := stack(t, 2, 0, staging.Options{Ring: ring}, nil, nil)
-	for range 3 {
-		if err := w.each(pour); err != nil {
-			t.Fatal(err)
+	for piece, slot := range map[int]int{0: 1 << 16, least: least} {
+		w := stack(t, 2, 0, staging.Options{Ring: 4 * slot, Piece: piece}, nil, nil)
+		for range 3 {
+			if err := w.each(pour); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	for r, s := range w.ranks {
-		if n := staging.Pinned(s); n < 2*slot || n > messages*slot {
-			t.Errorf("rank %d has %d bytes pinned", r, n)
+		for r, s := range w.ranks {
+			if n := staging.Pinned(s); n < 2*slot || n > messages*slot {
+				t.Errorf("pieces of %d: rank %d has %d bytes pinned", piece, r, n)
+			}
 		}
 	}
 }
@@ -362,13 +377,16 @@ func TestGPUFails(t *testing.T) {
 
 // A transport that has been drained leaves memory alone that may then be freed.
 func TestDrain(t *testing.T) {
-	begun := make([]gputest.Begun, 2)
-	rank := 0
-	w := stack(t, 2, 0, staging.Options{}, nil, func(a nbc.Accelerator) nbc.Accelerator {
-		rank++
-		return begun[rank-1].Of(a)
-	})
-	gputest.Drains(t, w.ranks, w.memory[0], &begun[0], func() { tell(t, "delay=1000") })
+	for _, piece := range []int{0, least} {
+		begun := make([]gputest.Begun, 2)
+		rank := 0
+		w := stack(t, 2, 0, staging.Options{Piece: piece}, nil, func(a nbc.Accelerator) nbc.Accelerator {
+			rank++
+			return begun[rank-1].Of(a)
+		})
+		gputest.Drains(t, w.ranks, w.memory[0], &begun[0], func() { tell(t, "delay=1000") })
+		tell(t, usual)
+	}
 }
 
 // What cannot be had is refused.

@@ -88,10 +88,13 @@ func TestCUDAMPI(t *testing.T) {
 	}
 	t.Setenv(cuda.EnvLibrary, library)
 	t.Setenv(cudatest.Env, "delay=10 seed=1")
-	args := []string{"-np", "2", filepath.Join(dir, p.Name), "-d", "cuda", "-c", "-i", "3", "-x", "1", "-m", "64:4M", "--factor", "16", "-T", "mpi_float"}
+	args := []string{"-np", "2", filepath.Join(dir, p.Name), "-d", "cuda", "-c", "-i", "3", "-x", "1", "-T", "mpi_float"}
 	for _, shm := range []string{"on", "off"} {
 		t.Setenv("SCAFFE_SHM", shm)
-		checkMPI(t, p, false, 5, filepath.Join(mpi, "bin", "mpirun"), args)
+		t.Setenv("SCAFFE_CUDA_PATH", "auto")
+		checkMPI(t, p, false, 5, filepath.Join(mpi, "bin", "mpirun"), append(args, "-m", "64:4M", "--factor", "16"))
+		t.Setenv("SCAFFE_CUDA_PATH", "staging") // of a message larger than its pieces
+		checkMPI(t, p, false, 1, filepath.Join(mpi, "bin", "mpirun"), append(args, "-m", "24M:24M", "-M", "1G", "--algorithm", "binomial"))
 	}
 }
 
