@@ -50,10 +50,12 @@ func (c *Comm) measureGPUs(ctx context.Context, m sim.Model, stands bool, how st
 	return m, kept.From(), warning, nil
 }
 
-// What is measured of a GPU: little bytes take the time of a launch or of a copy, large ones are more than its caches hold.
+// What is measured of a GPU: few bytes take the time of a launch or of a copy, many are more than its caches hold, where
+// it has room for four times so many.
 const (
 	gpuFew       = 4 << 10
 	gpuMany      = 32 << 20
+	gpuLeast     = 2 << 20
 	gpuFewTimes  = 41
 	gpuManyTimes = 5
 	gpuWithin    = time.Minute // for one kernel or copy
@@ -67,14 +69,18 @@ func gpuCosts(ctx context.Context, open func() (nbc.Accelerator, error)) (costs 
 		return costs, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	var on [3]mem.Buffer
-	for i := range on {
-		if on[i], err = a.Alloc(gpuMany); err != nil {
-			return costs, err
-		}
-		defer a.Free(on[i])
+	many := gpuMany
+	device, err := a.Alloc(3 * many)
+	for err != nil && many > gpuLeast { // others have most of its memory
+		many /= 4
+		device, err = a.Alloc(3 * many)
 	}
-	host, err := a.AllocHost(gpuMany)
+	if err != nil {
+		return costs, err
+	}
+	defer a.Free(device)
+	on := [3]mem.Buffer{device.Slice(0, many), device.Slice(many, many), device.Slice(2*many, many)}
+	host, err := a.AllocHost(many)
 	if err != nil {
 		return costs, err
 	}
@@ -94,11 +100,11 @@ func gpuCosts(ctx context.Context, open func() (nbc.Accelerator, error)) (costs 
 	up := p.time(gpuManyTimes, copied(on[0], host))
 	p.time(1, copied(on[1], host)) // sums are of numbers
 	costs.Up.Latency = p.time(gpuFewTimes, copied(few(on[0]), few(host)))
-	costs.Up.Byte = of(gpuMany, up, costs.Up.Latency)
+	costs.Up.Byte = of(many, up, costs.Up.Latency)
 	costs.Launch = p.time(gpuFewTimes, added(few(on[2]), few(on[0]), few(on[1])))
-	costs.Memory = of(3*gpuMany, p.time(gpuManyTimes, added(on[2], on[0], on[1])), costs.Launch)
+	costs.Memory = of(3*many, p.time(gpuManyTimes, added(on[2], on[0], on[1])), costs.Launch)
 	costs.Down.Latency = p.time(gpuFewTimes, copied(few(host), few(on[0])))
-	costs.Down.Byte = of(gpuMany, p.time(gpuManyTimes, copied(host, on[0])), costs.Down.Latency)
+	costs.Down.Byte = of(many, p.time(gpuManyTimes, copied(host, on[0])), costs.Down.Latency)
 	return costs, p.err
 }
 

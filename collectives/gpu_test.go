@@ -3,6 +3,7 @@ package collectives_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,10 +22,19 @@ import (
 )
 
 // pretended is an accelerator that is none: its memory is the host's.
-type pretended struct{ nbc.Device }
+type pretended struct {
+	nbc.Device
+	room int // bytes of one allocation at most; 0: any
+}
+
+func (p pretended) Alloc(n int) (mem.Buffer, error) {
+	if p.room > 0 && n > p.room {
+		return mem.Buffer{}, fmt.Errorf("no room for %d bytes", n)
+	}
+	return mem.TryAlloc(n)
+}
 
 func (pretended) Space() mem.Space                    { return mem.Host }
-func (pretended) Alloc(n int) (mem.Buffer, error)     { return mem.TryAlloc(n) }
 func (pretended) Free(b mem.Buffer)                   { b.Free() }
 func (pretended) AllocHost(n int) (mem.Buffer, error) { return mem.TryAlloc(n) }
 func (pretended) FreeHost(b mem.Buffer)               { b.Free() }
@@ -33,9 +43,9 @@ func (pretended) Reduce(nbc.Token, mem.Datatype, mem.Op, mem.Buffer, mem.Buffer,
 	return true, nil
 }
 
-// startedOn returns rank 0's model, where it comes from and warnings, of a start of two ranks with a GPU of a kind each; none: without. It counts how
+// startedOn returns rank 0's model, where it comes from and warnings, of a start of two ranks with a GPU of a kind each, with room for so many bytes; none: without. It counts how
 // often one was opened.
-func startedOn(t *testing.T, kind string, fails error) (model, from string, warnings []string, opened int, errs [2]error) {
+func startedOn(t *testing.T, kind string, room int, fails error) (model, from string, warnings []string, opened int, errs [2]error) {
 	t.Helper()
 	w := inproc.NewWorld(2, inproc.Options{})
 	var wg sync.WaitGroup
@@ -57,7 +67,7 @@ func startedOn(t *testing.T, kind string, fails error) (model, from string, warn
 				c.HasGPU(collectives.GPU{Kept: selection.Kept{Node: node, GPU: kind}, Devices: 1, Lends: 2, Turns: true, Open: func() (nbc.Accelerator, error) {
 					opens.Add(1)
 					k, err := kernels.NewCPU()
-					return pretended{device.CPU(k)}, errors.Join(err, fails)
+					return pretended{device.CPU(k), room}, errors.Join(err, fails)
 				}})
 			}
 			said, err := c.Configure(context.Background())
@@ -84,11 +94,11 @@ func TestGPUIsMeasured(t *testing.T) {
 		}
 		return paths
 	}
-	host, _, _, opened, _ := startedOn(t, "", nil)
+	host, _, _, opened, _ := startedOn(t, "", 0, nil)
 	if opened > 0 || len(files()) > 0 || strings.Contains(host, "gpu.") {
 		t.Errorf("without GPUs, %d were opened, %v are kept, and the model is %s", opened, files(), host)
 	}
-	model, _, warnings, opened, errs := startedOn(t, "one", nil)
+	model, _, warnings, opened, errs := startedOn(t, "one", 0, nil)
 	if err := errors.Join(errs[:]...); err != nil || opened != 1 || len(files()) != 1 || len(warnings) > 0 {
 		t.Fatalf("the first start opens %d, keeps %v, warns of %q (%v)", opened, files(), warnings, err)
 	}
@@ -107,23 +117,29 @@ func TestGPUIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, from, _, opened, _ := startedOn(t, "one", nil)
+	again, from, _, opened, _ := startedOn(t, "one", 0, nil)
 	if opened != 0 || again != model || !strings.Contains(from, "those of one, measured on 1") {
 		t.Errorf("the second one opens %d, and has %s, from %s", opened, again, from)
 	}
-	if _, from, _, opened, _ = startedOn(t, "another", nil); opened != 1 || !strings.Contains(from, "those of another, measured on 2") || len(files()) != 2 {
+	if _, from, _, opened, _ = startedOn(t, "another", 0, nil); opened != 1 || !strings.Contains(from, "those of another, measured on 2") || len(files()) != 2 {
 		t.Errorf("on another GPU a start opens %d, and has parameters from %s", opened, from)
 	}
 	t.Setenv(selection.EnvMeasure, "")
-	if _, from, _, opened, _ = startedOn(t, "one", nil); opened != 1 || !strings.Contains(from, "those of one, measured 2 times, last on 2") {
+	if _, from, _, opened, _ = startedOn(t, "one", 0, nil); opened != 1 || !strings.Contains(from, "those of one, measured 2 times, last on 2") {
 		t.Errorf("where three starts measure, the second one opens %d, and has parameters from %s", opened, from)
 	}
 	t.Setenv(selection.EnvMeasure, selection.MeasureOff)
-	if model, _, _, opened, _ = startedOn(t, "one", nil); opened != 0 || strings.Contains(model, "gpu.") {
+	if model, _, _, opened, _ = startedOn(t, "one", 0, nil); opened != 0 || strings.Contains(model, "gpu.") {
 		t.Errorf("asked not to measure, a start opens %d, and has %s", opened, model)
 	}
 	t.Setenv(selection.EnvMeasure, selection.MeasureAgain)
-	_, _, _, _, errs = startedOn(t, "one", errors.New("the GPU is gone"))
+	if model, _, _, _, errs = startedOn(t, "a full one", 6<<20, nil); errors.Join(errs[:]...) != nil || !strings.Contains(model, "gpu.launch=") {
+		t.Errorf("with room for 6 MiB, the model is %s (%v)", model, errors.Join(errs[:]...))
+	}
+	if _, _, _, _, errs = startedOn(t, "a full one", 1<<20, nil); errs[0] == nil || !strings.Contains(errs[0].Error(), "no room for 6291456 bytes") {
+		t.Errorf("with room for 1 MiB: %v", errs[0])
+	}
+	_, _, _, _, errs = startedOn(t, "one", 0, errors.New("the GPU is gone"))
 	for r, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "measuring one: ") || !strings.Contains(err.Error(), "the GPU is gone") {
 			t.Errorf("rank %d, of a GPU that fails: %v", r, err)
