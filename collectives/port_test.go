@@ -12,12 +12,16 @@ import (
 
 	"github.com/scaffe/scaffe/collectives"
 	ct "github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/faulty"
 )
 
-// throughPorts runs allreductions of large messages among ranks of a node each, two times: their
+// ring has each rank need what all others send, so that none can end without them.
+var ring = spec.Spec{Levels: []spec.Level{{Algorithm: "ring"}}}
+
+// throughPorts runs allreductions by a ring, of large messages, among ranks of a node each, two times: their
 // priorities, credits and starts are drawn differently on each rank. It returns the bits of rank 0's
 // results, how the ranks ended, and what became of the order.
 func throughPorts(n int, seed uint64, credits int, opts nbc.Options, plan func(rank int) faulty.Plan) (bits []float32, errs []error, order nbc.Order) {
@@ -33,7 +37,7 @@ func throughPorts(n int, seed uint64, credits int, opts nbc.Options, plan func(r
 		data, all := make([][]float32, requests), make([]*nbc.Request, requests)
 		for i := range all {
 			data[i] = make([]float32, count)
-			how := []collectives.Option{collectives.Priority(random.IntN(requests))}
+			how := []collectives.Option{collectives.Priority(random.IntN(requests)), collectives.With(ring)}
 			if credits > 0 {
 				how = append(how, collectives.Credit(random.IntN(credits+1)))
 			}
