@@ -25,5 +25,5 @@ collective=reduce nodes=2-8 bytes=64K..1M spec=chain:2/binomial
 	}
 	// Output:
 	// chain:2/binomial table:2 <nil>
-	// chain,chunk=16K model <nil>
+	// chain,chunk=128K model <nil>
 }

@@ -40,7 +40,7 @@ func TestGPUChoices(t *testing.T) {
 					}
 					took := Predict(v, bytes, choice.Spec, layout, m, CUDA)
 					for _, shape := range shapes(layout, v) {
-						for _, s := range chunked(shape, layout, cutBytes(layout, q), gpuChunks) {
+						for _, s := range chunked(shape, layout, cutBytes(layout, q), q.Blocking, gpuChunks) {
 							if p := Predict(v, bytes, s, layout, m, CUDA); took > 1.15*p {
 								t.Errorf("%v, GPUs %s: %v of %s by %v, predicted %.1f µs, and by %v %.1f µs", layout, name, v, units.FormatBytes(bytes), choice.Spec, 1e6*took, s, 1e6*p)
 							}
