@@ -51,7 +51,7 @@ func (c *Comm) measureGPUs(ctx context.Context, m sim.Model, stands bool, how st
 }
 
 // What is measured of a GPU: few bytes take the time of a launch or of a copy, many are more than its caches hold, where
-// it has room for four times so many.
+// it has room for three times so many.
 const (
 	gpuFew       = 4 << 10
 	gpuMany      = 32 << 20
