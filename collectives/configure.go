@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/internal/host"
 )
 
 // Configure is a collective that makes all ranks select alike, as rank 0's
@@ -26,7 +27,7 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 		return nil, err
 	}
 	if c.rank == 0 && sel.Assumes() {
-		s.Model, s.From = sel.Model.On(selection.Cores()).String(), sel.From
+		s.Model, s.From = sel.Model.On(host.Cores()).String(), sel.From
 	}
 	if sel, err = c.share(ctx, s); err != nil {
 		return nil, err

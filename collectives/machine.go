@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/mem"
 )
 
@@ -82,7 +83,7 @@ func (c *Comm) machine(ctx context.Context, stands bool, how string) (kept selec
 		if !stands {
 			return selection.Costs{}, nil
 		}
-		return node.parameters(ctx, selection.Cores(), c.cacheSize())
+		return node.parameters(ctx, host.Cores(), c.cacheSize())
 	})
 }
 
@@ -141,7 +142,7 @@ func (c *Comm) stands(ctx context.Context) (bool, int, error) {
 	nodes := slices.Compact(slices.Sorted(slices.Values(c.nodes)))
 	kernels := make([]int64, len(nodes))
 	at, _ := slices.BinarySearch(nodes, c.nodes[c.rank])
-	kernels[at] = selection.Kernel()
+	kernels[at] = host.Kernel()
 	if err := c.Allreduce(ctx, mem.Of(kernels), mem.Of(kernels), mem.Int64, mem.Max, control); err != nil {
 		return false, 0, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
-	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
@@ -56,7 +56,7 @@ func (c *Comm) Starts() bool { return c.starts.transport != nil }
 
 // SpareCores reports whether the node has two cores for each rank, one of them for its thread, and mpirun bound this rank to no fewer.
 func (c *Comm) SpareCores() bool {
-	return runtime.NumCPU() >= 2 && selection.Cores() >= 2*c.world.Size()
+	return runtime.NumCPU() >= 2 && host.Cores() >= 2*c.world.Size()
 }
 
 // Prepare readies a call that does not block: Start of the request begins it, any number of times, one after the other, and Close

@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 
 	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mpi"
@@ -18,7 +19,7 @@ import (
 // Machine returns the fingerprint of this machine and, unless the ranks run in
 // one process, of the MPI library: what a tuning table depends on.
 func Machine(local int) selection.Machine {
-	m := selection.Machine{Host: fmt.Sprintf("%s, %d cores", processor(), selection.Cores()), MPI: "none"}
+	m := selection.Machine{Host: fmt.Sprintf("%s, %d cores", processor(), host.Cores()), MPI: "none"}
 	if built := mpi.Built(); built != "" && local == 0 {
 		m.MPI = built
 	}

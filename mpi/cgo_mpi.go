@@ -122,15 +122,12 @@ func (w *World) fill(c *C.scaffe_world, rc C.int) error {
 	w.level = [...]string{"single", "funneled", "serialized", "multiple"}[c.level]
 	w.cuda = [...]Support{Unknown, No, Yes}[min(int(c.cuda), 1)+1]
 	w.comm = &Comm{c: c.comm, rank: w.rank, size: w.size}
-	of := make([]C.int, w.size)
-	if err := failure(C.scaffe_gather_int(c.comm, c.lowest, &of[0]), "determining which ranks share a node"); err != nil {
+	here, all := hereWith(int(c.lowest)), make([]place, w.size)
+	rc = C.scaffe_gather(c.comm, unsafe.Pointer(&here), C.int(unsafe.Sizeof(here)), unsafe.Pointer(&all[0]))
+	if err := failure(rc, "determining which ranks share a node"); err != nil {
 		return err
 	}
-	lowest := make([]int, w.size)
-	for i, n := range of {
-		lowest[i] = int(n)
-	}
-	w.nodes = newNodes(lowest, w.rank)
+	w.nodes = newNodes(all, w.rank)
 	return nil
 }
 

@@ -28,7 +28,7 @@ func start() (*World, error) {
 	moveThread()
 	return &World{
 		size: 1, library: "none (built without MPI)", level: "single", tagUB: 1<<31 - 1, cuda: No,
-		nodes: newNodes([]int{0}, 0), launcher: l, comm: &Comm{box: &mailbox{}},
+		nodes: newNodes([]place{hereWith(0)}, 0), launcher: l, comm: &Comm{box: &mailbox{}},
 	}, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/scaffe/scaffe/internal/host"
 )
 
 func TestParseLibrary(t *testing.T) {
@@ -136,7 +138,11 @@ func TestLoneWorldsAreNoticedAfterMPIStarted(t *testing.T) {
 
 func TestNodesAreNumberedByTheirLowestRank(t *testing.T) {
 	// Ranks dealt to three machines as mpirun --map-by node does.
-	got := newNodes([]int{0, 1, 2, 0, 1, 2, 0}, 3)
+	var at []place
+	for _, lowest := range []int64{0, 1, 2, 0, 1, 2, 0} {
+		at = append(at, place{lowest: lowest})
+	}
+	got := newNodes(at, 3)
 	want := Nodes{Of: []int{0, 1, 2, 0, 1, 2, 0}, Count: 3, LocalRank: 1, LocalSize: 3}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -146,6 +152,27 @@ func TestNodesAreNumberedByTheirLowestRank(t *testing.T) {
 	}
 	if got.String() != "7 ranks on 3 nodes" {
 		t.Error(got)
+	}
+}
+
+// Ranks of other containers of this rank's machine count where they may have its cores.
+func TestRivalsAreOnTheSameCoresOfOtherNodes(t *testing.T) {
+	const here, elsewhere = 7, 8
+	low, high := host.CoreSet{0: 0b0011}, host.CoreSet{0: 0b1100}
+	at := []place{
+		{0, here, low},
+		{0, here, low},      // on this rank's node
+		{2, here, low},      // a rival
+		{2, here, high},     // on other cores
+		{4, elsewhere, low}, // of another machine
+		{5, 0, low},         // who knows where
+		{6, here, low.Or(high)},
+	}
+	if got := newNodes(at, 0).Rivals; got != 2 {
+		t.Errorf("%d ranks share this rank's cores, want 2", got)
+	}
+	if got := newNodes(at, 5).Rivals; got != 0 {
+		t.Errorf("%d ranks share the cores of one whose kernel is not known", got)
 	}
 }
 

@@ -134,7 +134,9 @@ int scaffe_attach(const void *comm, scaffe_world *w) {
   return set_up(from, w);
 }
 
-int scaffe_gather_int(scaffe_comm *c, int one, int *all) { return PMPI_Allgather(&one, 1, MPI_INT, all, 1, MPI_INT, c->comm); }
+int scaffe_gather(scaffe_comm *c, const void *one, int bytes, void *all) {
+  return PMPI_Allgather(one, bytes, MPI_BYTE, all, bytes, MPI_BYTE, c->comm);
+}
 
 // Returns 0 if that is not possible, 1 if the calls were this thread's before, 2
 // if they were another's. The caller makes sure that no other thread calls

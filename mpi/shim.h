@@ -47,8 +47,8 @@ void scaffe_before_init(void);
 int scaffe_start(scaffe_world *w);
 // scaffe_attach is scaffe_start where others have started MPI, for the ranks of *(MPI_Comm *)comm.
 int scaffe_attach(const void *comm, scaffe_world *w);
-// scaffe_gather_int stores what every rank of c gives, in the order of ranks.
-int scaffe_gather_int(scaffe_comm *c, int one, int *all);
+// scaffe_gather stores what every rank of c gives, each so many bytes, in the order of ranks.
+int scaffe_gather(scaffe_comm *c, const void *one, int bytes, void *all);
 int scaffe_on_thread(void);
 int scaffe_move_thread(void);
 int scaffe_abort(int code);

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unsafe"
+
+	"github.com/scaffe/scaffe/internal/host"
 )
 
 // AnySource, as the rank to receive from, accepts a message from any rank.
@@ -54,6 +56,19 @@ type Nodes struct {
 	Count     int   // number of nodes
 	LocalRank int   // this rank among those on its node, by rank
 	LocalSize int   // number of ranks on this rank's node
+	Rivals    int   // ranks of other nodes that may run on this rank's cores: containers of one machine
+}
+
+// place is where a rank runs, as the others are told.
+type place struct {
+	lowest int64 // rank on its node
+	kernel int64 // host.Kernel
+	cores  host.CoreSet
+}
+
+// hereWith is this rank's place, on a node with the lowest rank given.
+func hereWith(lowest int) place {
+	return place{lowest: int64(lowest), kernel: host.Kernel(), cores: host.Allowed()}
 }
 
 // Ranks returns the ranks on a node, ascending.
@@ -67,18 +82,21 @@ func (n Nodes) Ranks(node int) []int {
 	return ranks
 }
 
-// newNodes numbers the nodes. lowest[r] is the lowest rank on rank r's node.
-func newNodes(lowest []int, rank int) Nodes {
-	n := Nodes{Of: make([]int, len(lowest))}
-	index := map[int]int{}
-	for r, low := range lowest {
-		k, ok := index[low]
+// newNodes numbers the nodes. at[r] is where rank r runs.
+func newNodes(at []place, rank int) Nodes {
+	n := Nodes{Of: make([]int, len(at))}
+	index := map[int64]int{}
+	for r, p := range at {
+		k, ok := index[p.lowest]
 		if !ok {
 			k = len(index)
-			index[low] = k
+			index[p.lowest] = k
 		}
 		n.Of[r] = k
-		if low != lowest[rank] {
+		if here := &at[rank]; p.lowest != here.lowest {
+			if p.kernel != 0 && p.kernel == here.kernel && p.cores.Overlaps(here.cores) {
+				n.Rivals++
+			}
 			continue
 		}
 		if r < rank {

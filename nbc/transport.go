@@ -171,6 +171,12 @@ type Topology interface {
 	Nodes() []int
 }
 
+// Hosted is implemented by a Transport that knows whether nodes are containers of one machine.
+type Hosted interface {
+	// Rivals returns how many ranks of other nodes may run on this rank's cores.
+	Rivals() int
+}
+
 // NoticeRoom is how many bytes a notice has at most.
 const NoticeRoom = 1000
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/scaffe/scaffe/internal/atomicfile"
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/schedule/sim"
 )
 
@@ -199,7 +200,7 @@ func (s *Selector) Here(n Node, ppn int) *Selector {
 	}
 	k := slices.MinFunc(all, func(a, b Kept) int { return max(a.PPN-ppn, ppn-a.PPN) - max(b.PPN-ppn, ppn-b.PPN) })
 	here := *s
-	here.Model, here.From = k.Model(s.Model.On(Cores())), k.From()
+	here.Model, here.From = k.Model(s.Model.On(host.Cores())), k.From()
 	return &here
 }
 

@@ -2,10 +2,6 @@ package selection
 
 import (
 	"fmt"
-	"hash/fnv"
-	"os"
-	"runtime"
-	"strings"
 
 	"github.com/scaffe/scaffe/collectives/spec"
 )
@@ -14,31 +10,6 @@ import (
 type Machine struct {
 	Host string // processor and number of cores
 	MPI  string // library and version; or "none"
-}
-
-// Cores returns the number of cores of this machine; unlike runtime.NumCPU, of
-// all, not only of those that mpirun bound this rank to, and unlike what the
-// processor says of itself, of all sockets.
-func Cores() int {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	n := strings.Count("\n"+string(text), "\nprocessor\t")
-	if err != nil || n == 0 {
-		return runtime.NumCPU()
-	}
-	return n
-}
-
-// Kernel returns a number that tells the kernel which runs here from those of other
-// machines and of other times, but not from that of another container; 0 where there is
-// none.
-func Kernel() int64 {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return 0
-	}
-	h := fnv.New64a()
-	_, _ = h.Write(id)
-	return int64(h.Sum64() >> 1)
 }
 
 // Warnings says where the table was made for something else than what it is

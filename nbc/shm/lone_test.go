@@ -83,7 +83,7 @@ func enginesWith(t *testing.T, n int, o Options, f func(e *nbc.Engine) error) []
 			if err != nil {
 				return nil, err
 			}
-			x, err := New(movable{placed{inner, inner.(nbc.Notifier), make([]int, n)}}, o)
+			x, err := New(movable{placed{Transport: inner, Notifier: inner.(nbc.Notifier), nodes: make([]int, n)}}, o)
 			if err != nil {
 				return nil, err
 			}

@@ -142,7 +142,7 @@ func spread(t *testing.T, n int, places *atomic.Int64, f func(e *nbc.Engine) err
 			if err != nil {
 				return nil, err
 			}
-			return New(movable{placed{inner, inner.(nbc.Notifier), make([]int, n)}}, Options{Room: 1 << 28, forceShare: true})
+			return New(movable{placed{Transport: inner, Notifier: inner.(nbc.Notifier), nodes: make([]int, n)}}, Options{Room: 1 << 28, forceShare: true})
 		}
 		e, err := nbc.Start(open, struct {
 			nbc.Device

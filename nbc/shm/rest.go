@@ -38,8 +38,8 @@ const (
 	aliveEvery   = 100 * time.Millisecond // between looks after the peers' processes
 )
 
-// open is told how many ranks the node has, on how many cores this one may run,
-// and on how many all of them together.
+// open is told how many ranks share the node's cores, on how many cores this one may run,
+// and on how many all of the node's together.
 func (r *rest) open(ranks, own, all int) {
 	r.spins, r.Yields, r.looks = backoff.Spins(own, ranks), yieldsShared, looksShared
 	r.waits = r.spins

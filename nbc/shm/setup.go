@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -65,42 +65,14 @@ func New(inner nbc.Transport, opts Options) (nbc.Transport, error) {
 type hello struct {
 	magic, nonce uint64
 	pid, fd      uint64
-	arena, size  uint64 // of its layout
-	address      uint64 // of its header, in its process
-	local        uint64 // its place among the node's ranks
-	cores        cores  // on which its thread may run
+	arena, size  uint64       // of its layout
+	address      uint64       // of its header, in its process
+	local        uint64       // its place among the node's ranks
+	rivals       uint64       // ranks of other nodes that may run on its cores (nbc.Hosted)
+	cores        host.CoreSet // on which its thread may run
 }
 
-const helloWords = 8 + len(cores{})
-
-// cores is a set of cores, a bit for each.
-type cores [16]uint64
-
-func allowed() (c cores) {
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(0, &set) == nil {
-		for i := range 64 * len(c) {
-			if set.IsSet(i) {
-				c[i/64] |= 1 << (i % 64)
-			}
-		}
-	}
-	return c
-}
-
-func (c cores) or(o cores) cores {
-	for i, x := range o {
-		c[i] |= x
-	}
-	return c
-}
-
-func (c cores) count() (n int) {
-	for _, x := range c {
-		n += bits.OnesCount64(x)
-	}
-	return n
-}
+const helloWords = 9 + len(host.CoreSet{})
 
 func (t *Transport) setUp() error {
 	if t.opts.SetupWait == 0 {
@@ -166,16 +138,19 @@ func (t *Transport) exchangePeers() error {
 	if err != nil {
 		return err
 	}
-	peers, all := t.openPeers(me, hellos)
-	everywhere := all.or(mine.cores).count()
-	t.rest.open(len(t.local), mine.cores.count(), everywhere)
-	t.shares = everywhere >= len(t.local) && !t.opts.forbidShare || t.opts.forceShare
+	peers, all, rivals := t.openPeers(me, mine, hellos)
+	everywhere, ranks := all.Count(), len(t.local)+rivals
+	t.rest.open(ranks, mine.cores.Count(), everywhere)
+	t.shares = everywhere >= ranks && !t.opts.forbidShare || t.opts.forceShare
 	return t.agreeOnReach(me, peers)
 }
 
 // hello returns what this rank, at place me of the node's, tells the others.
 func (t *Transport) hello(me int) hello {
-	h := hello{local: uint64(me), cores: allowed()}
+	h := hello{local: uint64(me), cores: host.Allowed()}
+	if hosted, ok := t.inner.(nbc.Hosted); ok {
+		h.rivals = uint64(hosted.Rivals())
+	}
 	if t.arena != nil {
 		h.magic, h.nonce = magic, t.own.nonce
 		h.pid, h.fd = uint64(os.Getpid()), uint64(t.arena.fd)
@@ -186,17 +161,19 @@ func (t *Transport) hello(me int) hello {
 }
 
 // openPeers opens the memory of the node's other ranks, by place; nil for one
-// where that does not work. It also returns on which cores they may run.
-func (t *Transport) openPeers(me int, hellos [][]byte) (peers []*peer, all cores) {
+// where that does not work. It also returns on which cores the node's ranks may run, and
+// how many rivals they have there at most.
+func (t *Transport) openPeers(me int, mine hello, hellos [][]byte) (peers []*peer, all host.CoreSet, rivals int) {
 	peers = make([]*peer, len(t.local))
 	for i, r := range t.local {
+		h := mine
 		if i != me {
-			h := readHello(hellos[i])
-			all = all.or(h.cores)
+			h = readHello(hellos[i])
 			peers[i] = t.open(r, i, me, h)
 		}
+		all, rivals = all.Or(h.cores), max(rivals, int(h.rivals))
 	}
-	return peers, all
+	return peers, all, rivals
 }
 
 // What a rank can do with another's memory.
@@ -239,7 +216,7 @@ func (t *Transport) agreeOnReach(me int, peers []*peer) error {
 
 func (h hello) bytes() []byte {
 	b := make([]byte, 0, 8*helloWords)
-	for _, x := range []uint64{h.magic, h.nonce, h.pid, h.fd, h.arena, h.size, h.address, h.local} {
+	for _, x := range []uint64{h.magic, h.nonce, h.pid, h.fd, h.arena, h.size, h.address, h.local, h.rivals} {
 		b = binary.LittleEndian.AppendUint64(b, x)
 	}
 	for _, x := range h.cores {
@@ -253,8 +230,8 @@ func readHello(b []byte) hello {
 	for i := range x {
 		x[i] = binary.LittleEndian.Uint64(b[8*i:])
 	}
-	h := hello{magic: x[0], nonce: x[1], pid: x[2], fd: x[3], arena: x[4], size: x[5], address: x[6], local: x[7]}
-	copy(h.cores[:], x[8:])
+	h := hello{magic: x[0], nonce: x[1], pid: x[2], fd: x[3], arena: x[4], size: x[5], address: x[6], local: x[7], rivals: x[8]}
+	copy(h.cores[:], x[9:])
 	return h
 }
 

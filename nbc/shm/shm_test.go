@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -26,14 +27,29 @@ import (
 type placed struct {
 	nbc.Transport
 	nbc.Notifier
-	nodes []int
+	nodes  []int
+	rivals int // of rank 1
 }
 
 func (p placed) Nodes() []int { return p.nodes }
 
+// Rivals returns how many ranks of other nodes have this rank's cores.
+func (p placed) Rivals() int {
+	if p.Rank() != 1 {
+		return 0
+	}
+	return p.rivals
+}
+
 // world opens a transport for every rank of one process, over inproc. Ranks
 // with equal nodes share memory.
 func world(t *testing.T, opts Options, nodes ...int) []nbc.Transport {
+	t.Helper()
+	return hosted(t, opts, 0, nodes...)
+}
+
+// hosted is world where so many ranks of other nodes have rank 1's cores.
+func hosted(t *testing.T, opts Options, rivals int, nodes ...int) []nbc.Transport {
 	t.Helper()
 	if processes() > 1 {
 		t.Skip("for one process; under mpirun the tests over MPI run")
@@ -44,7 +60,7 @@ func world(t *testing.T, opts Options, nodes ...int) []nbc.Transport {
 	err := each(len(nodes), func(r int) (err error) {
 		inner, err := w.Open(r)()
 		if err == nil {
-			ts[r], err = New(placed{inner, inner.(nbc.Notifier), nodes}, opts)
+			ts[r], err = New(placed{Transport: inner, Notifier: inner.(nbc.Notifier), nodes: nodes, rivals: rivals}, opts)
 		}
 		return err
 	})
@@ -205,6 +221,23 @@ func TestBorrowedIsTheSendersMemory(t *testing.T) {
 		return nil
 	})
 	all(t, ts, nbc.Transport.Close)
+}
+
+// Ranks of a node whose cores other nodes have, too, share cores, even where only one of them knows.
+func TestRivalsShareTheNodesCores(t *testing.T) {
+	for rivals, want := range map[int]int{0: yieldsAlone, 4096: yieldsShared} {
+		ts := hosted(t, Options{}, rivals, 0, 0)
+		for r, tr := range ts {
+			got := tr.(interface{ base() *Transport }).base()
+			if cores := host.Allowed().Count(); rivals == 0 && cores < len(ts) {
+				t.Skipf("%d core for %d ranks", cores, len(ts))
+			}
+			if got.rest.Yields != want || got.shares != (rivals == 0) {
+				t.Errorf("with %d rivals rank %d offers its core %d times, and both copy: %v", rivals, r, got.rest.Yields, got.shares)
+			}
+		}
+		all(t, ts, nbc.Transport.Close)
+	}
 }
 
 // TestTheReceiverReads: a message in private memory is read by its receiver while the

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/internal/host"
 )
 
 func TestParseLayouts(t *testing.T) {
@@ -228,7 +228,7 @@ done
 // many cores each node believes to have.
 func TestBarrierOfTheLab(t *testing.T) {
 	c := &campaign{}
-	for _, l := range []Layout{{1, 2}, {2, selection.Cores()}} {
+	for _, l := range []Layout{{1, 2}, {2, host.Cores()}} {
 		args := c.osu("x", "bcast", l, "registered", band{sizes: []int{4}}, "mpi").command(4)
 		if got := slices.Contains(args, "--barrier"); got != (l.Nodes > 1) {
 			t.Errorf("%v: %v", l, args)

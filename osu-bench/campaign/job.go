@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/scaffe/scaffe/collectives/selection"
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/internal/units"
 )
 
@@ -63,7 +63,7 @@ func (c *campaign) osu(name, collective string, l Layout, buffers string, b band
 					"--factor", strconv.Itoa(c.Factor), "--buffers", buffers)
 			}
 			// The lab's nodes are all this machine, whose cores every one of them counts.
-			if l.Nodes > 1 && l.Ranks() > selection.Cores() {
+			if l.Nodes > 1 && l.Ranks() > host.Cores() {
 				args = append(args, "--barrier", "scaffe")
 			}
 			return append(args, "--algorithm", strings.Join(algorithms, ";"))

@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/internal/output"
 	"github.com/scaffe/scaffe/internal/version"
 	"github.com/scaffe/scaffe/launch"
@@ -172,7 +173,7 @@ func (r *runner) meets() (bool, error) {
 	case r.opts.Barrier == "scaffe" || r.mpi == nil:
 		return false, nil
 	}
-	return coreEach(r.comm.Nodes(), max(1, int(r.comm.Selector().Model.Hosted)), selection.Cores()), nil
+	return coreEach(r.comm.Nodes(), max(1, int(r.comm.Selector().Model.Hosted)), host.Cores()), nil
 }
 
 // coreEach reports whether every rank has a core to itself, where nodes says on which
