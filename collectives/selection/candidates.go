@@ -196,9 +196,9 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	case l.Nodes == 1:
 		return []spec.Spec{one("direct"), one("linear"), one("binomial"), one("chain")}
 	}
-	tops := []string{"chain", "binomial"}
+	tops := []string{"chain"}
 	if v == schedule.Allreduce {
-		tops = []string{"ring", "chain", "doubling", "binomial"}
+		tops = []string{"ring", "chain", "doubling"}
 		if l.Nodes > 2 { // of two it is a ring
 			tops = append(tops, "halving")
 		}
@@ -206,6 +206,7 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	if l.Nodes <= fewSenders { // for few bytes: one way over the network, not one for each level of a tree
 		tops = append(tops, "linear")
 	}
+	tops = append(tops, "binomial") // of three nodes it is linear with the sends in another order
 	var all []spec.Spec
 	for _, top := range tops {
 		if l.PPN == 1 {

@@ -254,6 +254,15 @@ func (w *world) wire(bytes float64, passed *float64) float64 {
 	return burst/(BurstRate*inter.Bandwidth) + (bytes-burst)/inter.Bandwidth
 }
 
+// ports is how long the busiest port needs for all that has passed it. What a burst lets pass early
+// the next call misses: it shortens the way of a message, but a loop of calls takes no less than this.
+func (w *world) ports() (longest float64) {
+	for i := range w.nodes {
+		longest = max(longest, w.nodes[i].sent, w.nodes[i].received)
+	}
+	return longest / w.Model.Inter.Bandwidth
+}
+
 // finished ends an op, and tells the other side of a message within a node. Of a
 // message between nodes that waits for its receive it is one step.
 func (w *world) finished(r, i int32) {
