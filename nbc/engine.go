@@ -102,7 +102,7 @@ type Engine struct {
 	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
 	nextWaker int
 	migrated  bool          // a caller has taken transport and device to its thread
-	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way
+	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way, where the transport has no naps
 	idle      *time.Timer   // of that sleep
 
 	// What follows is guarded by loopLock.
@@ -270,10 +270,17 @@ func (e *Engine) Close() error {
 func (e *Engine) wake() {
 	e.pending.Store(true)
 	e.transport.Wake()
-	e.wakeLoop()
+	if e.eager == nil {
+		e.wakeLoop()
+	}
 }
 
+// wakeLoop ends a sleep of the engine's goroutine.
 func (e *Engine) wakeLoop() {
+	if e.eager != nil {
+		e.transport.Wake()
+		return
+	}
 	select {
 	case e.wakeIdle <- struct{}{}:
 	default:

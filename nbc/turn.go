@@ -69,11 +69,11 @@ const idleLook = 5 * time.Millisecond
 func (e *Engine) sleep(nap bool) {
 	rest := idleLook
 	if nap {
-		if e.eager != nil {
-			e.eager.Nap(lingerNap)
-			return
-		}
 		rest = lingerNap
+	}
+	if e.eager != nil {
+		e.eager.Nap(rest)
+		return
 	}
 	e.idle.Reset(rest)
 	select {

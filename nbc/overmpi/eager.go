@@ -106,8 +106,8 @@ func (t *Transport) Taken(int) {
 	t.eager.taken = nil
 }
 
-// Nap sleeps.
-func (t *Transport) Nap(d time.Duration) { time.Sleep(d) }
+// Nap lets the calling thread sleep, while others use the transport.
+func (t *Transport) Nap(d time.Duration) { t.rest.naps.Nap(d, &t.rest.woken) }
 
 // Linger waits between looks as Park does, but never sleeps.
 func (t *Transport) Linger(_, looks int) bool {

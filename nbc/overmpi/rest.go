@@ -22,6 +22,7 @@ type rest struct {
 	fds    [1]unix.PollFd
 	woken  atomic.Bool
 	asleep atomic.Bool
+	naps   backoff.Naps
 	mu     sync.Mutex // holds event open while it is written to
 }
 
@@ -114,6 +115,7 @@ func (r *rest) sleep(d time.Duration) {
 // wake ends a sleep, or the next park. It may be called after close.
 func (r *rest) wake() {
 	r.woken.Store(true)
+	r.naps.End()
 	if !r.asleep.Load() {
 		return
 	}

@@ -4,7 +4,6 @@ package shm
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -253,10 +252,4 @@ func (t *Transport) Linger(from, looks int) bool {
 }
 
 // Nap lets the calling thread sleep, while others use the transport.
-func (t *Transport) Nap(d time.Duration) {
-	atomic.StoreUint32(&t.rest.naps, 1)
-	if !t.rest.woken.Swap(false) {
-		futexWait(&t.rest.naps, 1, d)
-	}
-	atomic.StoreUint32(&t.rest.naps, 0)
-}
+func (t *Transport) Nap(d time.Duration) { t.rest.naps.Nap(d, &t.rest.woken) }

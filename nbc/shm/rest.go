@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/nbc/internal/backoff"
+	"github.com/scaffe/scaffe/nbc/internal/futex"
 )
 
 // rest decides how the progress thread waits.
@@ -20,7 +20,7 @@ type rest struct {
 	spins         int // looks of Park without a pause
 	waits         int // the same for a thread that only waits
 	woken, asleep atomic.Bool
-	naps          uint32 // atomically: the futex of Nap, 1 during one
+	naps          backoff.Naps
 }
 
 // What a thread does after looking in vain.
@@ -103,7 +103,7 @@ func (t *Transport) sleep(d time.Duration) {
 	timedOut := false
 	if !r.woken.Load() && (t.fault != nil || !t.anything()) {
 		t.turns += turnsBetween / 64
-		timedOut = futexWait(&t.own.asleep, 1, d)
+		timedOut = futex.Wait(&t.own.asleep, 1, d)
 	}
 	atomic.StoreUint32(&t.own.asleep, 0)
 	r.asleep.Store(false)
@@ -119,9 +119,7 @@ func (t *Transport) sleep(d time.Duration) {
 // Wake ends a Park under way, or the next one.
 func (t *Transport) Wake() {
 	t.rest.woken.Store(true)
-	if atomic.LoadUint32(&t.rest.naps) == 1 && atomic.CompareAndSwapUint32(&t.rest.naps, 1, 0) {
-		futexWake(&t.rest.naps)
-	}
+	t.rest.naps.End()
 	if !t.rest.asleep.Load() {
 		return
 	}
@@ -135,7 +133,7 @@ func (t *Transport) Wake() {
 // wakePeer wakes the rank with this header if it sleeps.
 func wakePeer(h *header) {
 	if atomic.LoadUint32(&h.asleep) == 1 && atomic.CompareAndSwapUint32(&h.asleep, 1, 0) {
-		futexWake(&h.asleep)
+		futex.Wake(&h.asleep)
 	}
 }
 
@@ -161,19 +159,4 @@ func (t *Transport) lookAfter() {
 
 func (t *Transport) gone(p *peer) error {
 	return fmt.Errorf("shm: rank %d is gone: its process (%d) has ended without closing", p.rank, p.pid)
-}
-
-const futexWaitOp, futexWakeOp = 0, 1
-
-// futexWait sleeps while word has the value, and reports whether the time was
-// up.
-func futexWait(word *uint32, value uint32, d time.Duration) bool {
-	until := unix.NsecToTimespec(int64(d))
-	_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWaitOp, uintptr(value),
-		uintptr(unsafe.Pointer(&until)), 0, 0)
-	return e == unix.ETIMEDOUT
-}
-
-func futexWake(word *uint32) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakeOp, 1, 0, 0, 0)
 }
