@@ -153,7 +153,7 @@ func worse(m sim.Model, buffers BufferKind) []sim.Model {
 	memory.Memory.Cached, memory.Memory.Shared, memory.Memory.Bandwidth = m.Memory.Cached/2, m.Memory.Shared/2, m.Memory.Bandwidth/2
 	network.Inter.Latency = 2 * m.Inter.Latency
 	if m.Inter.Burst > 0 { // with which the library was measured, too
-		network.Inter.Burst, network.Library.Short, network.Library.Bandwidth = 0, 0, 0
+		network.Library.Short, network.Library.Bandwidth = 0, 0
 	}
 	if onGPU(m, buffers) {
 		launches, copies := m, m

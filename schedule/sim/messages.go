@@ -254,13 +254,13 @@ func (w *world) wire(bytes float64, passed *float64) float64 {
 	return burst/(BurstRate*inter.Bandwidth) + (bytes-burst)/inter.Bandwidth
 }
 
-// ports is how long the busiest port needs for all that has passed it. What a burst lets pass early
-// the next call misses: it shortens the way of a message, but a loop of calls takes no less than this.
+// ports is how long a call takes at least for what has passed the busiest port, if a pause follows that is as long
+// as the call: what a burst lets pass early the next call misses, unless it has come back meanwhile.
 func (w *world) ports() (longest float64) {
 	for i := range w.nodes {
 		longest = max(longest, w.nodes[i].sent, w.nodes[i].received)
 	}
-	return longest / w.Model.Inter.Bandwidth
+	return longest / w.Model.Inter.Bandwidth / 2
 }
 
 // finished ends an op, and tells the other side of a message within a node. Of a
