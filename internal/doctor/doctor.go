@@ -113,9 +113,18 @@ func library(w *mpi.World) []Finding {
 		lib,
 		{What: "MPI standard", Found: fmt.Sprintf("%d.%d, thread level %s, tags up to %d", major, minor, w.ThreadLevel(), w.TagUB())},
 		{What: "launcher", Found: launcher},
-		{What: "topology", Found: fmt.Sprintf("%v; %d of them on this node", w.Nodes(), w.Nodes().LocalSize)},
+		{What: "topology", Found: topology(w.Nodes())},
 		cuda,
 	}
+}
+
+// topology says where the ranks are.
+func topology(n mpi.Nodes) string {
+	found := fmt.Sprintf("%v; %d of them on this node", n, n.LocalSize)
+	if n.Rivals > 0 {
+		found += fmt.Sprintf(", %d more on its cores: containers of one machine", n.Rivals)
+	}
+	return found
 }
 
 // program says which build this is.

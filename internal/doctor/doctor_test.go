@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/scaffe/scaffe/mpi"
 )
 
 func TestPathOfUnregisteredMemory(t *testing.T) {
@@ -24,5 +26,17 @@ func TestPathOfUnregisteredMemory(t *testing.T) {
 	}
 	if f := unregistered(); f.Found == "" || f.Fatal {
 		t.Errorf("here: %+v", f)
+	}
+}
+
+// Ranks of other containers on the same cores are said to be there.
+func TestTopology(t *testing.T) {
+	n := mpi.Nodes{Of: []int{0, 0, 1, 1}, Count: 2, LocalSize: 2}
+	if got, want := topology(n), "4 ranks on 2 nodes; 2 of them on this node"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	n.Rivals = 2
+	if got, want := topology(n), "4 ranks on 2 nodes; 2 of them on this node, 2 more on its cores: containers of one machine"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

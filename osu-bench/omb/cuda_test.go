@@ -39,8 +39,17 @@ func standIn(t *testing.T, built bool) bool {
 	return false
 }
 
+// skipWithTheOther skips a test of ranks in one process where the tests run once more, with another MPI library.
+func skipWithTheOther(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("ranks of one process have no MPI library")
+	}
+}
+
 // Buffers in a GPU's memory: every program but that of the CPU's kernels validates.
 func TestCUDALocal(t *testing.T) {
+	skipWithTheOther(t)
 	if !standIn(t, true) {
 		return
 	}
@@ -100,6 +109,7 @@ func TestCUDAMPI(t *testing.T) {
 
 // A wrong element of a result on the device is found.
 func TestCUDAValidationSeesIt(t *testing.T) {
+	skipWithTheOther(t)
 	if !standIn(t, true) {
 		return
 	}
