@@ -102,7 +102,7 @@ type Engine struct {
 	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
 	nextWaker int
 	migrated  bool          // a caller has taken transport and device to its thread
-	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way, where the transport has no naps
+	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way, where that is no nap of the transport's
 	idle      *time.Timer   // of that sleep
 
 	// What follows is guarded by loopLock.
@@ -269,18 +269,12 @@ func (e *Engine) Close() error {
 
 func (e *Engine) wake() {
 	e.pending.Store(true)
-	e.transport.Wake()
-	if e.eager == nil {
-		e.wakeLoop()
-	}
+	e.wakeLoop()
 }
 
-// wakeLoop ends a sleep of the engine's goroutine.
+// wakeLoop ends a sleep of the engine's goroutine, of either kind, and what the transport does for long.
 func (e *Engine) wakeLoop() {
-	if e.eager != nil {
-		e.transport.Wake()
-		return
-	}
+	e.transport.Wake()
 	select {
 	case e.wakeIdle <- struct{}{}:
 	default:

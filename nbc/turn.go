@@ -71,7 +71,7 @@ func (e *Engine) sleep(nap bool) {
 	if nap {
 		rest = lingerNap
 	}
-	if e.eager != nil {
+	if e.eager != nil && (nap || runtime.GOMAXPROCS(0) > 1) { // a nap keeps one of Go's processors for a while
 		e.eager.Nap(rest)
 		return
 	}

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,8 @@ func TestAllowed(t *testing.T) {
 }
 
 func TestKernel(t *testing.T) {
-	if k := host.Kernel(); k < 0 || k != host.Kernel() {
-		t.Errorf("kernel %d, then %d", k, host.Kernel())
+	_, err := os.Stat("/proc/sys/kernel/random/boot_id")
+	if k := host.Kernel(); k < 0 || k != host.Kernel() || (k == 0) != (err != nil) {
+		t.Errorf("kernel %d, then %d (%v)", k, host.Kernel(), err)
 	}
 }

@@ -480,7 +480,28 @@ func wake(t nbc.Transport) error {
 	d := drive(t)
 	go t.Wake()
 	t.Park(deadline / 2) // hangs for long, and shows in the suite's time, where Wake is lost
+	if e, ok := t.(nbc.Eager); ok {
+		if err := napEnds(e, t.Wake); err != nil {
+			return err
+		}
+	}
 	return d.barrier()
+}
+
+// napEnds: a nap ends with Wake, whichever of the two comes first.
+func napEnds(e nbc.Eager, wake func()) error {
+	ended := make(chan struct{})
+	go func() {
+		e.Nap(2 * deadline)
+		close(ended)
+	}()
+	wake()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(deadline):
+		return errors.New("Wake does not end a nap")
+	}
 }
 
 // notices sends every other rank a few, at least one of which must arrive
