@@ -500,7 +500,7 @@ func napEnds(e nbc.Eager, wake func()) error {
 	case <-ended:
 		return nil
 	case <-time.After(deadline):
-		return errors.New("Wake does not end a nap")
+		return errors.New("a nap does not end with Wake")
 	}
 }
 
