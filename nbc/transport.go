@@ -188,8 +188,8 @@ const NoticeRoom = 1000
 // thread at a time, like the Transport's.
 type Notifier interface {
 	// Notify hands a notice of at most NoticeRoom bytes to rank to, some time,
-	// and does not block. It keeps a copy. A notice may be lost, as when the
-	// last one to that rank has not been taken yet.
+	// and does not block. It keeps a copy. A notice may be lost, as when dozens
+	// to that rank have not been taken yet.
 	Notify(to int, notice []byte) error
 	// NextNotice stores the next notice that has arrived in buf, which has
 	// NoticeRoom bytes, and returns who sent it and its length; from is -1

@@ -69,7 +69,10 @@ func (t *Transport) drop(ctx context.Context) error {
 			_ = t.reqs.Cancel(forAhead | a.index)
 		}
 	}
-	left := func() int { return t.active + len(t.notices.sending) }
+	for _, o := range t.notices.out {
+		o.waiting = nil
+	}
+	left := func() int { return t.active + t.notices.sending }
 	if left() == 0 {
 		return nil
 	}

@@ -3,6 +3,7 @@ package overmpi
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
@@ -13,10 +14,10 @@ import (
 // giving up. They too have a standing receive from any rank, and are sent
 // synchronously: what a rank has sent has been taken when it closes.
 type notices struct {
-	in      mem.Buffer         // where the standing receive puts one
-	arrived []arrivedNotice    // not yet handed on
-	out     map[int]mem.Buffer // by rank; what is being sent lies there
-	sending map[int]bool
+	in      mem.Buffer      // where the standing receive puts one
+	arrived []arrivedNotice // not yet handed on
+	out     map[int]*outgoing
+	sending int  // ranks to which one is being sent
 	over    bool // the standing receive has ended
 }
 
@@ -24,6 +25,16 @@ type arrivedNotice struct {
 	from int
 	text []byte
 }
+
+// outgoing is what a rank is told, one notice after another.
+type outgoing struct {
+	room    mem.Buffer // where the one that is being sent lies
+	sending bool
+	waiting [][]byte // behind that
+}
+
+// mostWaiting bounds what waits for a rank that does not look: as many as an engine asks at a time.
+const mostWaiting = 64
 
 const noteTag = 2
 
@@ -34,13 +45,13 @@ func (t *Transport) hark() error {
 	n := &t.notices
 	if n.in.Len() == 0 {
 		n.in = mem.Alloc(nbc.NoticeRoom)
-		n.out, n.sending = map[int]mem.Buffer{}, map[int]bool{}
+		n.out = map[int]*outgoing{}
 	}
 	return t.control.Irecv(t.reqs, forNote, n.in.Pointer(), nbc.NoticeRoom, mpi.AnySource, noteTag)
 }
 
-// Notify begins to send a notice to rank to. It is lost where the last one has
-// not been taken yet.
+// Notify sends a notice to rank to, behind those that it has not taken yet. It is lost where
+// many wait for it already.
 func (t *Transport) Notify(to int, notice []byte) error {
 	n := &t.notices
 	switch {
@@ -48,21 +59,44 @@ func (t *Transport) Notify(to int, notice []byte) error {
 		return ErrClosed
 	case to < 0 || to >= t.Size() || to == t.Rank() || len(notice) > nbc.NoticeRoom:
 		return fmt.Errorf("overmpi: notice of %d bytes from rank %d to %d of %d", len(notice), t.Rank(), to, t.Size())
-	case n.sending[to]:
-		return nil
 	}
-	room, ok := n.out[to]
-	if !ok {
-		room = mem.Alloc(nbc.NoticeRoom)
-		n.out[to] = room
+	o := n.out[to]
+	if o == nil {
+		o = &outgoing{room: mem.Alloc(nbc.NoticeRoom)}
+		n.out[to] = o
 	}
-	copy(mem.Bytes(room), notice)
-	if err := t.control.Issend(t.reqs, forNoteTo|uint64(to), room.Pointer(), len(notice), to, noteTag); err != nil {
+	switch {
+	case !o.sending:
+		return t.sendNotice(to, notice)
+	case len(o.waiting) < mostWaiting:
+		o.waiting = append(o.waiting, slices.Clone(notice))
+	}
+	return nil
+}
+
+// sendNotice begins to send a notice to a rank to which none is being sent.
+func (t *Transport) sendNotice(to int, notice []byte) error {
+	o := t.notices.out[to]
+	copy(mem.Bytes(o.room), notice)
+	if err := t.control.Issend(t.reqs, forNoteTo|uint64(to), o.room.Pointer(), len(notice), to, noteTag); err != nil {
 		return fmt.Errorf("overmpi: %w", err)
 	}
-	n.sending[to] = true
+	o.sending = true
+	t.notices.sending++
 	t.rest.stir()
 	return nil
+}
+
+// noticeSent takes the end of a notice to a rank, and begins to send the next one.
+func (t *Transport) noticeSent(to int) {
+	o := t.notices.out[to]
+	o.sending = false
+	t.notices.sending--
+	if len(o.waiting) > 0 {
+		next := o.waiting[0]
+		o.waiting = o.waiting[1:]
+		_ = t.sendNotice(to, next) // notices only help to understand: no fault
+	}
 }
 
 // NextNotice stores the next notice that has arrived in buf.
@@ -96,7 +130,7 @@ func (t *Transport) noted(d mpi.Done) {
 // free gives the memory back, with nothing under way.
 func (n *notices) free() {
 	n.in.Free()
-	for _, b := range n.out {
-		b.Free()
+	for _, o := range n.out {
+		o.room.Free()
 	}
 }

@@ -428,7 +428,7 @@ func (t *Transport) settle(d mpi.Done) {
 	case forNote:
 		t.noted(d)
 	case forNoteTo:
-		delete(t.notices.sending, int(i))
+		t.noticeSent(int(i))
 	case forMeeting:
 		t.reached = true
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
@@ -504,25 +505,28 @@ func napEnds(e nbc.Eager, wake func()) error {
 	}
 }
 
-// notices sends every other rank a few, at least one of which must arrive
-// there, whole, while it has nothing under way.
+// noticeBurst is how many notices a rank tells another at a time: a stalled collective of many slices asks about each.
+const noticeBurst = 16
+
+// notices tells every other rank a few at a time, which must all arrive
+// there, whole and in order, while it has nothing under way.
 func notices(t nbc.Transport) error {
 	d := drive(t)
 	notifier, ok := t.(nbc.Notifier)
 	if !ok {
 		return d.barrier()
 	}
-	heard := map[int]bool{t.Rank(): true}
-	buf := make([]byte, nbc.NoticeRoom)
-	end := time.Now().Add(deadline)
-	for turn := 0; len(heard) < t.Size(); turn++ {
-		for to := range t.Size() {
-			if turn%100 == 0 && to != t.Rank() {
-				if err := notifier.Notify(to, content(t.Rank(), to, nbc.NoticeRoom-to)); err != nil {
-					return err
-				}
+	for to := range t.Size() {
+		for i := 0; i < noticeBurst && to != t.Rank(); i++ {
+			if err := notifier.Notify(to, content(t.Rank(), to+i, nbc.NoticeRoom-i)); err != nil {
+				return err
 			}
 		}
+	}
+	heard := make([]int, t.Size())
+	heard[t.Rank()] = noticeBurst
+	buf := make([]byte, nbc.NoticeRoom)
+	for end := time.Now().Add(deadline); slices.Min(heard) < noticeBurst; {
 		if _, err := t.Poll(nil); err != nil {
 			return err
 		}
@@ -531,16 +535,16 @@ func notices(t nbc.Transport) error {
 			if from < 0 {
 				break
 			}
-			if n != nbc.NoticeRoom-t.Rank() {
-				return fmt.Errorf("a notice of %d bytes from rank %d", n, from)
+			if n != nbc.NoticeRoom-heard[from] {
+				return fmt.Errorf("notice %d from rank %d has %d bytes", heard[from], from, n)
 			}
-			if err := equal(buf[:n], from, t.Rank()); err != nil {
+			if err := equal(buf[:n], from, t.Rank()+heard[from]); err != nil {
 				return err
 			}
-			heard[from] = true
+			heard[from]++
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("rank %d heard %v alone", t.Rank(), heard)
+			return fmt.Errorf("rank %d heard %v notices, by rank, of %d each", t.Rank(), heard, noticeBurst)
 		}
 		t.Park(time.Millisecond)
 	}
