@@ -62,6 +62,9 @@ func (c *campaign) osu(name, collective string, l Layout, buffers string, b band
 				args = append(args, "-T", "mpi_float", "-m", fmt.Sprintf("%d:%d", from, last), "-M", strconv.Itoa(max(1<<20, last)),
 					"--factor", strconv.Itoa(c.Factor), "--buffers", buffers)
 			}
+			if l.Nodes > 1 {
+				args = append(args, "--settle", labBurst.String())
+			}
 			// The lab's nodes are all this machine, whose cores every one of them counts.
 			if l.Nodes > 1 && l.Ranks() > host.Cores() {
 				args = append(args, "--barrier", "scaffe")

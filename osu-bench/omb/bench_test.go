@@ -1,6 +1,62 @@
 package omb
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/scaffe/scaffe/collectives"
+	"github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/inproc"
+)
+
+// clockwork is a subject whose calls take a time of their own on each rank, and which notes how many it is asked for at once.
+type clockwork struct {
+	subject
+	takes float64 // µs
+	runs  []int
+}
+
+func (s *clockwork) run(_ context.Context, _ *testCase, _ int, _ *work, out []sample) error {
+	for i := range out {
+		out[i].total = s.takes
+	}
+	s.runs = append(s.runs, len(out))
+	return nil
+}
+
+// TestSettle: a turn begins with as many calls as fill --settle on the slowest rank, on all ranks alike, and they are not
+// measured; of an algorithm whose single call takes much longer there are none.
+func TestSettle(t *testing.T) {
+	errs := collectivestest.World(2, inproc.NewWorld(2, inproc.Options{}).Open, nbc.Options{}, func(comm *collectives.Comm, _ *nbc.Engine) error {
+		r := &runner{program: program(t, "osu_reduce"), comm: comm}
+		r.opts = Options{Iterations: 3, IterationsLarge: 3, Settle: 5 * time.Millisecond}
+		short, long := &clockwork{takes: float64(100 * (1 + comm.Rank()))}, &clockwork{takes: 30000}
+		c := &testCase{program: r.program, opts: &r.opts, bytes: 1 << 16, rank: comm.Rank(), size: 2}
+		all, err := r.turns(t.Context(), c, []subject{short, long}, make([]*work, 2))
+		if err != nil {
+			return err
+		}
+		if want := []int{1, 25, 1, 25, 1, 25, 1}; !slices.Equal(short.runs, want) {
+			t.Errorf("rank %d: calls of 100 and 200 µs: runs of %v, want %v", comm.Rank(), short.runs, want)
+		}
+		if want := []int{1, 1, 1, 1}; !slices.Equal(long.runs, want) {
+			t.Errorf("rank %d: calls of 30 ms: runs of %v, want %v", comm.Rank(), long.runs, want)
+		}
+		for i, s := range all {
+			if len(s.samples) != 3 {
+				t.Errorf("rank %d: %d calls of subject %d are measured, want 3", comm.Rank(), len(s.samples), i)
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
 
 // Nodes that share a machine share its cores.
 func TestCoreEach(t *testing.T) {

@@ -3,6 +3,7 @@ package omb
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -106,7 +107,17 @@ func (r *runner) turns(ctx context.Context, c *testCase, subjects []subject, wor
 	}
 	rng := rand.New(rand.NewPCG(uint64(c.bytes), 1))
 	discard := make([]sample, max(1, min(block, warmup)))
+	settling := make([][]sample, len(subjects))
+	if r.opts.Settle > 0 {
+		warmup = max(warmup, 1) // by which the calls are counted
+	}
+	last := make([]float64, len(subjects)) // µs, of a call before those that are measured
 	for done, iteration := -warmup, 0; done < timed; iteration++ {
+		if done == 0 && r.opts.Settle > 0 {
+			if err := r.settling(ctx, last, settling); err != nil {
+				return nil, err
+			}
+		}
 		n := min(block, timed-max(done, 0))
 		if done < 0 {
 			n = min(len(discard), -done)
@@ -118,15 +129,37 @@ func (r *runner) turns(ctx context.Context, c *testCase, subjects []subject, wor
 				all[i].samples = all[i].samples[:m+n]
 				out = all[i].samples[m:]
 			}
+			if done >= 0 && len(settling[i]) > 0 {
+				if err := subjects[i].run(ctx, c, iteration, works[i], settling[i]); err != nil {
+					return nil, r.failed(c, subjects[i], err)
+				}
+			}
 			wrong, err := r.turn(ctx, c, subjects[i], check, iteration, works[i], out)
 			if err != nil {
 				return nil, r.failed(c, subjects[i], err)
 			}
 			all[i].wrong += wrong
+			last[i] = out[len(out)-1].total
 		}
 		done += n
 	}
 	return all, nil
+}
+
+// settling makes room for the calls of each subject that fill Options.Settle, as many on all ranks, by what the last
+// call took. Calls that are much longer leave little of what was before them.
+func (r *runner) settling(ctx context.Context, last []float64, calls [][]sample) error {
+	slowest, err := r.gather(ctx, last, mem.Max)
+	if err != nil {
+		return err
+	}
+	settle := float64(r.opts.Settle.Microseconds())
+	for i, t := range slowest {
+		if t < 4*settle {
+			calls[i] = make([]sample, int(math.Ceil(settle/max(t, 1))))
+		}
+	}
+	return nil
 }
 
 // turn is one subject's iteration.

@@ -27,16 +27,17 @@ type Options struct {
 	Tests                       int // calls of Test under computation
 	Window                      int // messages of the bandwidth test
 
-	Table        string   // file of the tuning table that tuned selects by
-	Factor       int      // each message's size over that of the one before
-	Algorithms   []string // what to compare; one or none is OMB's table
-	Format       string   // text, csv or json
-	Buffers      string   // registered or unregistered; cuda in a GPU's memory
-	Compute      string   // spin or wait
-	ComputeScale float64  // length of the computation, in pure communication times
-	Barrier      string   // auto, mpi or scaffe
-	Persistent   bool     // requests made once for each size
-	Local        int      // ranks in this process; 0: mpirun's
+	Table        string        // file of the tuning table that tuned selects by
+	Factor       int           // each message's size over that of the one before
+	Algorithms   []string      // what to compare; one or none is OMB's table
+	Format       string        // text, csv or json
+	Buffers      string        // registered or unregistered; cuda in a GPU's memory
+	Compute      string        // spin or wait
+	ComputeScale float64       // length of the computation, in pure communication times
+	Barrier      string        // auto, mpi or scaffe
+	Settle       time.Duration // of calls that are not measured, before each turn of a subject
+	Persistent   bool          // requests made once for each size
+	Local        int           // ranks in this process; 0: mpirun's
 	Deadline     time.Duration
 
 	CUDA          bool // buffers lie in a GPU's memory
@@ -110,6 +111,9 @@ func Parse(p Program, args []string) (*Options, error) {
 		}
 		o.Buffers = selection.CUDA.String()
 	}
+	if o.Settle > 0 && o.Validate {
+		return nil, &UsageError{p.Name, errors.New("--settle cannot be used with -c: results are checked call by call, so each is measured")}
+	}
 	if o.Min > o.Max {
 		return nil, &UsageError{p.Name, fmt.Errorf("invalid -m: the smallest size (%d bytes) is larger than the largest (%d bytes)", o.Min, o.Max)}
 	}
@@ -158,6 +162,12 @@ var allOptions = []option{
 	{0, "factor", required, withData, "N", "multiply the message size by N from one to the next (default 2)", func(o *Options, v string) (err error) { o.Factor, err = number(v, 2); return err }},
 	{0, "buffers", required, withData, "WHERE", "memory of the buffers: registered (from Comm.Alloc, shared by the ranks of a node) or unregistered (private)", setBuffers},
 	{0, "barrier", required, collective, "WHOSE", "barrier before every timed call: mpi, scaffe, or auto (mpi where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
+	{0, "settle", required, collective, "TIME", "before each turn of an algorithm call it for TIME without measuring, so that it finds caches and links as it leaves them itself", func(o *Options, v string) (err error) {
+		if o.Settle, err = time.ParseDuration(v); err != nil || o.Settle <= 0 {
+			return errors.New("want a positive time such as 5ms")
+		}
+		return nil
+	}},
 	{0, "persistent", none, blocking | nonblocking, "", "create scaffe's requests once for each size and start them repeatedly", func(o *Options, _ string) error { o.Persistent = true; return nil }},
 	{0, "compute", required, nonblocking, "HOW", "computation: spin (on this core, as OMB) or wait (idle, as for an accelerator)", word(func(o *Options) *string { return &o.Compute }, "spin", "wait")},
 	{0, "compute-scale", required, nonblocking, "F", "length of the computation relative to the pure communication (default 1)", func(o *Options, v string) (err error) {
