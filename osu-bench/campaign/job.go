@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/internal/units"
@@ -51,6 +52,10 @@ func (j *job) missing(rows []Row) (sizes []int) {
 	return sizes
 }
 
+// loop is how long an algorithm is called before it is measured on a node: as the plain C program and UCC's benchmark, each
+// then finds in the caches what it has left there.
+const loop = time.Millisecond
+
 // osu returns the job of a program of osu-bench.
 func (c *campaign) osu(name, collective string, l Layout, buffers string, b band, algorithms ...string) *job {
 	return &job{
@@ -62,9 +67,11 @@ func (c *campaign) osu(name, collective string, l Layout, buffers string, b band
 				args = append(args, "-T", "mpi_float", "-m", fmt.Sprintf("%d:%d", from, last), "-M", strconv.Itoa(max(1<<20, last)),
 					"--factor", strconv.Itoa(c.Factor), "--buffers", buffers)
 			}
+			settle := loop
 			if l.Nodes > 1 {
-				args = append(args, "--settle", labBurst.String())
+				settle = labBurst
 			}
+			args = append(args, "--settle", settle.String())
 			// The lab's nodes are all this machine, whose cores every one of them counts.
 			if l.Nodes > 1 && l.Ranks() > host.Cores() {
 				args = append(args, "--barrier", "scaffe")
