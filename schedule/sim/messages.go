@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/scaffe/scaffe/schedule"
+import (
+	"math/bits"
+
+	"github.com/scaffe/scaffe/schedule"
+)
 
 // step is what happens at an event. A message is one of three kinds. Between nodes,
 // one of at most Eager bytes leaves as soon as its send is posted, whether it is
@@ -254,13 +258,23 @@ func (w *world) wire(bytes float64, passed *float64) float64 {
 	return burst/(BurstRate*inter.Bandwidth) + (bytes-burst)/inter.Bandwidth
 }
 
-// ports is how long a call takes at least for what has passed the busiest port, if a pause follows that is as long
-// as the call: what a burst lets pass early the next call misses, unless it has come back meanwhile.
+// ports is how long a call takes at least for what has passed the busiest port, in a loop in which ranks meet before each:
+// what a burst lets pass early the next call misses, unless it has come back meanwhile.
 func (w *world) ports() (longest float64) {
 	for i := range w.nodes {
 		longest = max(longest, w.nodes[i].sent, w.nodes[i].received)
 	}
-	return longest / w.Model.Inter.Bandwidth / 2
+	return longest/w.Model.Inter.Bandwidth - w.meeting()
+}
+
+// meeting is about how long ranks take to meet, for which the ports rest: a message of no bytes to another node for each
+// doubling of those that know of each other, on cores that ranks may share.
+func (w *world) meeting() float64 {
+	m, sharing := &w.Model, 1.0
+	if m.Cores >= 1 {
+		sharing = max(1, float64(len(w.ranks))/float64(len(w.nodes))*max(1, m.Hosted)/m.Cores)
+	}
+	return float64(bits.Len(uint(len(w.nodes)-1))) * (m.Inter.Latency + 2*sharing*(m.Packet+m.Op))
 }
 
 // finished ends an op, and tells the other side of a message within a node. Of a

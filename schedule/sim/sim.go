@@ -43,7 +43,7 @@ const (
 // Result is what a simulation came to, in seconds from the common start.
 type Result struct {
 	Times []float64 // by rank: when it had ended
-	Max   float64   // the last of them, or half of what the busiest port takes for all that passes it, the longer of the two
+	Max   float64   // the last of them, or what the busiest port takes for all that passes it in a loop of such calls, the longer of the two
 }
 
 // Plans are the schedules of all ranks, matched with each other: what any number of
