@@ -13,7 +13,7 @@
 //
 //   - Each node has one network port, with Inter.Bandwidth in each direction at
 //     the same time, or Inter.Burst bytes at once, but no call takes less than what a port needs for
-//     all its bytes, but for the time in which ranks meet before it; a message takes Inter.Latency more on its way. It consists of
+//     all its bytes unless it can make up for them while ranks meet before the next; a message takes Inter.Latency more on its way. It consists of
 //     packets (Packets): one or two, or, where it waits for its receive, a question and an answer
 //     besides. Each costs either end Packet of CPU time, and the bytes theirs (Carry).
 //   - A rank has one progress thread, as in package nbc. Posting an op, and

@@ -258,17 +258,22 @@ func (w *world) wire(bytes float64, passed *float64) float64 {
 	return burst/(BurstRate*inter.Bandwidth) + (bytes-burst)/inter.Bandwidth
 }
 
-// ports is how long a call takes at least for what has passed the busiest port, in a loop in which ranks meet before each:
-// what a burst lets pass early the next call misses, unless it has come back meanwhile.
-func (w *world) ports() (longest float64) {
+// ports is how long a call takes at least for what passes the busiest port, in a loop in which ranks meet before each call:
+// what a burst lets pass early the next call misses, unless it comes back while ranks meet. took is what the call takes
+// after a long pause.
+func (w *world) ports(took float64) float64 {
+	most := 0.0
 	for i := range w.nodes {
-		longest = max(longest, w.nodes[i].sent, w.nodes[i].received)
+		most = max(most, w.nodes[i].sent, w.nodes[i].received)
 	}
-	return longest/w.Model.Inter.Bandwidth - w.meeting()
+	if least := most / w.Model.Inter.Bandwidth; took+w.meeting() < least {
+		return least
+	}
+	return took
 }
 
-// meeting is about how long ranks take to meet, for which the ports rest: a message of no bytes to another node for each
-// doubling of those that know of each other, on cores that ranks may share.
+// meeting is about how long ranks take to meet: a message of no bytes to another node for each doubling of those that
+// know of each other, on cores that ranks may share.
 func (w *world) meeting() float64 {
 	m, sharing := &w.Model, 1.0
 	if m.Cores >= 1 {

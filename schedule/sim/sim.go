@@ -43,7 +43,7 @@ const (
 // Result is what a simulation came to, in seconds from the common start.
 type Result struct {
 	Times []float64 // by rank: when it had ended
-	Max   float64   // the last of them, or what the busiest port takes for all that passes it in a loop of such calls, the longer of the two
+	Max   float64   // the last of them, or what the busiest port takes for all that passes it, where that is longer and a loop of such calls leaves no time for it
 }
 
 // Plans are the schedules of all ranks, matched with each other: what any number of
@@ -122,7 +122,7 @@ func (p *Plans) Simulate(s Setup) (Result, error) {
 		res.Times[r] = k.ended
 	}
 	if len(p.all) > 0 {
-		res.Max = max(slices.Max(res.Times), w.ports())
+		res.Max = w.ports(slices.Max(res.Times))
 	}
 	return res, nil
 }
