@@ -79,7 +79,9 @@ func (t *Transport) fill(s *staging) error {
 	if err != nil {
 		return err
 	}
-	kernels.Move(to, s.of, false) // it is read next
+	// Around the caches: the receiver's core has this memory in its own, of the last message there, and would have to give
+	// it back line by line.
+	kernels.Move(to, s.of, true)
 	s.to = to
 	t.filled += to.Len()
 	return nil

@@ -45,7 +45,7 @@ type traffic struct {
 	memory float64 // read and written in memory, or in the caches that it passes
 	fresh  float64 // likewise, but in another core's cache
 	cached float64 // in the core's own cache
-	staged float64 // copied through the kernel
+	staged float64 // copied out of private memory for another rank: through the kernel, or by its own around the caches
 }
 
 // all is what passes a node's memory.
@@ -116,7 +116,7 @@ func (w *world) place(r, i int32, t *traffic) {
 }
 
 // copiedAtOnce reports whether the sender of a message out of unregistered memory copies it into registered memory before
-// rank r, which has a core of its own, asks (package nbc/shm): the sender's core does it meanwhile, and has it in its cache.
+// rank r, which has a core of its own, asks (package nbc/shm): the sender's core does it meanwhile, around the caches.
 func (w *world) copiedAtOnce(r int32, op *schedule.Op) bool {
 	return op.Len()*w.ElemSize <= EagerCopy && w.hosts[w.ranks[r].host].roomy
 }
@@ -129,7 +129,7 @@ func (w *world) copied(r, i int32) bool {
 	return !w.hosts[k.host].roomy && (op.Len()*w.ElemSize <= EagerCopy || op.Kind == schedule.Recv && w.streams)
 }
 
-// copying returns how many bytes rank r reads and writes as it posts op i: a copy of its message that it makes for
+// copying returns how many bytes rank r copies as it posts op i: its message, for
 // all who receive that range.
 func (w *world) copying(r, i int32) float64 {
 	k := &w.ranks[r]
@@ -137,7 +137,7 @@ func (w *world) copying(r, i int32) float64 {
 	if !w.Unregistered || op.Kind != schedule.Send || op.Src.Buf == schedule.Scratch || !w.near(r, i) || !w.copiedAtOnce(r, op) {
 		return 0
 	}
-	return 2 * float64(op.Len()*w.ElemSize) / float64(k.sends[op.Src])
+	return float64(op.Len()*w.ElemSize) / float64(k.sends[op.Src])
 }
 
 // traffic returns what an op that is not a send moves where its own rank does it.
@@ -159,7 +159,7 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		case w.Unregistered && src.Buf != schedule.Scratch:
 			switch message = &t.staged; {
 			case w.copiedAtOnce(r, op):
-				message = &t.fresh
+				message = &t.memory
 			case w.copied(r, i):
 				message = &t.memory
 				t.memory += 2 * bytes / float64(peer.sends[src])

@@ -65,15 +65,14 @@ func (w *world) work(r int32, after float64) {
 		return
 	}
 	end := w.now + after + m.Op + float64(w.packets(r, op, finish)*m.Packet) + w.carries(r, op, finish)
-	if !finish {
-		end += w.copying(r, op) / k.core
-	} else {
-		t := w.moved(r, op)
-		end += t.memory/k.core + t.fresh/min(m.Fresh, k.core) + t.cached/m.Core.Cached + t.staged/k.staged
-		if all := t.all(); all > 0 {
-			h.memory = max(h.memory, w.now) + all/h.rate
-			end = max(end, h.memory)
-		}
+	t := traffic{staged: w.copying(r, op)}
+	if finish {
+		t = w.moved(r, op)
+	}
+	end += t.memory/k.core + t.fresh/min(m.Fresh, k.core) + t.cached/m.Core.Cached + t.staged/k.staged
+	if all := t.all(); all > 0 {
+		h.memory = max(h.memory, w.now) + all/h.rate
+		end = max(end, h.memory)
 	}
 	w.push(event{at: end, kind: taskDone, rank: r, op: op, finish: finish})
 }
