@@ -2,7 +2,8 @@ package nbc
 
 // Note hands a short text to rank to, outside the collectives, if its engine
 // has a handler (HandleNotes). It returns at once: a note may be lost, as when
-// dozens to that rank have not been taken yet, and comes cut to NoticeRoom bytes. Unlike a collective it needs nothing of the other rank but its progress
+// dozens to that rank have not been taken yet, and comes cut to NoticeRoom
+// bytes. Unlike a collective it needs nothing of the other rank but its progress
 // loop, and works after the engine has failed. Without a Notifier nothing is sent.
 func (e *Engine) Note(to int, text string) {
 	_, _ = e.enqueue(func() error { // a closed engine has nothing to say
