@@ -39,9 +39,8 @@
 //   - Everywhere else the sender copies it into its
 //     arena, from where the receiver takes it: a message of up to 64 KiB at once,
 //     others when the receiver asks, or before it does if it always asks. A receiver asks
-//     for half of its core's cache at most, so that there are few copies at a time. They are written around the
-//     caches: the receiver's core has their places in its own, of messages before, and would give them back line by
-//     line. Several receivers of the same bytes share one copy.
+//     for half of its core's cache at most, so that the second copy is one within caches.
+//     Several receivers of the same bytes share one copy.
 //
 // # Security
 //
@@ -80,7 +79,7 @@
 // or a copy made with the system's help, and Taken says "done". Where the receiver can read
 // neither (or where ranks share cores), Put makes a copy in registered memory, and the sender
 // need not wait for "done". A copy's memory is used again as soon as its receiver is finished
-// with it.
+// with it, and so stays in the caches.
 //
 // A receive is told of only where the sender cannot mistake for which of
 // several messages with one tag it is: not while an earlier one with that tag,

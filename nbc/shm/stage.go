@@ -16,8 +16,8 @@ import (
 //
 // Otherwise, and where several ranks on few cores receive more than the caches hold, it is
 // copied into registered memory by its sender: at once where it is small, else when
-// the receiver asks for it. A receiver asks for half of its cache at a time, so that there are
-// few copies. So the bytes are copied once, for all their receivers.
+// the receiver asks for it. A receiver asks for no more than it can read while it is
+// still in a cache. So the bytes come from memory once, for all their receivers.
 
 // eagerCopy is the greatest message that is copied at once: to copy it costs less
 // than to be asked.
@@ -31,7 +31,7 @@ func (t *Transport) reaches(p *peer) bool { return t.shares && p.vm }
 // copiesAtOnce reports whether the message of the send o is copied before the receiver
 // asks: where it is small, or the receiver will ask, since it did last, and uses what
 // it has while this rank copies, each on a core of its own. Ranks that share cores
-// gain nothing by that; there it is better that there are few copies. A message of
+// gain nothing by that; there it is better that few copies lie in the cache. A message of
 // Put is copied unless it is lent.
 func (t *Transport) copiesAtOnce(o *op) bool {
 	if o.eager {
@@ -79,9 +79,7 @@ func (t *Transport) fill(s *staging) error {
 	if err != nil {
 		return err
 	}
-	// Around the caches: the receiver's core has this memory in its own, of the last message there, and would have to give
-	// it back line by line.
-	kernels.Move(to, s.of, true)
+	kernels.Move(to, s.of, false) // it is read next
 	s.to = to
 	t.filled += to.Len()
 	return nil

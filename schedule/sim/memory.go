@@ -45,7 +45,7 @@ type traffic struct {
 	memory float64 // read and written in memory, or in the caches that it passes
 	fresh  float64 // likewise, but in another core's cache
 	cached float64 // in the core's own cache
-	staged float64 // copied out of private memory for another rank: through the kernel, or by its own around the caches
+	staged float64 // copied out of private memory for another rank: through the kernel, or by its own rank
 }
 
 // all is what passes a node's memory.
@@ -116,7 +116,7 @@ func (w *world) place(r, i int32, t *traffic) {
 }
 
 // copiedAtOnce reports whether the sender of a message out of unregistered memory copies it into registered memory before
-// rank r, which has a core of its own, asks (package nbc/shm): the sender's core does it meanwhile, around the caches.
+// rank r, which has a core of its own, asks (package nbc/shm): the sender's core does it meanwhile, and has it in its cache.
 func (w *world) copiedAtOnce(r int32, op *schedule.Op) bool {
 	return op.Len()*w.ElemSize <= EagerCopy && w.hosts[w.ranks[r].host].roomy
 }
@@ -159,7 +159,7 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		case w.Unregistered && src.Buf != schedule.Scratch:
 			switch message = &t.staged; {
 			case w.copiedAtOnce(r, op):
-				message = &t.memory
+				message = &t.fresh
 			case w.copied(r, i):
 				message = &t.memory
 				t.memory += 2 * bytes / float64(peer.sends[src])

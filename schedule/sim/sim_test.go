@@ -213,7 +213,8 @@ func TestOneCopyForAll(t *testing.T) {
 }
 
 // A small message out of unregistered memory is copied by its sender before anybody asks, once for
-// all who receive it: around the caches, about as fast as the kernel would, or, where ranks share cores, through them.
+// all who receive it, and not by the kernel: about as fast as by that, since it is stored where the receiver's core has what
+// was there before.
 func TestSmallUnregisteredMessagesAreCopiedByTheirSender(t *testing.T) {
 	const slow, quick = 1e8, 1e10
 	took := func(bytes int, cores, rate float64, build func(*schedule.Builder, schedule.Params)) float64 {
