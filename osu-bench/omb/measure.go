@@ -109,7 +109,7 @@ func (r *runner) turns(ctx context.Context, c *testCase, subjects []subject, wor
 	discard := make([]sample, max(1, min(block, warmup)))
 	settling := make([][]sample, len(subjects))
 	if r.opts.Settle > 0 {
-		warmup = max(warmup, 1) // by which the calls are counted
+		warmup = max(warmup, 2) // by the last of which the calls are counted: the first finds nothing in the caches
 	}
 	last := make([]float64, len(subjects)) // µs, of a call before those that are measured
 	for done, iteration := -warmup, 0; done < timed; iteration++ {

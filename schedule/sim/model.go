@@ -11,7 +11,7 @@ import (
 // second. See the package comment for what each stands for.
 type Model struct {
 	// Inter is between nodes, a port's one direction: the first Burst bytes of a collective go through a port that was
-	// still before at once (BurstRate), as through a token bucket, which is full again after a pause as long as the call; 0: none.
+	// still before at once (BurstRate), as through a token bucket, which is full again at the next call; 0: none.
 	Inter struct{ Latency, Bandwidth, Burst float64 }
 	// Packet is the CPU time that either end of a message between nodes spends on each
 	// of its packets in the network's library and in the kernel, besides Op.
