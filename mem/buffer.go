@@ -48,15 +48,22 @@ const Alignment = 4096
 // TryAlloc returns n zeroed bytes of host memory outside the Go heap. They must
 // be given back with Free.
 func TryAlloc(n int) (Buffer, error) {
+	b, err := TryMalloc(n)
+	if err == nil && n >= 2<<20 {
+		_ = unix.Madvise(Bytes(b), unix.MADV_HUGEPAGE) // an optimization; refusal is harmless
+	}
+	return b, err
+}
+
+// TryMalloc is TryAlloc of memory with pages as those of malloc, which most programs' buffers have: huge ones only where
+// the system gives them unasked.
+func TryMalloc(n int) (Buffer, error) {
 	if n == 0 {
 		return Buffer{}, nil
 	}
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return Buffer{}, fmt.Errorf("mem: cannot allocate %d bytes: %w", n, err)
-	}
-	if n >= 2<<20 {
-		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // an optimization; refusal is harmless
 	}
 	return Buffer{base: unsafe.Pointer(unsafe.SliceData(b)), bytes: n}, nil
 }

@@ -42,7 +42,8 @@
 //
 // A RecvReduce is a borrowed receive: the transport shows where the message
 // lies (staging memory, or the sender's own memory within a process), the
-// device adds it from there, and Release gives it back. Messages that are added to one
+// device adds it from there, and Release gives it back; what is copied for that is best copied to where
+// the sum goes, if that is elsewhere than where it was (Lander). Messages that are added to one
 // range, one after the other, are received together, and added in one pass where the
 // device can (Folder), in the schedule's order.
 //

@@ -89,6 +89,7 @@ type Engine struct {
 	folder    Folder         // the device, where it is one
 	spreader  Spreader       // likewise
 	placer    Placer         // the transport, where it is one
+	lander    Lander         // likewise
 	operands  []mem.Buffer   // of one addition
 	places    []mem.Buffer   // of its sum
 	eager     Eager          // nil where no request is executed alone
@@ -191,6 +192,7 @@ func (e *Engine) open(open func() (Transport, Device, error)) error {
 	e.folder, _ = e.device.(Folder)
 	e.spreader, _ = e.device.(Spreader)
 	e.placer, _ = t.(Placer)
+	e.lander, _ = t.(Lander)
 	e.exec.folds = e.folder != nil
 	e.migrator, _ = t.(ThreadMigrator)
 	if e.migrator != nil && !e.migrate() {
@@ -455,7 +457,7 @@ func (e *Engine) start(r *Request, i int32) {
 	case op.Kind == schedule.Send:
 		err = e.transport.Send(tok, r.peer(op.Peer), tag, e.message(r, i))
 	case op.Kind == schedule.RecvReduce, e.exec.folded(r, i):
-		err = e.borrow(tok, r.peer(op.Peer), tag, r.bytes(op.Dst))
+		err = e.borrow(r, i, tok, tag)
 	case op.Kind == schedule.Recv:
 		err = e.transport.Recv(tok, r.peer(op.Peer), tag, r.bytes(op.Dst))
 	default:

@@ -82,10 +82,23 @@ func (b *Binding) space() mem.Space {
 	return b.Out.Space()
 }
 
-// borrow begins to receive what is to be combined into dst.
-func (e *Engine) borrow(tok Token, from int, tag Tag, dst mem.Buffer) error {
-	if s := dst.Space(); s != mem.Host {
+// Lander is implemented by a Transport that copies some of what is borrowed, and can do so to where the caller likes.
+type Lander interface {
+	// RecvBorrowTo is RecvBorrow of a message as long as dst, which is the caller's again once it has ended. The transport may
+	// write there; where it has copied the message to dst, the completion's Data is that.
+	RecvBorrowTo(tok Token, from int, tag Tag, dst mem.Buffer) error
+}
+
+// borrow begins to receive the message of op i of r, which is to be combined. Where the sum goes elsewhere than where
+// it was before, a message that is copied is best copied there: it is added in place then.
+func (e *Engine) borrow(r *Request, i int32, tok Token, tag Tag) error {
+	op := &r.plan.schedule.Ops[i]
+	from, dst := r.peer(op.Peer), r.bytes(op.Dst)
+	switch s := dst.Space(); {
+	case s != mem.Host:
 		return e.carrier.RecvBorrowIn(s, tok, from, tag, dst.Len())
+	case e.lander != nil && op.Adds() && op.Src != op.Dst && r.plan.prev[i] < 0 && !r.inPlace:
+		return e.lander.RecvBorrowTo(tok, from, tag, dst)
 	}
 	return e.transport.RecvBorrow(tok, from, tag, dst.Len())
 }

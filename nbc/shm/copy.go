@@ -48,7 +48,7 @@ func (t *Transport) labor() {
 // whether the message has been copied or cannot be.
 func (t *Transport) piece(o *op, most int) (n int, ended bool, err error) {
 	if o.claim != nil {
-		return t.copyPiece(o)
+		return t.copyPieces(o, most)
 	}
 	n = min(most, o.n-o.copied)
 	err = t.copy(o, o.copied, n)

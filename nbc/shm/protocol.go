@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 )
@@ -41,6 +42,9 @@ func (t *Transport) end(o *op, err error) {
 		return
 	}
 	c := nbc.Completion{Token: o.tok, Err: err}
+	if err != nil && o.shared {
+		o.staged = false // never used again: the peer may still write there
+	}
 	if o.asked { // a borrower may keep what it has; only others' reading is bounded
 		o.asked = false
 		t.asked -= o.n
@@ -269,7 +273,7 @@ func (t *Transport) meet(o *op, d *descriptor, message []byte) {
 	case place == inlined && len(message) != o.n:
 		t.broken(p, fmt.Sprintf("a message of %d bytes in its ring", d.size()))
 	case place == inlined:
-		if o.borrows && o.n > 0 {
+		if o.borrows && o.n > o.buf.Len() {
 			var err error
 			if o.buf, err = t.arena.stage(o.n); err != nil {
 				t.end(o, err)
@@ -290,10 +294,10 @@ func (t *Transport) meet(o *op, d *descriptor, message []byte) {
 		t.end(o, nil)
 	case place == private && o.told && !t.reaches(p): // they cross, and the sender puts
 		o.other = *d
-	case place == private && t.readsAlone(o):
+	case place == private && t.reads(o):
 		o.other = *d
 		o.other.place = place
-		t.read(o)
+		t.read(o, d.place&bothCopy != 0 && o.total >= kernels.StreamFrom)
 	case place == private && (o.borrows || !t.reaches(p)):
 		o.other = *d
 		t.ask(o)

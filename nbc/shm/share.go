@@ -11,11 +11,15 @@ import (
 // other, and neither waits for one that is busy.
 
 const (
-	// shareFrom is the least message that two ranks share, pieceBytes what one
+	// shareFrom is the least message that two ranks share, pieceBytes the least that one
 	// takes at a time: some microseconds of copying, which outweigh the 0.1 or
 	// 0.2 that two cores need to agree on who copies what.
 	shareFrom  = 128 << 10
 	pieceBytes = 64 << 10
+
+	// mostAtOnce is how many pieces one takes at a time where the kernel copies, of which a
+	// call costs as much as half a piece.
+	mostAtOnce = copyChunk / pieceBytes
 
 	// claimsPerRank is how many of a rank's sends can be shared at a time;
 	// further ones have one copier.
@@ -57,28 +61,31 @@ func pieces(n int) (count, size int) {
 // begin makes c that of the message of the send id.
 func (c *claim) begin(id uint64) { atomic.StoreUint64(&c.word, generation(id)) }
 
-// take returns the next of the count pieces of the message of the send id; false
-// where all are taken.
-func (c *claim) take(id uint64, count int, sending bool) (piece int, ok bool) {
+// take returns the first of the next of the count pieces of the message of the send id,
+// and how many they are: a quarter of all, so that both copiers end at about the same
+// time, but at most the number given; 0 where all are taken.
+func (c *claim) take(id uint64, count, most int, sending bool) (first, taken int) {
 	for {
 		w := atomic.LoadUint64(&c.word)
 		front, back := int(w>>byReceiver&mostTaken), int(w>>bySender&mostTaken)
 		if w>>aGeneration<<aGeneration != generation(id) || front+back >= count {
-			return 0, false
+			return 0, 0
 		}
-		next, piece := w+1<<byReceiver, front
+		taken = min(max(1, count/4), most, count-front-back)
+		next, first := w+uint64(taken)<<byReceiver, front
 		if sending {
-			next, piece = w+1<<bySender, count-1-back
+			next, first = w+uint64(taken)<<bySender, count-back-taken
 		}
 		if atomic.CompareAndSwapUint64(&c.word, w, next) {
-			return piece, true
+			return first, taken
 		}
 	}
 }
 
-// copied notes that a piece is copied, and reports whether it was the last one.
-func (c *claim) copied(id uint64, count int) (last bool) {
-	w := atomic.AddUint64(&c.word, 1<<whole)
+// copied notes that so many pieces are copied, and reports whether the last one is among
+// them.
+func (c *claim) copied(id uint64, count, pieces int) (last bool) {
+	w := atomic.AddUint64(&c.word, uint64(pieces)<<whole)
 	return w>>aGeneration<<aGeneration == generation(id) && int(w>>whole&(1<<(aGeneration-whole)-1)) == count
 }
 
@@ -153,19 +160,23 @@ func (t *Transport) share(o *op) {
 	o.claim = &claims[o.send%claimsPerRank]
 }
 
-// copyPiece copies one piece of o, and returns its size; 0 where the peer has taken
-// the last ones and will say when they are copied.
-func (t *Transport) copyPiece(o *op) (size int, ended bool, err error) {
+// copyPieces copies the next pieces of o, one or of some most bytes, and returns their
+// size; 0 where the peer has taken the last ones and will say when they are copied.
+func (t *Transport) copyPieces(o *op, most int) (size int, ended bool, err error) {
 	count, size := pieces(o.n)
-	i, ok := o.claim.take(o.send, count, o.sending)
-	if !ok {
+	atOnce := 1
+	if o.other.place == private {
+		atOnce = max(1, min(most/size, mostAtOnce))
+	}
+	first, taken := o.claim.take(o.send, count, atOnce, o.sending)
+	if taken == 0 {
 		return 0, false, nil
 	}
-	at := i * size
-	size = min(size, o.n-at)
+	at := first * size
+	size = min(taken*size, o.n-at)
 	if err := t.copy(o, at, size); err != nil {
 		o.claim.stop(o.send)
 		return size, true, err
 	}
-	return size, o.claim.copied(o.send, count), nil
+	return size, o.claim.copied(o.send, count, taken), nil
 }

@@ -21,12 +21,14 @@ func TestClaim(t *testing.T) {
 		for _, sending := range []bool{false, true} {
 			wg.Go(func() {
 				for {
-					i, ok := c.take(id, count, sending)
-					if !ok {
+					first, n := c.take(id, count, 1+int(turn%mostAtOnce), sending)
+					if n == 0 {
 						return
 					}
-					taken[i].Add(1)
-					if c.copied(id, count) {
+					for i := range n {
+						taken[first+i].Add(1)
+					}
+					if c.copied(id, count, n) {
 						lasts.Add(1)
 					}
 				}
@@ -52,18 +54,19 @@ func TestAnotherMessagesClaim(t *testing.T) {
 	c.begin(id)
 	c.stop(old)
 	for _, sending := range []bool{false, true} {
-		if i, ok := c.take(old, 8, sending); ok {
+		if i, n := c.take(old, 8, 1, sending); n != 0 {
 			t.Errorf("piece %d of another message was taken", i)
 		}
 	}
-	if i, ok := c.take(id, 8, true); !ok || i != 7 {
-		t.Errorf("the sender's first piece is %d (%v)", i, ok)
+	// Of eight pieces the sender takes the last quarter, the receiver the first.
+	if i, n := c.take(id, 8, mostAtOnce, true); i != 6 || n != 2 {
+		t.Errorf("the sender's first pieces are %d from %d on", n, i)
 	}
-	if i, ok := c.take(id, 8, false); !ok || i != 0 {
-		t.Errorf("the receiver's first piece is %d (%v)", i, ok)
+	if i, n := c.take(id, 8, mostAtOnce, false); i != 0 || n != 2 {
+		t.Errorf("the receiver's first pieces are %d from %d on", n, i)
 	}
 	c.stop(id)
-	if i, ok := c.take(id, 8, false); ok {
+	if i, n := c.take(id, 8, 1, false); n != 0 {
 		t.Errorf("piece %d was taken of a message that cannot be copied", i)
 	}
 }

@@ -317,6 +317,87 @@ func TestTheReceiverReads(t *testing.T) {
 	}
 }
 
+// TestWhatIsBorrowedLandsWhereTheCallerLikes: a message in private memory is copied to there, unless the collective is larger than the caches;
+// one in registered memory is read in place.
+func TestWhatIsBorrowedLandsWhereTheCallerLikes(t *testing.T) {
+	const n = 300_000
+	for _, c := range []struct {
+		what                string
+		registered, removed bool // the message's memory; its copy is elsewhere than the caller likes
+		expected            int
+	}{
+		{what: "private", expected: n},
+		{what: "private, larger than the caches", expected: kernels.StreamFrom, removed: true},
+		{what: "registered", expected: n, registered: true, removed: true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			ts := world(t, Options{forceShare: true}, 0, 0)
+			src, dst := mem.Alloc(n), mem.Alloc(n)
+			if c.registered {
+				var err error
+				if src, err = ts[0].(nbc.Allocator).Alloc(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range n {
+				mem.Bytes(src)[i] = byte(i >> 10)
+			}
+			var done [1]nbc.Completion
+			if err := each(2, func(r int) error {
+				tag := nbc.Tag{Instance: 1}
+				ts[r].(nbc.Expecter).Expect(c.expected)
+				if r == 0 {
+					return errors.Join(ts[0].Send(1, 1, tag, src), drain(ts[0], 1))
+				}
+				err := errors.Join(ts[1].(nbc.Lander).RecvBorrowTo(1, 0, tag, dst), drainInto(done[:], ts[1], 1))
+				if err == nil && !bytes.Equal(mem.Bytes(done[0].Data), mem.Bytes(src)) {
+					err = errors.New("another message has come")
+				}
+				ts[1].Release(1)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if done[0].Data.Same(dst) == c.removed {
+				t.Errorf("the message lies where the caller likes: %v", !c.removed)
+			}
+			all(t, ts, nbc.Transport.Close)
+		})
+	}
+}
+
+// TestBothCopyWhatIsBorrowed: a sender with a core of its own copies a message in private memory, as part of a collective larger than
+// the caches, to where the receiver borrows it, once that has looked for it.
+func TestBothCopyWhatIsBorrowed(t *testing.T) {
+	const n = 3 << 20
+	ts := world(t, Options{forceShare: true}, 0, 0)
+	src, tag := mem.Alloc(n), nbc.Tag{Instance: 1}
+	for i := range n {
+		mem.Bytes(src)[i] = byte(i >> 10)
+	}
+	for _, tr := range ts {
+		tr.(nbc.Expecter).Expect(kernels.StreamFrom)
+	}
+	if err := errors.Join(ts[1].RecvBorrow(1, 0, tag, n), ts[0].Send(1, 1, tag, src)); err != nil {
+		t.Fatal(err)
+	}
+	var done [1]nbc.Completion
+	if k, err := ts[1].Poll(done[:]); k != 0 || err != nil {
+		t.Fatalf("after one look at it %d messages are there: %v", k, err)
+	}
+	if err := drain(ts[0], 1); err != nil { // it copies the rest alone
+		t.Fatal(err)
+	}
+	if k, err := ts[1].Poll(done[:]); k != 1 || err != nil {
+		t.Fatalf("%d messages have come when the sender is done: %v", k, err)
+	}
+	if !bytes.Equal(mem.Bytes(done[0].Data), mem.Bytes(src)) {
+		t.Error("another message has come")
+	}
+	ts[1].Release(1)
+	all(t, ts, nbc.Transport.Close)
+}
+
 // TestTheLaterCopies: a receive that was there first is put into by the
 // sender, which therefore ends while the receiver does nothing.
 func TestTheLaterCopies(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // A message in private memory that two ranks do not copy together is read by its receiver,
 // with the system's help, where that is allowed: at once, whenever the sender has its turn on a core
 // that it shares. What is borrowed, to be added, is read into memory that stays in
-// the core's cache.
+// the core's cache; into that a sender with a core of its own copies too, without the system.
 //
 // Otherwise, and where several ranks on few cores receive more than the caches hold, it is
 // copied into registered memory by its sender: at once where it is small, else when
@@ -99,25 +99,28 @@ func (t *Transport) unstage(s *staging) {
 	t.unstaged = s
 }
 
-// readsAlone reports whether the receive o copies its message by itself out of the
-// sender's private memory.
-func (t *Transport) readsAlone(o *op) bool {
+// reads reports whether the receive o reads its message out of the sender's private memory,
+// rather than be given it.
+func (t *Transport) reads(o *op) bool {
 	return o.peer.vm && (o.borrows || !t.shares && o.total < kernels.StreamFrom)
 }
 
-// read lets Poll do that: what is borrowed goes to memory of the transport's.
-func (t *Transport) read(o *op) {
-	if !o.borrows {
-		t.enqueue(o)
-		return
+// read lets Poll do that: what is borrowed goes to memory of the transport's, where the
+// sender copies too if it says so.
+func (t *Transport) read(o *op, both bool) {
+	if o.borrows && o.buf.Len() == 0 {
+		var err error
+		if o.buf, err = t.arena.stage(o.n); err != nil {
+			t.answer(o.peer, o.other.id, o.n, failed)
+			t.end(o, err)
+			return
+		}
+		o.staged = true
+		if o.shared = both; both {
+			t.share(o)
+			t.offer(o)
+		}
 	}
-	var err error
-	if o.buf, err = t.arena.stage(o.n); err != nil {
-		t.answer(o.peer, o.other.id, o.n, failed)
-		t.end(o, err)
-		return
-	}
-	o.staged = true
 	t.enqueue(o)
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/internal/fifo"
@@ -103,6 +104,7 @@ var (
 	_ nbc.Allocator = (*Transport)(nil)
 	_ nbc.Topology  = (*Transport)(nil)
 	_ nbc.Expecter  = (*Transport)(nil)
+	_ nbc.Lander    = (*Transport)(nil)
 	_ nbc.Waiter    = (*Transport)(nil)
 )
 
@@ -171,6 +173,17 @@ func (t *Transport) RecvBorrow(tok nbc.Token, from int, tag nbc.Tag, n int) erro
 		return nil
 	}
 	return t.innerBegan(t.inner.RecvBorrow(tok, from, tag, n))
+}
+
+// RecvBorrowTo is RecvBorrow that may copy the message to dst where it is not registered, unless the collective is larger than
+// caches: then memory that stays in the core's takes the message, to which the sender copies too, and dst is written once.
+func (t *Transport) RecvBorrowTo(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
+	p, err := t.peer(from, dst)
+	if err != nil || p == nil || t.expected >= kernels.StreamFrom {
+		return t.RecvBorrow(tok, from, tag, dst.Len())
+	}
+	t.receive(tok, p, tag, dst, dst.Len(), true)
+	return nil
 }
 
 // peer returns the peer of the rank given, nil where inner is to be used.

@@ -200,7 +200,7 @@ func (r *runner) allocate() (err error) {
 	case r.opts.CUDA:
 		alloc = func(n int) (mem.Buffer, error) { return r.comm.AllocIn(mem.CUDA, n) }
 	case r.opts.Buffers == selection.Unregistered.String():
-		alloc = mem.TryAlloc
+		alloc = mem.TryMalloc // as OMB's
 	}
 	n := max(r.opts.Max, 1)
 	given, got := n, n
