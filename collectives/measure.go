@@ -186,10 +186,15 @@ func (m *measurement) copies() {
 	m.costs.Fresh = max(m.costs.Core.Cached, fresh/float64(cached-opChunk)-m.costs.Core.Cached)
 
 	private := mem.Of(make([]byte, all))
+	clear(mem.Bytes(private)) // so that it has pages, rather than all of them the system's page of zeros
+	both := 2.0               // ranks copy; the cost is that of one
+	if m.crowded {
+		both = 1
+	}
 	small, large := leastStaged, 2*leastStaged
-	m.costs.Staging.Cached = max(0, time(private, repetitions, large)-time(private, repetitions, small)) / float64(large-small)
-	m.costs.Staging.Shared = time(private, longer, shared) / float64(shared)
-	m.costs.Staging.Bandwidth = time(private, longest, all) / float64(all)
+	m.costs.Staging.Cached = both * max(0, time(private, repetitions, large)-time(private, repetitions, small)) / float64(large-small)
+	m.costs.Staging.Shared = both * time(private, longer, shared) / float64(shared)
+	m.costs.Staging.Bandwidth = both * time(private, longest, all) / float64(all)
 }
 
 // ops returns what one of the engine's ops costs, by a sum of b's halves that rank 0 makes of many

@@ -26,7 +26,8 @@
 //     memory the schedules touch (Rates.At), and at Fresh where another core has just
 //     written.
 //   - A user's buffer that was not registered has to be copied through the
-//     kernel first (Staging bytes a second); of a small message (EagerCopy), at that rate too, and of a
+//     kernel first (Staging bytes a second): to where it is received, and also to where it is added, if the sum goes elsewhere
+//     than where it was and is not larger than caches. Of a small message (EagerCopy), at that rate too, and of a
 //     large one that ranks receive who share cores, its sender makes one copy for all
 //     of them.
 //

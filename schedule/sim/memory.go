@@ -60,11 +60,23 @@ func (w *world) moved(r, i int32) traffic {
 	case w.gpus != nil:
 		return w.traffic(r, i)
 	case k.state[i]&halved != 0:
-		t := w.traffic(r, i)
+		adds, t := op.Adds(), w.traffic(r, i)
 		if !op.Receives() {
-			t = w.traffic(int32(op.Peer), k.peer[i])
+			adds, t = w.ranks[op.Peer].ops[k.peer[i]].Adds(), w.traffic(int32(op.Peer), k.peer[i])
 		}
-		return traffic{t.memory / 2, t.fresh / 2, t.cached / 2, t.staged / 2}
+		switch {
+		case !adds && !op.Receives() && w.Unregistered && t.staged == 0: // into private memory
+			return traffic{staged: t.all() / 4}
+		case !adds:
+			return traffic{t.memory / 2, t.fresh / 2, t.cached / 2, t.staged / 2}
+		}
+		// Into memory of the receiver's that is registered: its sender copies without the kernel, and as much more of it as it is faster.
+		part := k.staged / (k.staged + min(w.Model.Fresh, k.core/2))
+		if !op.Receives() {
+			return traffic{fresh: t.staged * (1 - part)}
+		}
+		t.staged *= part
+		return t
 	case op.Local():
 	case w.far(r, i):
 		if !op.Receives() || !w.eager(op) && k.state[i]&answered == 0 {
@@ -193,9 +205,14 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		switch message {
 		case nil: // from a buffer of the network's
 			t.memory += bytes
-		case &t.staged: // through a buffer in cache
+		case &t.staged: // through a buffer in cache, or to where the sum goes
 			t.staged += bytes
 			t.cached += bytes
+			if op.Src != op.Dst && !w.streams && bytes <= w.Model.Cache {
+				touch(op.Src)
+				t.cached += bytes
+				return t
+			}
 		default:
 			*message += bytes
 		}

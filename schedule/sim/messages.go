@@ -220,8 +220,7 @@ func (w *world) meet(r, i int32) {
 	op := &k.ops[i]
 	other, at := int32(op.Peer), k.peer[i]
 	peer := &w.ranks[other]
-	plain := w.gpus == nil && (op.Kind == schedule.Recv || peer.ops[at].Kind == schedule.Recv)
-	if plain && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy {
+	if w.shares(r, i) && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy {
 		k.state[i] |= halved
 		peer.state[at] |= halved
 		peer.todo = append(peer.todo, at)
@@ -229,6 +228,17 @@ func (w *world) meet(r, i int32) {
 	}
 	k.todo = append(k.todo, i)
 	w.wake(r)
+}
+
+// shares reports whether both ranks may copy the message of op i of rank r: not one that is read to be added where it lies, or
+// out of unregistered memory, unless the collective is copied around the caches.
+func (w *world) shares(r, i int32) bool {
+	k := &w.ranks[r]
+	to, from := &k.ops[i], &w.ranks[k.ops[i].Peer].ops[k.peer[i]]
+	if !to.Receives() {
+		to, from = from, to
+	}
+	return w.gpus == nil && (to.Kind == schedule.Recv || w.streams && w.Unregistered && from.Src.Buf != schedule.Scratch)
 }
 
 // send lets rank r's message go through the ports: since its thread began to carry it

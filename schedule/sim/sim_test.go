@@ -212,6 +212,37 @@ func TestOneCopyForAll(t *testing.T) {
 	}
 }
 
+// What is added out of unregistered memory its receiver reads through the kernel, to where the sum goes, so that of what is added
+// only its own contribution comes from memory; of a large collective the sender copies the most where the kernel is slow, unless
+// the two share a core.
+func TestWhoCopiesWhatIsAdded(t *testing.T) {
+	took := func(bytes int, cores, kernel, core float64) float64 {
+		m := sim.Default()
+		m.Cores, m.Staging = cores, sim.Rates{Cached: kernel, Shared: kernel, Bandwidth: kernel}
+		m.Core = sim.Rates{Cached: 1e15, Shared: core, Bandwidth: core}
+		m.Memory, m.Cache = sim.Rates{Cached: 1e15, Shared: 1e15, Bandwidth: 1e15}, 256<<10
+		r, err := sim.Simulate(all(2, bytes/4, 1<<16, linear.Reduce), sim.Setup{Model: m, ElemSize: 4, Unregistered: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Max
+	}
+	const slow, quick = 1e8, 1e15
+	for _, c := range []struct {
+		bytes        int
+		cores, reads float64 // the part that the receiver reads
+	}{{sim.StreamFrom / 2, 2, 1}, {sim.StreamFrom, 1, 1}, {sim.StreamFrom, 2, 0.05}} {
+		got := (took(c.bytes, c.cores, slow, quick) - took(c.bytes, c.cores, quick, quick)) * slow / float64(c.bytes)
+		if math.Abs(got-c.reads) > 0.05 {
+			t.Errorf("%d bytes, %g cores: %.3f of them are read through the kernel, not %g", c.bytes, c.cores, got, c.reads)
+		}
+	}
+	const bytes = sim.StreamFrom / 2
+	if passes := (took(bytes, 2, quick, slow) - took(bytes, 2, quick, quick)) * slow / bytes; math.Abs(passes-1) > 0.25 {
+		t.Errorf("%.2f times the bytes come from memory, not once", passes)
+	}
+}
+
 // A small message out of unregistered memory is copied by its sender before anybody asks, once for
 // all who receive it, and not by the kernel: about as fast as by that, since it is stored where the receiver's core has what
 // was there before.
