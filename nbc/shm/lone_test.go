@@ -29,8 +29,9 @@ type movable struct{ placed }
 func (movable) Migrate() bool { return true }
 
 // counts are the operations that the loop begins: a request that its caller executes
-// alone begins none; and the messages that such a caller sends.
-type counts struct{ begun, put atomic.Int64 }
+// alone begins none; the messages that such a caller sends; and those for which the loop
+// has a place where they may be copied.
+type counts struct{ begun, put, placed atomic.Int64 }
 
 type counting struct {
 	*Transport
@@ -58,6 +59,12 @@ func (c counting) Recv(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) err
 func (c counting) RecvBorrow(tok nbc.Token, from int, tag nbc.Tag, n int) error {
 	c.begun.Add(1)
 	return c.Transport.RecvBorrow(tok, from, tag, n)
+}
+
+func (c counting) RecvBorrowTo(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
+	c.begun.Add(1)
+	c.placed.Add(1)
+	return c.Transport.RecvBorrowTo(tok, from, tag, dst)
 }
 
 // engines runs f on n engines of one node and returns what each has begun.

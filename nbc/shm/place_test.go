@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/direct"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/device"
@@ -114,7 +115,7 @@ func TestSumsAreStoredWhereTheyAreWanted(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %d ranks, in place %v", c.name, n, inPlace), func(t *testing.T) {
 					var places atomic.Int64
 					spread(t, n, &places, func(e *nbc.Engine) error {
-						return sumRounds(e, c.build, count, chunk, rounds, inPlace, c.whole)
+						return sumRounds(e, c.build, count, chunk, rounds, true, inPlace, c.whole)
 					})
 					switch got := int(places.Load()); {
 					case c.least == 0 && got > 0:
@@ -123,6 +124,38 @@ func TestSumsAreStoredWhereTheyAreWanted(t *testing.T) {
 						t.Errorf("sums were stored at %d places, want %d or more", got, c.least)
 					}
 				})
+			}
+		}
+	}
+}
+
+// TestSumsOfPrivateMemory: what is added lands where the sum goes, unless that is where it was.
+func TestSumsOfPrivateMemory(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		for _, c := range []struct {
+			name  string
+			build func(*schedule.Builder, schedule.Params)
+			whole bool
+		}{
+			{"direct reduce", direct.Reduce, false},
+			{"direct allreduce", direct.Allreduce, true},
+			{"linear reduce", linear.Reduce, false},
+			{"chain reduce", chain.Reduce, false},
+		} {
+			for _, count := range []int{60_000, kernels.StreamFrom / 8} {
+				for _, inPlace := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s, %d ranks, %d, in place %v", c.name, n, count, inPlace), func(t *testing.T) {
+						var placed int64
+						for _, of := range enginesWith(t, n, Options{Room: 1 << 28, forceShare: true}, func(e *nbc.Engine) error {
+							return sumRounds(e, c.build, count, count/3, 3, false, inPlace, c.whole)
+						}) {
+							placed += of.placed.Load()
+						}
+						if placed > 0 == inPlace {
+							t.Errorf("of %d messages is said where they may land", placed)
+						}
+					})
+				}
 			}
 		}
 	}
@@ -162,9 +195,9 @@ func spread(t *testing.T, n int, places *atomic.Int64, f func(e *nbc.Engine) err
 }
 
 // sumRounds sums the ranks' numbers again and again, in the same buffers.
-func sumRounds(e *nbc.Engine, build func(*schedule.Builder, schedule.Params), count, chunk, rounds int, inPlace, whole bool) error {
+func sumRounds(e *nbc.Engine, build func(*schedule.Builder, schedule.Params), count, chunk, rounds int, registered, inPlace, whole bool) error {
 	n := e.Size()
-	in, giveIn, err := numbers(e, count, true)
+	in, giveIn, err := numbers(e, count, registered)
 	if err != nil {
 		return err
 	}
@@ -172,7 +205,7 @@ func sumRounds(e *nbc.Engine, build func(*schedule.Builder, schedule.Params), co
 	out := in
 	if !inPlace {
 		var giveOut func()
-		if out, giveOut, err = numbers(e, count, true); err != nil {
+		if out, giveOut, err = numbers(e, count, registered); err != nil {
 			return err
 		}
 		defer giveOut()
