@@ -12,7 +12,8 @@ import (
 // A message in private memory that two ranks do not copy together is read by its receiver,
 // with the system's help, where that is allowed: at once, whenever the sender has its turn on a core
 // that it shares. What is borrowed, to be added, is read into memory that stays in
-// the core's cache; into that a sender with a core of its own copies too, without the system.
+// the core's cache; into that, of a collective larger than the caches, a sender with a core of its own copies too, without the
+// system.
 //
 // Otherwise, and where several ranks on few cores receive more than the caches hold, it is
 // copied into registered memory by its sender: at once where it is small, else when

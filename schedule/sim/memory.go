@@ -60,14 +60,14 @@ func (w *world) moved(r, i int32) traffic {
 	case w.gpus != nil:
 		return w.traffic(r, i)
 	case k.state[i]&halved != 0:
-		adds, t := op.Adds(), w.traffic(r, i)
+		to, t := op, w.traffic(r, i)
 		if !op.Receives() {
-			adds, t = w.ranks[op.Peer].ops[k.peer[i]].Adds(), w.traffic(int32(op.Peer), k.peer[i])
+			to, t = &w.ranks[op.Peer].ops[k.peer[i]], w.traffic(int32(op.Peer), k.peer[i])
 		}
 		switch {
-		case !adds && !op.Receives() && w.Unregistered && t.staged == 0: // into private memory
+		case !to.Adds() && to != op && t.staged == 0 && w.Unregistered && to.Dst.Buf != schedule.Scratch: // through the kernel, as it is not registered there
 			return traffic{staged: t.all() / 4}
-		case !adds:
+		case !to.Adds():
 			return traffic{t.memory / 2, t.fresh / 2, t.cached / 2, t.staged / 2}
 		}
 		// Into memory of the receiver's that is registered: its sender copies without the kernel, and as much more of it as it is faster.
