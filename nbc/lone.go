@@ -70,7 +70,7 @@ func (e *Engine) bindLone(r *Request) *lone {
 	if e.eager == nil || r.library != nil || r.plan.sequence == nil || r.bind.In.Space() != mem.Host || r.bind.Out.Space() != mem.Host {
 		return nil
 	}
-	l := &lone{order: r.plan.sequence, ops: make([]loneOp, 0, len(s.Ops)), scratch: r.buffers[schedule.Scratch]}
+	l := &lone{ops: make([]loneOp, 0, len(s.Ops)), scratch: r.buffers[schedule.Scratch]}
 	waits := make([][]Token, len(s.Ops)) // for messages that may be lent
 	lent := map[int]int{}                // by rank
 	for i := range s.Ops {
@@ -92,6 +92,9 @@ func (e *Engine) bindLone(r *Request) *lone {
 				waits[j] = append(waits[j], Token(i))
 			}
 		}
+	}
+	if l.order = r.plan.sequence; l.lends {
+		l.order = r.plan.lending
 	}
 	for _, i := range l.order {
 		op := &s.Ops[i]
@@ -137,21 +140,29 @@ func (l *lone) direct() {
 }
 
 // sequence returns an order in which a rank may do the ops of s one after another,
-// waiting for each message: no receive is before an op that may be done already.
-func sequence(s *schedule.Schedule, g *schedule.Graph) []int32 {
+// waiting for each message: no receive is before an op that may be done already. Where
+// messages are lent, an op that waits until a message of this rank has been read is after
+// both: its reader may wait in the same way for one that this rank is to receive, as in an
+// exchange, after which each overwrites what it has sent.
+func sequence(s *schedule.Schedule, g *schedule.Graph, lends bool) []int32 {
 	waits := append([]int32(nil), g.Waits()...)
+	late := make([]int, len(waits)) // the later the greater
+	for i := range s.Ops {
+		if s.Ops[i].Receives() {
+			late[i] = max(late[i], 1)
+		}
+		if lends && s.Ops[i].Kind == schedule.Send {
+			for _, j := range g.Waiting(int32(i)) {
+				late[j] = 2
+			}
+		}
+	}
 	order := make([]int32, 0, len(waits))
 	for len(order) < len(waits) {
 		pick := int32(-1)
 		for i, w := range waits {
-			if w != 0 {
-				continue
-			}
-			if receives := s.Ops[i].Receives(); !receives || pick < 0 {
+			if w == 0 && (pick < 0 || late[i] < late[pick]) {
 				pick = int32(i)
-				if !receives {
-					break
-				}
 			}
 		}
 		waits[pick] = opDone

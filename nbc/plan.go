@@ -23,7 +23,9 @@ type Plan struct {
 	places         int // see place.go
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
 	next, prev []int32
-	sequence   []int32 // see there; nil where there are too many ops
+	// Orders of the ops for being executed alone, the second where messages are lent: see
+	// there. nil where there are too many ops.
+	sequence, lending []int32
 }
 
 // nodeWindow is SendWindow where the peer is on the same node: there is no link to
@@ -68,7 +70,7 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 		p.places = s.Places(g, near+1)
 	}
 	if len(s.Ops) <= loneOps {
-		p.sequence = sequence(s, g)
+		p.sequence, p.lending = sequence(s, g, false), sequence(s, g, true)
 	}
 	for i := range s.Ops {
 		op := &s.Ops[i]

@@ -257,9 +257,6 @@ func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec
 		few = "binomial"
 	}
 	if l.Nodes == 1 {
-		if l.Ranks == 2 { // of which a ring is direct
-			return []spec.Spec{one("direct"), one(few)}
-		}
 		if v == schedule.ReduceScatter { // whose direct has the fewest messages
 			return []spec.Spec{one("direct"), one("ring")}
 		}
