@@ -151,10 +151,9 @@ func moveAround(dst, src unsafe.Pointer, n int) {
 }
 
 // copyVectors copies around the caches from stream bytes on, where dst and
-// src lie apart; the runtime's copy does the rest.
+// src lie apart, and the rest through them.
 func copyVectors(dst, src unsafe.Pointer, n, stream int) {
-	apart := uintptr(dst)+uintptr(n) <= uintptr(src) || uintptr(src)+uintptr(n) <= uintptr(dst)
-	if head := toLine(dst); n >= stream && apart && head < n {
+	if head := toLine(dst); n >= stream && apart(dst, src, n) && head < n {
 		copyPortable(dst, src, head)
 		dst, src, n = unsafe.Add(dst, head), unsafe.Add(src, head), n-head
 		for n >= vectorBytes {

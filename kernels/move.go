@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"unsafe"
+
 	"github.com/klauspost/cpuid/v2"
 
 	"github.com/scaffe/scaffe/mem"
@@ -27,13 +29,26 @@ func PrivateCache() int {
 // around is set it stores around the caches, if the processor can; otherwise dst is in
 // them afterwards, however long it is.
 func Move(dst, src mem.Buffer, around bool) {
-	if n := dst.Len(); around && n > 0 {
+	switch n := dst.Len(); {
+	case n == 0:
+	case around:
 		moveAround(dst.Pointer(), src.Pointer(), n)
-		return
+	default:
+		copyPortable(dst.Pointer(), src.Pointer(), n)
 	}
-	to, from := mem.Bytes(dst), mem.Bytes(src)
-	for len(to) > 0 {
-		n := copy(to[:min(len(to), memmoveStreams/2)], from)
+}
+
+// copyPortable copies through the caches. The two may overlap.
+func copyPortable(dst, src unsafe.Pointer, n int) {
+	to, from := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
+	for apart(dst, src, n) && len(to) > memmoveStreams/2 {
+		n := copy(to[:memmoveStreams/2], from)
 		to, from = to[n:], from[n:]
 	}
+	copy(to, from)
+}
+
+// apart reports whether no byte is both among the n at dst and those at src.
+func apart(dst, src unsafe.Pointer, n int) bool {
+	return uintptr(dst)+uintptr(n) <= uintptr(src) || uintptr(src)+uintptr(n) <= uintptr(dst)
 }

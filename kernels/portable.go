@@ -59,10 +59,6 @@ func reduceScalar(f loop, dst unsafe.Pointer, from operands, n int) {
 	}
 }
 
-func copyPortable(dst, src unsafe.Pointer, n int) {
-	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
-}
-
 type integer interface {
 	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
