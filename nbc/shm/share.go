@@ -3,6 +3,7 @@
 package shm
 
 import (
+	"slices"
 	"sync/atomic"
 )
 
@@ -62,8 +63,7 @@ func pieces(n int) (count, size int) {
 func (c *claim) begin(id uint64) { atomic.StoreUint64(&c.word, generation(id)) }
 
 // take returns the first of the next of the count pieces of the message of the send id,
-// and how many they are: a quarter of all, so that both copiers end at about the same
-// time, but at most the number given; 0 where all are taken.
+// and how many they are: at most the number given; 0 where all are taken.
 func (c *claim) take(id uint64, count, most int, sending bool) (first, taken int) {
 	for {
 		w := atomic.LoadUint64(&c.word)
@@ -71,7 +71,7 @@ func (c *claim) take(id uint64, count, most int, sending bool) (first, taken int
 		if w>>aGeneration<<aGeneration != generation(id) || front+back >= count {
 			return 0, 0
 		}
-		taken = min(max(1, count/4), most, count-front-back)
+		taken = min(most, count-front-back)
 		next, first := w+uint64(taken)<<byReceiver, front
 		if sending {
 			next, first = w+uint64(taken)<<bySender, count-back-taken
@@ -158,6 +158,13 @@ func (t *Transport) share(o *op) {
 		claims, o.send = o.peer.claims, o.other.id
 	}
 	o.claim = &claims[o.send%claimsPerRank]
+	o.exchanged = !o.sending && t.sendsTo(o.peer)
+}
+
+// sendsTo reports whether a message to the peer, which it copies, is under way: while it does, it does not help with one of
+// its own.
+func (t *Transport) sendsTo(p *peer) bool {
+	return slices.ContainsFunc(t.ops, func(o *op) bool { return o.peer == p && o.sending && o.shared })
 }
 
 // copyPieces copies the next pieces of o, one or of some most bytes, and returns their
@@ -166,7 +173,10 @@ func (t *Transport) copyPieces(o *op, most int) (size int, ended bool, err error
 	count, size := pieces(o.n)
 	atOnce := 1
 	if o.other.place == private {
-		atOnce = max(1, min(most/size, mostAtOnce))
+		if atOnce = min(most/size, mostAtOnce); !o.exchanged { // both end at about the same time
+			atOnce = min(atOnce, count/4)
+		}
+		atOnce = max(1, atOnce)
 	}
 	first, taken := o.claim.take(o.send, count, atOnce, o.sending)
 	if taken == 0 {

@@ -32,6 +32,7 @@ type op struct {
 	copied     int    // bytes so far
 	shared     bool   // both sides copy it
 	claim      *claim // once they do
+	exchanged  bool   // the other one is about to copy a message of this rank's
 	send       uint64 // then: the sender's id
 	err        error  // what to end with after the peer has answered
 	next, prev *op    // in a queue

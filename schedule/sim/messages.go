@@ -220,7 +220,7 @@ func (w *world) meet(r, i int32) {
 	op := &k.ops[i]
 	other, at := int32(op.Peer), k.peer[i]
 	peer := &w.ranks[other]
-	if w.shares(r, i) && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy {
+	if w.shares(r, i) && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy && !w.awaits(other, r) {
 		k.state[i] |= halved
 		peer.state[at] |= halved
 		peer.todo = append(peer.todo, at)
@@ -228,6 +228,19 @@ func (w *world) meet(r, i int32) {
 	}
 	k.todo = append(k.todo, i)
 	w.wake(r)
+}
+
+// awaits reports whether rank r is about to get a large message from rank other, which it will copy: in an exchange each
+// copies its own.
+func (w *world) awaits(r, other int32) bool {
+	k, peer := &w.ranks[r], &w.ranks[other]
+	for i := range k.ops {
+		op := &k.ops[i]
+		if op.Receives() && int32(op.Peer) == other && op.Len()*w.ElemSize >= HalvedFrom && k.state[i]&(posted|senderReady) == posted && peer.state[k.peer[i]]&posted != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // shares reports whether both ranks may copy the message of op i of rank r: not one that is read to be added where it lies, or
