@@ -25,8 +25,6 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/nbc/overmpi"
-	"github.com/scaffe/scaffe/nbc/shm"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -77,18 +75,14 @@ func Open(comm unsafe.Pointer, warn func(string)) (*Comm, error) {
 	}
 	c := &Comm{world: w}
 	open := func() (nbc.Transport, error) {
-		t, err := overmpi.New(w, overmpi.Options{})
-		if err != nil || os.Getenv("SCAFFE_SHM") == "off" {
-			return t, err
-		}
-		top, err := shm.Over(func() (nbc.Transport, error) { return t, nil }, shm.Options{})()
+		t, err := overMPI(w)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.starts.open(t); err != nil {
-			return nil, errors.Join(err, top.Close())
+		if err := c.starts.open(w, t); err != nil {
+			return nil, errors.Join(err, t.Close())
 		}
-		return top, nil
+		return t, nil
 	}
 	stall, err := Stall()
 	if err != nil && w.Rank() == 0 {

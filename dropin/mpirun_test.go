@@ -166,7 +166,7 @@ func TestMPIRequests(t *testing.T) {
 			}
 		}
 	}
-	// Without memory that is shared, and below their size, they are the library's.
+	// Without memory that is shared, unless all threads may call MPI, and below their size, they are the library's.
 	said := ranks(t, folder, 2, []string{"SCAFFE_MIN=1", "SCAFFE_SHM=off", "SCAFFE_REPORT=1"}, "requests", "passed-on")
 	if !regexp.MustCompile(`MPI_Iallreduce +served 0, .* on communicators that are not served`).MatchString(said) {
 		t.Errorf("calls that do not block were served without shared memory:\n%s", said)
@@ -215,6 +215,19 @@ func TestMPIForms(t *testing.T) {
 	for _, name := range []string{"MPI_Iallgather", "MPI_Ialltoall", "MPI_Igather", "MPI_Iscatter"} {
 		if runtime.NumCPU() < 4 && !regexp.MustCompile(name+` +served 0, .* where the library is as fast`).MatchString(said) {
 			t.Errorf("%s was served without a core for the thread:\n%s", name, said)
+		}
+	}
+}
+
+// Where all threads may call MPI, what does not block is served without shared memory too, as between nodes.
+func TestMPIRequestsOverMPI(t *testing.T) {
+	folder := built(t)
+	environment := []string{"SCAFFE_EAGER=1", "SCAFFE_MIN=1", "SCAFFE_SHM=off", "SCAFFE_REPORT=1", "THREADS=multiple"}
+	said := ranks(t, folder, 2, environment, "requests", "eager")
+	said += ranks(t, folder, 2, environment, "forms", "served")
+	for _, name := range []string{"MPI_Ireduce", "MPI_Ibcast", "MPI_Iallreduce", "MPI_Iallgather", "MPI_Ireduce_scatter", "MPI_Ialltoall", "MPI_Igather", "MPI_Iscatter"} {
+		if c := regexp.MustCompile(name + ` +served (\d+)`).FindStringSubmatch(said); c == nil || len(c[1]) < 2 {
+			t.Errorf("%s is not served:\n%s", name, said)
 		}
 	}
 }

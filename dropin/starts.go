@@ -2,61 +2,94 @@ package dropin
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/device"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/overmpi"
 	"github.com/scaffe/scaffe/nbc/shm"
 )
 
-// starts is what serves calls that do not block: an engine with a thread of its own, over the memory that the ranks of one node share.
-// It calls no MPI, so the program's level of threads does not matter. What the ranks have to exchange for it travels over the
-// transport of the blocking calls' engine, while they set that up. The thread starts with the first such call.
+// starts is what serves calls that do not block: an engine with a thread of its own, which starts with the first such call.
+//
+// Among ranks of one node that share memory it moves bytes through that alone and calls no MPI, so the program's level of threads
+// does not matter. What the ranks have to exchange for it travels over the transport of the blocking calls' engine, while they set
+// that up. Elsewhere it has a transport of its own over MPI, which its thread calls beside the program's: where that has asked
+// for MPI_THREAD_MULTIPLE.
 type starts struct {
 	opts      nbc.Options
-	transport nbc.Transport // nil where there is none: several nodes, or memory that cannot be shared
+	transport nbc.Transport // nil where there is none
 
 	mu     sync.Mutex
 	engine *nbc.Engine // nil before the first call
 	comm   *collectives.Comm
 }
 
-// open sets the transport up, over one that exchanges messages meanwhile. All ranks call it together.
-func (s *starts) open(exchange nbc.Transport) error {
-	placed, ok := exchange.(nbc.Topology)
-	if !ok {
-		return nil
-	}
-	for _, node := range placed.Nodes() {
-		if node != 0 {
-			return nil
+// open sets the transport up. exchange exchanges messages meanwhile. All ranks call it together.
+func (s *starts) open(w *mpi.World, exchange nbc.Transport) (err error) {
+	if w.Nodes().Count == 1 && sharesMemory() {
+		if s.transport, err = overMemory(exchange); s.transport != nil || err != nil {
+			return err
 		}
 	}
-	quiet := &silent{Transport: exchange, nodes: placed.Nodes()}
+	if all, err := multiple(w); err != nil || !all {
+		return err
+	}
+	s.transport, err = overMPI(w)
+	return err
+}
+
+// sharesMemory reports whether the ranks of a node may share memory: SCAFFE_SHM=off says no.
+func sharesMemory() bool { return os.Getenv("SCAFFE_SHM") != "off" }
+
+// overMPI returns a transport over MPI and the memory that ranks of a node share.
+func overMPI(w *mpi.World) (nbc.Transport, error) {
+	open := func() (nbc.Transport, error) { return overmpi.New(w, overmpi.Options{}) }
+	if sharesMemory() {
+		open = shm.Over(open, shm.Options{})
+	}
+	return open()
+}
+
+// multiple reports whether any thread of all ranks may call MPI at any time.
+func multiple(w *mpi.World) (bool, error) {
+	mine, least := int32(0), int32(0)
+	if w.ThreadLevel() == "multiple" {
+		mine = 1
+	}
+	err := w.Comm().Allreduce(unsafe.Pointer(&mine), unsafe.Pointer(&least), 1, mem.Int32, mem.Min)
+	return least == 1, err
+}
+
+// overMemory returns a transport that calls no MPI, nil where the ranks, which are all on one node, do not reach each other's memory.
+func overMemory(exchange nbc.Transport) (nbc.Transport, error) {
+	quiet := &silent{Transport: exchange, nodes: make([]int, exchange.Size())}
 	t, err := shm.New(quiet, shm.Options{})
 	quiet.over = true
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if reach, ok := t.(interface{ Reaches() bool }); ok && reach.Reaches() {
-		s.transport = t
-		return nil
+		return t, nil
 	}
-	return t.Close()
+	return nil, t.Close()
 }
 
 // Starts reports whether calls that do not block can be served on this rank.
 func (c *Comm) Starts() bool { return c.starts.transport != nil }
 
-// SpareCores reports whether the node has two cores for each rank, one of them for its thread, and mpirun bound this rank to no fewer.
+// SpareCores reports whether the node has two cores for each of its ranks, one of them for its thread, and mpirun bound this rank to no fewer.
 func (c *Comm) SpareCores() bool {
-	return runtime.NumCPU() >= 2 && host.Cores() >= 2*c.world.Size()
+	return runtime.NumCPU() >= 2 && host.Cores() >= 2*c.world.Nodes().LocalSize
 }
 
 // Prepare readies a call that does not block: Start of the request begins it, any number of times, one after the other, and Close

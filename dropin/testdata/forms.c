@@ -15,6 +15,7 @@ static uint64_t digest;
 static MPI_Datatype pair; // two ints, each with a gap behind it
 
 #include "fail.h"
+#include "threads.h"
 
 enum { ALLGATHER, ALLGATHERV, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLTOALL, GATHER, SCATTER, VERBS };
 enum { PLAIN, IN_PLACE, APART_SENT, APART, APART_IN_PLACE, WAYS };
@@ -317,7 +318,7 @@ static void between(void) {
 
 int main(int argc, char **argv) {
   served = argc > 1 && strcmp(argv[1], "served") == 0;
-  MPI_Init(&argc, &argv);
+  start_mpi(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (size > MOST) MPI_Abort(MPI_COMM_WORLD, 2);

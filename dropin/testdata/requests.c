@@ -13,6 +13,7 @@ static int rank, size, errors;
 static int passed_on;
 
 #include "fail.h"
+#include "threads.h"
 #define CHECK(what)                                                                                                            \
   do {                                                                                                                         \
     if (!(what)) FAIL("line %d: not %s", __LINE__, #what);                                                                     \
@@ -291,7 +292,7 @@ int main(int argc, char **argv) {
   int eager = argc > 1 && (strcmp(argv[1], "eager") == 0 || strcmp(argv[1], "large") == 0), total = 0;
   if (argc > 1 && strcmp(argv[1], "large") == 0) N = 300000, passed_on = 1;
   else passed_on = argc > 1 && strcmp(argv[1], "passed-on") == 0;
-  MPI_Init(&argc, &argv);
+  start_mpi(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   one o, p;

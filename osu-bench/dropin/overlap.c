@@ -2,7 +2,9 @@
 // library's collective alone takes, and waits; with libscaffe-mpi.so and without, in turn, in one run. It is started with the
 // library preloaded (scripts/bench-dropin --overlap). Buffers are malloc's. Times are the slowest rank's, in microseconds.
 //
-//	overlap [-m MIN:MAX] [-f FACTOR] [-t TURNS] [-c COLLECTIVE]
+//	overlap [-m MIN:MAX] [-f FACTOR] [-t TURNS] [-c COLLECTIVE] [-T multiple]
+//
+// With -T multiple it asks for MPI_THREAD_MULTIPLE, with which such calls are served between nodes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -94,8 +96,10 @@ static double once(int verb, int count, int with, double us) {
 }
 
 int main(int argc, char **argv) {
-  MPI_Init(&argc, &argv);
-  int rank, size, turns = 21, factor = 4;
+  int rank, size, turns = 21, factor = 4, level = MPI_THREAD_SINGLE, provided;
+  for (int i = 1; i + 1 < argc; i += 2)
+    if (!strcmp(argv[i], "-T") && !strcmp(argv[i + 1], "multiple")) level = MPI_THREAD_MULTIPLE;
+  MPI_Init_thread(&argc, &argv, level, &provided);
   long min = 64 << 10, max = 64 << 20;
   const char *only = NULL;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -104,8 +108,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "-f")) factor = atoi(argv[i + 1]);
     else if (!strcmp(argv[i], "-c")) only = argv[i + 1];
     else if (!strcmp(argv[i], "-m") && colon) min = atol(argv[i + 1]), max = atol(colon + 1);
-    else {
-      fprintf(stderr, "usage: overlap [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS] [-c COLLECTIVE]\n");
+    else if (strcmp(argv[i], "-T") || provided < level) {
+      fprintf(stderr, "usage: overlap [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS] [-c COLLECTIVE] [-T multiple, which the library must have]\n");
       MPI_Abort(MPI_COMM_WORLD, 2);
     }
   }
