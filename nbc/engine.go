@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc/internal/backoff"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -161,6 +162,7 @@ func StartWith(open func() (Transport, Device, error), opts Options) (*Engine, e
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(e.finished)
+		defer backoff.RunAtOnce()()
 		err := e.open(open)
 		opened <- err
 		if err == nil {

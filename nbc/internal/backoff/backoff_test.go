@@ -1,8 +1,11 @@
 package backoff
 
 import (
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestPause(t *testing.T) {
@@ -22,9 +25,14 @@ func TestPause(t *testing.T) {
 
 // A core that nobody else wants is kept for longer; one that others take is left at once.
 func TestOffers(t *testing.T) {
-	defer func(before func() bool) { taken = before }(taken)
+	defer func(before func() time.Duration) { offered = before }(offered)
 	want := false
-	taken = func() bool { return want }
+	offered = func() time.Duration {
+		if want {
+			return ran
+		}
+		return 0
+	}
 	b := Backoff{Spins: 1, Yields: 2, Offers: 3}
 	for look := range 9 {
 		if sleep := b.Pause(); sleep != (look >= 6) {
@@ -37,6 +45,53 @@ func TestOffers(t *testing.T) {
 		if sleep := b.Pause(); sleep != (look >= 2) {
 			t.Errorf("look %d in vain, taken at 2: time to sleep is %v", look, sleep)
 		}
+	}
+}
+
+// To a thread that computes the core is left for much longer than it has taken to learn of it, and then offered again.
+func TestLeavesTheCoreToOneThatComputes(t *testing.T) {
+	defer func(before func() time.Duration) { offered = before }(offered)
+	offers := 0
+	offered = func() time.Duration {
+		offers++
+		return time.Minute
+	}
+	b := Backoff{Yields: 5}
+	for range 2 {
+		for range 3 {
+			if !b.Pause() || !b.PauseBulk() {
+				t.Fatal("it is no time to sleep")
+			}
+			b.Reset()
+		}
+	}
+	if offers != 1 {
+		t.Errorf("the core was offered %d times", offers)
+	}
+	b.left = time.Now()
+	if b.Pause(); offers != 2 {
+		t.Error("the core is not offered again")
+	}
+}
+
+// A thread's slice, where the kernel has such, is short until that is taken back.
+func TestRunAtOnce(t *testing.T) {
+	runtime.LockOSThread() // not unlocked: the thread ends
+	slice := func() time.Duration {
+		a, err := unix.SchedGetAttr(0, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		return time.Duration(a.Runtime)
+	}
+	before := slice()
+	undo := RunAtOnce()
+	if during := slice(); before != 0 && during >= before {
+		t.Errorf("a slice of %v, before %v", during, before)
+	}
+	undo()
+	if after := slice(); after != before {
+		t.Errorf("a slice of %v afterwards, %v before", after, before)
 	}
 }
 
