@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,8 +163,10 @@ func StartWith(open func() (Transport, Device, error), opts Options) (*Engine, e
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(e.finished)
-		defer backoff.RunAtOnce()()
 		err := e.open(open)
+		if err == nil && slices.Max(e.Nodes()) > 0 { // the network waits for nobody; among ranks of a node their cores do the work
+			defer backoff.RunAtOnce()()
+		}
 		opened <- err
 		if err == nil {
 			e.loop()
