@@ -87,9 +87,10 @@ func overMemory(exchange nbc.Transport) (nbc.Transport, error) {
 // Starts reports whether calls that do not block can be served on this rank.
 func (c *Comm) Starts() bool { return c.starts.transport != nil }
 
-// SpareCores reports whether the node has two cores for each of its ranks, one of them for its thread, and mpirun bound this rank to no fewer.
-func (c *Comm) SpareCores() bool {
-	return runtime.NumCPU() >= 2 && host.Cores() >= 2*c.world.Nodes().LocalSize
+// MovesOn reports whether calls that add nothing gain too: between nodes, where the library does not go on with them while
+// the program computes, or where the node has two cores for each rank, one of them for its thread, and mpirun bound this rank to no fewer.
+func (c *Comm) MovesOn() bool {
+	return c.world.Nodes().Count > 1 || runtime.NumCPU() >= 2 && host.Cores() >= 2*c.world.Size()
 }
 
 // Prepare readies a call that does not block: Start of the request begins it, any number of times, one after the other, and Close

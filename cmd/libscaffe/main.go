@@ -120,7 +120,7 @@ func serve_starts(handle C.uintptr_t) C.int {
 	switch c := of(handle); {
 	case !c.Starts():
 		return 0
-	case c.SpareCores():
+	case c.MovesOn():
 		return 2
 	}
 	return 1

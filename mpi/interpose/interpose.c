@@ -190,7 +190,7 @@ void set_up(MPI_Comm comm, state *st) {
   if (!agreed(comm, h != 0, why)) return; // what others have opened stays as it is: those who failed would not close it with them
   int starts = lib.starts(h);
   st->starts = agreed(comm, starts > 0, NULL);
-  st->spare = agreed(comm, starts > 1, NULL);
+  st->moves = agreed(comm, starts > 1, NULL);
   st->handle = h, st->none = 0;
   pthread_mutex_lock(&listing);
   st->older = here.open, here.open = st;

@@ -59,7 +59,7 @@ typedef struct state {
   int none;            // it is not served
   uintptr_t handle;    // 0: not set up
   int starts;          // it is, for calls that do not block as well
-  int spare;           // each rank has a core for the thread that serves those
+  int moves;           // and those that add nothing gain too
   struct state *older; // of those that are set up
   struct {
     int64_t bytes;

@@ -245,9 +245,9 @@ state *serves_started(int verb, int64_t bytes, enum exact exact, int root, MPI_C
   if (here.set.tries && bytes < MIN_FLOATS && !is_exact(exact, st->size)) return passed(v, PASSED_SMALL), NULL;
   if (!st->handle) return passed(v, PASSED_FIRST), NULL;
   if (!st->starts) return passed(v, PASSED_COMM), NULL;
-  // What is not added is copied once by either, so a thread that has no core for itself only loses.
+  // On a node what is not added is copied once by either, so a thread that has no core for itself only loses.
   int adds = verb == SERVE_REDUCE || verb == SERVE_ALLREDUCE || verb == SERVE_REDUCE_SCATTER;
-  if (here.set.tries && !adds && !st->spare) return passed(v, PASSED_CHOICE), NULL;
+  if (here.set.tries && !adds && !st->moves) return passed(v, PASSED_CHOICE), NULL;
   return st;
 }
 

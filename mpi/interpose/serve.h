@@ -26,8 +26,8 @@ typedef uintptr_t serve_open_fn(void *comm, char *why, size_t room);
 typedef int serve_chooses_fn(uintptr_t handle, int verb, int type, int64_t bytes);
 // serve_do executes a call; other than 0 it has failed, and said why on stderr.
 typedef int serve_do_fn(uintptr_t handle, serve_call *call);
-// serve_starts reports whether scaffe can serve calls that do not block on this rank: 0 if not, 2 where each rank has a core for its thread,
-// else 1. All ranks must be able to.
+// serve_starts reports whether scaffe can serve calls that do not block on this rank: 0 if not, 2 where those that add nothing
+// gain too, else 1. All ranks must be able to.
 typedef int serve_starts_fn(uintptr_t handle);
 // A bell rings at the end of each such call: ends is counted up, and the futex there woken where waiting is not 0.
 typedef struct {
