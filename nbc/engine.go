@@ -104,6 +104,7 @@ type Engine struct {
 	carrier   Carrier        // likewise the transport
 	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
 	nextWaker int
+	hasty     bool          // the goroutine takes a core from who computes as soon as it wakes: where ranks are on several nodes
 	migrated  bool          // a caller has taken transport and device to its thread
 	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way, where that is no nap of the transport's
 	idle      *time.Timer   // of that sleep
@@ -164,8 +165,12 @@ func StartWith(open func() (Transport, Device, error), opts Options) (*Engine, e
 		defer runtime.UnlockOSThread()
 		defer close(e.finished)
 		err := e.open(open)
-		if err == nil && slices.Max(e.Nodes()) > 0 { // the network waits for nobody; among ranks of a node their cores do the work
-			defer backoff.RunAtOnce()()
+		if err == nil {
+			// A large message passes a network only as fast as the threads at both ends look, on cores where others compute: an
+			// allreduce of 4 MiB over two lab nodes, 35 ms, beside a computation as long took 57 ms without this, with it 43.
+			if e.hasty = slices.Max(e.Nodes()) > 0; e.hasty {
+				defer backoff.RunAtOnce()()
+			}
 		}
 		opened <- err
 		if err == nil {

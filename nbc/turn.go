@@ -48,7 +48,7 @@ func (e *Engine) loop() {
 // have been woken on the core of that, which a launcher has bound both to, and is about to
 // copy or add for long.
 func (e *Engine) begin() {
-	if e.waiter == nil || !e.pending.Load() || e.busy() {
+	if e.waiter == nil || e.hasty || !e.pending.Load() || e.busy() {
 		return
 	}
 	if !e.takeNew() {

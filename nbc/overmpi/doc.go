@@ -56,7 +56,8 @@
 // only to hear of another rank's giving up. With none but large messages under way, and
 // other threads that want the core (a yield tells), it sleeps at once, up to 200 µs:
 // some libraries need dozens of looks for a message, all of which would be taken from the
-// ranks that have something to do. Wake ends a sleep at once.
+// ranks that have something to do. So it does where a yield has taken a millisecond, as to a
+// thread that computes: for 32 times as long it does not yield again. Wake ends a sleep at once.
 //
 // # Ending
 //

@@ -31,7 +31,7 @@ const (
 	yields      = 30                     // looks with the core offered to others
 	firstNap    = 20 * time.Microsecond  // then sleeps, each a quarter longer
 	longestBusy = 50 * time.Microsecond  // with operations under way: large messages move only while looked at
-	longestBulk = 200 * time.Microsecond // with none but large ones under way, which take longer
+	longestBulk = 200 * time.Microsecond // with none but large ones under way, which take longer, or where every look takes the core from one that computes
 	longestIdle = 5 * time.Millisecond   // with none: for notices only
 )
 
@@ -75,7 +75,7 @@ func (r *rest) park(d time.Duration, busy, bulk bool) {
 		r.stir()
 		return
 	}
-	if bulk {
+	if bulk || busy && r.Leaves() {
 		if r.PauseBulk() {
 			r.sleep(min(d, r.Nap(longestBulk)))
 		}

@@ -72,7 +72,7 @@ func (t *Transport) Park(d time.Duration) {
 		t.rest.Reset()
 		return
 	}
-	if t.fault == nil && t.innerBusy() && t.bulk != nil && t.bulk.Bulk() {
+	if t.fault == nil && t.innerBusy() && (t.bulk != nil && t.bulk.Bulk() || t.rest.Leaves()) {
 		if t.rest.PauseBulk() {
 			t.sleep(min(d, t.rest.Nap(longestBulk)))
 		}

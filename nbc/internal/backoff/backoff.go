@@ -4,6 +4,7 @@
 package backoff
 
 import (
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,7 +70,7 @@ func (b *Backoff) Pause() (sleep bool) {
 	switch {
 	case b.idleLooks <= b.Spins:
 		return false
-	case b.idleLooks > b.Spins+b.Yields+b.Offers || b.leaves():
+	case b.idleLooks > b.Spins+b.Yields+b.Offers || b.Leaves():
 		return true
 	}
 	switch took := b.offer(); {
@@ -91,8 +92,8 @@ func (b *Backoff) offer() time.Duration {
 	return took
 }
 
-// leaves reports whether the core is left to a thread that computes.
-func (b *Backoff) leaves() bool { return !b.left.IsZero() && time.Now().Before(b.left) }
+// Leaves reports whether the core is left to a thread that computes: then looks are to be few (Nap).
+func (b *Backoff) Leaves() bool { return !b.left.IsZero() && time.Now().Before(b.left) }
 
 // offered yields, and returns how long that took. Tests set it.
 var offered = func() time.Duration {
@@ -106,7 +107,7 @@ var offered = func() time.Duration {
 // where others want the core, as a yield tells that lets them run, it is time to sleep at
 // once, and the ranks that have something to do get on.
 func (b *Backoff) PauseBulk() (sleep bool) {
-	if b.asked--; b.crowded && b.asked > 0 || b.leaves() {
+	if b.asked--; b.crowded && b.asked > 0 || b.Leaves() {
 		return true
 	}
 	b.asked = askEvery
@@ -123,25 +124,50 @@ func (b *Backoff) Nap(longest time.Duration) time.Duration {
 	return b.nap
 }
 
-// Yield offers the calling thread's core to other threads, also of other processes.
-func Yield() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+// Yield offers the calling thread's core to other threads, also of other processes: for as long as such a thread
+// runs at a time.
+func Yield() {
+	if hasty.Load() > 0 && sliceOfThis() == slice { // which it would give up alone, and go on
+		setSlice(0)
+		defer setSlice(slice)
+	}
+	_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+}
 
 // slice is how long a thread of RunAtOnce runs before others have their turn: the least that the kernel takes.
 const slice = 100 * time.Microsecond
+
+// hasty is how many threads of this process run at once.
+var hasty atomic.Int32
 
 // RunAtOnce asks the kernel to let the calling thread run as soon as it wakes, also where another one computes on its
 // core, and in return for less at a time: a short slice (Linux 6.12; before, it changes nothing). Threads that it
 // creates are as others. What it returns takes that back.
 func RunAtOnce() (undo func()) {
-	set := func(slice time.Duration) {
-		if a, err := unix.SchedGetAttr(0, 0); err == nil && a.Policy == unix.SCHED_NORMAL {
-			a.Flags |= unix.SCHED_FLAG_RESET_ON_FORK
-			a.Runtime = uint64(slice)
-			_ = unix.SchedSetAttr(0, a, 0)
-		}
+	hasty.Add(1)
+	setSlice(slice)
+	return func() {
+		setSlice(0)
+		hasty.Add(-1)
 	}
-	set(slice)
-	return func() { set(0) }
+}
+
+// setSlice sets the calling thread's slice, 0 for the usual one.
+func setSlice(d time.Duration) {
+	if a, err := unix.SchedGetAttr(0, 0); err == nil && a.Policy == unix.SCHED_NORMAL {
+		a.Flags |= unix.SCHED_FLAG_RESET_ON_FORK
+		a.Runtime = uint64(d)
+		_ = unix.SchedSetAttr(0, a, 0)
+	}
+}
+
+// sliceOfThis returns the calling thread's slice, 0 where the kernel does not say.
+func sliceOfThis() time.Duration {
+	a, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(a.Runtime)
 }
 
 // QuickSleeps asks the kernel not to round the calling thread's sleeps up by

@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestPause(t *testing.T) {
@@ -77,20 +75,17 @@ func TestLeavesTheCoreToOneThatComputes(t *testing.T) {
 // A thread's slice, where the kernel has such, is short until that is taken back.
 func TestRunAtOnce(t *testing.T) {
 	runtime.LockOSThread() // not unlocked: the thread ends
-	slice := func() time.Duration {
-		a, err := unix.SchedGetAttr(0, 0)
-		if err != nil {
-			t.Skip(err)
-		}
-		return time.Duration(a.Runtime)
-	}
-	before := slice()
+	before := sliceOfThis()
 	undo := RunAtOnce()
-	if during := slice(); before != 0 && during >= before {
+	during := sliceOfThis()
+	if before != 0 && during >= before {
 		t.Errorf("a slice of %v, before %v", during, before)
 	}
+	if Yield(); sliceOfThis() != during {
+		t.Errorf("after a yield a slice of %v, before %v", sliceOfThis(), during)
+	}
 	undo()
-	if after := slice(); after != before {
+	if after := sliceOfThis(); after != before {
 		t.Errorf("a slice of %v afterwards, %v before", after, before)
 	}
 }
