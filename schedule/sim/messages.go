@@ -220,7 +220,7 @@ func (w *world) meet(r, i int32) {
 	op := &k.ops[i]
 	other, at := int32(op.Peer), k.peer[i]
 	peer := &w.ranks[other]
-	if w.shares(r, i) && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy && !w.awaits(other, r) {
+	if w.shares(r, i) && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy && !(op.Receives() && w.awaits(other, r)) {
 		k.state[i] |= halved
 		peer.state[at] |= halved
 		peer.todo = append(peer.todo, at)
