@@ -459,7 +459,7 @@ func (e *Engine) start(r *Request, i int32) {
 	case r.library != nil:
 		err = e.callLibrary(r, tok)
 	case op.Kind == schedule.Copy:
-		done, err = e.device.Copy(tok, r.bytes(op.Dst), r.bytes(op.Src))
+		done, err = e.copy(r, tok, r.bytes(op.Dst), r.bytes(op.Src))
 	case op.Kind == schedule.Scale:
 		done, err = e.device.Divide(tok, r.bind.Datatype, r.bytes(op.Dst), r.bytes(op.Src), r.bind.Scale)
 	case op.Kind == schedule.Add:
@@ -474,6 +474,15 @@ func (e *Engine) start(r *Request, i int32) {
 		err = fmt.Errorf("unknown op kind %v", op.Kind)
 	}
 	e.began(r, i, done, err)
+}
+
+// copy has the device copy what nothing adds to.
+func (e *Engine) copy(r *Request, tok Token, dst, src mem.Buffer) (bool, error) {
+	if e.sums != nil {
+		e.sums.Expect(r.size())
+		defer e.sums.Expect(0)
+	}
+	return e.device.Copy(tok, dst, src)
 }
 
 // began takes what the device or the transport said when op i of r was handed

@@ -161,7 +161,7 @@ type Waiter interface {
 type Expecter interface {
 	// Expect says how many bytes the collective has to which the operations belong
 	// that begin next. Of sums a Device is told so where nothing reads them
-	// before the collective ends, otherwise 0.
+	// before the collective ends, otherwise 0; of copies always.
 	Expect(bytes int)
 }
 
