@@ -58,7 +58,7 @@ func (s *Batch) candidates(l spec.Layout, q Query, tolerance float64) []Candidat
 	specs := shapes(l, q.Collective)
 	var all []Candidate
 	for _, shape := range specs {
-		for _, sized := range chunked(shape, l, cutBytes(l, q), q.Blocking, chunksFor(s.Model, l, q.Buffers)) {
+		for _, sized := range chunked(shape, l, cutBytes(l, q), q.Blocking, chunksFor(s.Model, l, q)) {
 			all = append(all, Candidate{sized, closed(q.Collective, q.Bytes, sized, l, s.Model, q.Buffers)})
 		}
 	}
@@ -281,23 +281,27 @@ func parted(l spec.Layout, v schedule.Collective, one func(names ...string) spec
 // above 1M the pipeline takes too long to fill, but for memory that is read in place. A GPU takes longer for the launch of a kernel than for 256K, and its copies
 // reach their speed with larger ones: how large, a model knows that has parameters of them, and of others it is a rule.
 var (
-	netChunks  = []int{128 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20}
-	nodeChunks = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
-	heapChunks = []int{1 << 20, 4 << 20, 512 << 10, 2 << 20, 256 << 10, 128 << 10, 64 << 10}
-	cudaChunks = []int{4 << 20, 1 << 20, 2 << 20, 8 << 20, 16 << 20, 512 << 10}
-	gpuChunks  = []int{4 << 20, 2 << 20, 8 << 20, 1 << 20, 16 << 20, 512 << 10, 256 << 10, 128 << 10}
+	netChunks      = []int{128 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20}
+	nodeChunks     = []int{1 << 20, 512 << 10, 2 << 20, 256 << 10, 4 << 20, 64 << 10}
+	heapChunks     = []int{1 << 20, 4 << 20, 512 << 10, 2 << 20, 256 << 10, 128 << 10, 64 << 10}
+	exchangeChunks = []int{4 << 20}
+	cudaChunks     = []int{4 << 20, 1 << 20, 2 << 20, 8 << 20, 16 << 20, 512 << 10}
+	gpuChunks      = []int{4 << 20, 2 << 20, 8 << 20, 1 << 20, 16 << 20, 512 << 10, 256 << 10, 128 << 10}
 )
 
 // chunksFor returns the chunks of a kind of buffers; nil: those of the host's. Memory that is not registered is copied
 // by the kernel; where every rank has a core, both of a message's do that, a part of it with each call, and with larger chunks
-// there are fewer calls.
-func chunksFor(m sim.Model, l spec.Layout, buffers BufferKind) []int {
+// there are fewer calls. Where two ranks exchange what they only move, each copies what it gets, and chunks cost without a gain.
+func chunksFor(m sim.Model, l spec.Layout, q Query) []int {
+	v := q.Collective
 	switch {
-	case onGPU(m, buffers):
+	case onGPU(m, q.Buffers):
 		return gpuChunks
-	case buffers == CUDA:
+	case q.Buffers == CUDA:
 		return cudaChunks
-	case buffers == Unregistered && l.Nodes == 1 && (m.Cores < 1 || float64(l.PPN) <= m.Cores):
+	case l.Nodes == 1 && l.Ranks == 2 && v.ByRank() && !v.Reduces() && !v.Rooted():
+		return exchangeChunks
+	case q.Buffers == Unregistered && l.Nodes == 1 && (m.Cores < 1 || float64(l.PPN) <= m.Cores):
 		return heapChunks
 	}
 	return nil
