@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/scaffe/scaffe/kernels"
@@ -17,12 +18,15 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := device.CPU(k)
-		for _, c := range devicetest.Cases() {
-			t.Run(k.Name()+"/"+c.Name, func(t *testing.T) {
-				if err := c.Run(devicetest.Subject{Device: d, Memory: devicetest.Host{}}); err != nil {
-					t.Error(err)
-				}
-			})
+		for _, expected := range []int{0, kernels.StreamFrom} { // bytes of the collective: through the caches, and around them
+			d.(nbc.Expecter).Expect(expected)
+			for _, c := range devicetest.Cases() {
+				t.Run(fmt.Sprintf("%s/%d/%s", k.Name(), expected, c.Name), func(t *testing.T) {
+					if err := c.Run(devicetest.Subject{Device: d, Memory: devicetest.Host{}}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
