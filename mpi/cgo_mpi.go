@@ -157,7 +157,15 @@ func (w *World) Barrier() error {
 	return control.Barrier()
 }
 
+// finalizeWait is how long MPI_Finalize may take, which waits for ranks that have stopped for ever.
+const finalizeWait = time.Minute
+
 func (w *World) finalize() error {
+	late := time.AfterFunc(finalizeWait, func() {
+		fmt.Fprintf(os.Stderr, "mpi: rank %d: MPI_Finalize has not returned after %v: another rank may have stopped; this process ends\n", w.rank, finalizeWait)
+		w.Kill(1)
+	})
+	defer late.Stop()
 	empi.Finalize()
 	return nil
 }
