@@ -157,7 +157,7 @@ func (w *World) Barrier() error {
 	return control.Barrier()
 }
 
-// finalizeWait is how long MPI_Finalize may take, which waits for ranks that have stopped for ever.
+// finalizeWait is how long MPI_Finalize may take: by itself it waits for ever for a rank that has stopped.
 const finalizeWait = time.Minute
 
 func (w *World) finalize() error {
