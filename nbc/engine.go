@@ -97,6 +97,7 @@ type Engine struct {
 	eager     Eager          // nil where no request is executed alone
 	naps      bool           // the goroutine naps, and so looks after requests that linger, or are left to their callers
 	left      atomic.Int32   // whether what is under way is left to its caller; see startHere
+	wanted    atomic.Int32   // how many goroutines ask for the loop; see takeOver
 	migrator  ThreadMigrator // nil where the engine's goroutine alone may turn it
 	waiter    Waiter         // nil where the transport is none
 	binder    ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
@@ -104,10 +105,11 @@ type Engine struct {
 	carrier   Carrier        // likewise the transport
 	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
 	nextWaker int
-	hasty     bool          // the goroutine takes a core from who computes as soon as it wakes: where ranks are on several nodes
+	hasty     bool          // ranks are on several nodes: the goroutine takes a core from who computes as soon as it wakes
 	migrated  bool          // a caller has taken transport and device to its thread
 	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way, where that is no nap of the transport's
 	idle      *time.Timer   // of that sleep
+	slept     passage       // of the goroutine, when it does not turn the loop
 
 	// What follows is guarded by loopLock.
 	exec executor
@@ -122,6 +124,7 @@ type Engine struct {
 	done      [64]Completion
 	summed    int       // bytes, since the transport was last asked what has arrived
 	looked    time.Time // when the loop last looked at the clock
+	turned    passage   // of whoever turns the loop
 	failed    error
 	told      chan struct{} // closed when the other ranks know of a failure of this one's own; nil: there is none
 	ending    bool          // Close was called

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -59,7 +62,7 @@ func anyway(t *testing.T, e *nbc.Engine, round int) error {
 	n := 1 + alike.IntN(3)
 	requests, sums := make([]*nbc.Request, n), make([][]float32, n)
 	for k := range requests {
-		count := []int{8, 5000}[alike.IntN(2)] // 5000 elements are too many to be left to the caller
+		count := []int{8, 50_000}[alike.IntN(2)] // 50,000 elements are too many to be left to the caller
 		in, out := make([]float32, count), make([]float32, count)
 		for i := range in {
 			in[i] = float32(e.Rank() + i + round)
@@ -144,7 +147,7 @@ func TestTheProgressThreadLetsItsCallerGoOn(t *testing.T) {
 				return
 			}
 			for i := range uint32(50) {
-				r := chained(t, e, i+1, 4, 0) // more bytes than its caller begins by itself
+				r := chained(t, e, i+1, 12, 0) // more bytes than its caller begins by itself
 				start(t, r)
 				time.Sleep(time.Duration(i%2) * time.Millisecond)
 				wait(t, r)
@@ -158,4 +161,109 @@ func TestTheProgressThreadLetsItsCallerGoOn(t *testing.T) {
 	if yields.Load() == 0 || waited.Load() == 0 { // the loop may be looking around just then, but not always
 		t.Errorf("of 100 requests the progress thread let %d callers go on, and %d waited themselves", yields.Load(), waited.Load())
 	}
+}
+
+// followed is a patient transport that notes which thread looked last, and whose threads do come to run when one yields.
+type followed struct {
+	patient
+	thread *atomic.Int64
+}
+
+func (f followed) Yield() { time.Sleep(100 * time.Microsecond) }
+
+func (f followed) Poll(done []nbc.Completion) (int, error) {
+	f.thread.Store(int64(unix.Gettid()))
+	return f.Transport.Poll(done)
+}
+
+// TestTheProgressThreadGivesUpTheLoop: a goroutine that waits for the only request under way turns the loop by itself,
+// though the engine's has had it.
+func TestTheProgressThreadGivesUpTheLoop(t *testing.T) {
+	const rounds = 20
+	var yields, waited, looked atomic.Int64
+	w := inproc.NewWorld(2, inproc.Options{})
+	waits := make(chan bool, rounds)
+	var wg sync.WaitGroup
+	for rank := range 2 {
+		wg.Go(func() {
+			open := func() (nbc.Transport, error) {
+				inner, err := w.Open(rank)()
+				if rank == 1 {
+					return patient{inner, &yields, &waited}, err
+				}
+				return followed{patient{inner, &yields, &waited}, &looked}, err
+			}
+			e, err := nbc.Start(open, host(t), nbc.Options{Deadline: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			given := 0
+			for i := range uint32(rounds) {
+				r := chained(t, e, i+1, 12, 0) // more bytes than its caller begins by itself
+				if rank == 1 {
+					<-waits
+					time.Sleep(time.Millisecond)
+				}
+				start(t, r)
+				if rank == 0 {
+					time.Sleep(time.Millisecond) // the engine's goroutine waits for rank 1
+					waits <- true
+				}
+				wait(t, r)
+				if looked.Load() == int64(unix.Gettid()) {
+					given++
+				}
+			}
+			if rank == 0 && given == 0 { // it may look around just then, but not always
+				t.Errorf("of %d callers none has got the loop", rounds)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestNobodyIsLeftWithoutTheLoop: callers that ask for it, give up and come again, more of them than requests can be given
+// it for, all come to their ends.
+func TestNobodyIsLeftWithoutTheLoop(t *testing.T) {
+	var yields, waited atomic.Int64
+	w := inproc.NewWorld(2, inproc.Options{})
+	var wg sync.WaitGroup
+	for rank := range 2 {
+		wg.Go(func() {
+			open := func() (nbc.Transport, error) {
+				inner, err := w.Open(rank)()
+				return patient{inner, &yields, &waited}, err
+			}
+			e, err := nbc.Start(open, host(t), nbc.Options{Deadline: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var callers sync.WaitGroup
+			for caller := range uint32(4) {
+				callers.Go(func() {
+					for i := range uint32(100) {
+						r := chained(t, e, caller*1000+i+1, 12, 0)
+						start(t, r)
+						short, cancel := context.WithTimeout(context.Background(), time.Duration(i%3)*20*time.Microsecond)
+						_ = r.Wait(short)
+						cancel()
+						wait(t, r)
+						r.Close()
+					}
+				})
+			}
+			callers.Wait()
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
