@@ -136,6 +136,15 @@ func (w *World) NewRequests() *Requests {
 	return &Requests{r: C.scaffe_reqs_new(), n: (*C.int)(C.calloc(1, C.sizeof_int))}
 }
 
+// KeepCore says whether MPI is to keep the core where Testsome looks in vain. Otherwise Open MPI offers it at each such look where ranks share cores, and a
+// rank that computes there keeps it for milliseconds: whoever looks again and again, and sleeps meanwhile, decides by itself.
+func (rs *Requests) KeepCore(keep bool) {
+	rs.r.keeps = 0
+	if keep {
+		rs.r.keeps = 1
+	}
+}
+
 // Live returns how many operations are under way or still to be reported.
 func (rs *Requests) Live() int { return int(rs.r.live) + rs.end - rs.next }
 

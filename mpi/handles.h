@@ -14,6 +14,11 @@ struct scaffe_comm {
 int scaffe_room(scaffe_reqs *r, MPI_Request **q);
 int scaffe_added(scaffe_reqs *r, uint64_t id);
 
+// scaffe_keep_core says whether MPI is to keep the core where it looks in vain: Open MPI offers that at each such look where
+// ranks share cores, and a rank that computes there keeps it for milliseconds. Whoever looks again and again
+// decides by itself when to offer it. Afterwards MPI does as before.
+void scaffe_keep_core(int keep);
+
 #define ON_THREAD                                                                                  \
   if (!scaffe_on_thread()) return SCAFFE_WRONG_THREAD
 

@@ -87,7 +87,10 @@ int scaffe_isend_test(scaffe_comm *c, scaffe_reqs *r, uint64_t id, void *p, int 
   TRY(reserve(r));
   MPI_Request *q = (MPI_Request *)r->req + r->live;
   TRY(PMPI_Isend(p, n, MPI_BYTE, to, tag, c->comm, q));
-  TRY(PMPI_Test(q, ended, MPI_STATUS_IGNORE));
+  scaffe_keep_core(r->keeps);
+  int rc = PMPI_Test(q, ended, MPI_STATUS_IGNORE);
+  scaffe_keep_core(0);
+  TRY(rc);
   return *ended ? MPI_SUCCESS : added(r, MPI_SUCCESS, id, 0);
 }
 
@@ -161,7 +164,9 @@ int scaffe_testsome(scaffe_reqs *r, int *ended) {
   if (r->live == 0) return MPI_SUCCESS;
   int n = 0;
   MPI_Status *st = r->status;
+  scaffe_keep_core(r->keeps);
   int rc = PMPI_Testsome(r->live, r->req, &n, r->index, st);
+  scaffe_keep_core(0);
   if (rc != MPI_SUCCESS) {
     int class = MPI_SUCCESS;
     PMPI_Error_class(rc, &class);

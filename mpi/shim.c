@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,21 @@ static int cuda_aware(void) {
   return -1;
 }
 
+// Open MPI's own way to say whether it yields, nil in other libraries, or where it does not yield anyway.
+static bool (*set_yield)(bool);
+
+static void find_yield(void) {
+  bool (*set)(bool) = (bool (*)(bool))dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
+  if (!set || set_yield) return;
+  bool yields = set(false);
+  set(yields);
+  if (yields) set_yield = set;
+}
+
+void scaffe_keep_core(int keep) {
+  if (set_yield) set_yield(!keep);
+}
+
 // lowest_on_node finds the lowest rank that shares this rank's machine.
 static int lowest_on_node(MPI_Comm comm, int rank, int *lowest) {
   MPI_Comm node;
@@ -104,6 +120,7 @@ static int set_up(MPI_Comm from, scaffe_world *w) {
   MPI_Comm comm;
   TRY(PMPI_Comm_dup(from, &comm));
   TRY(adopt(comm, &w->comm));
+  find_yield();
   TRY(PMPI_Get_version(&w->major, &w->minor));
   TRY(PMPI_Comm_rank(comm, &w->rank));
   TRY(PMPI_Comm_size(comm, &w->size));

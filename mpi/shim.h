@@ -28,6 +28,7 @@ typedef struct scaffe_comm scaffe_comm;
 // scaffe_testsome found.
 typedef struct scaffe_reqs {
   int live, cap;
+  int keeps; // the core: see scaffe_keep_core
   scaffe_done *done;
   struct scaffe_slot *slot; // one for each live request
   void *req, *status;       // MPI_Request[cap], MPI_Status[cap]

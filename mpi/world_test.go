@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -33,6 +34,9 @@ var (
 const within = 10 * time.Minute
 
 func TestMain(m *testing.M) {
+	if _, set := os.LookupEnv(yields); !set {
+		os.Setenv(yields, "1") // as mpirun does where ranks share cores; see TestKeepCore
+	}
 	failed := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -371,6 +375,89 @@ func TestCancel(t *testing.T) {
 			err = errors.New("a second Cancel found the request")
 		}
 		return err
+	})
+}
+
+// yields has Open MPI offer the core at each look in vain.
+const yields = "OMPI_MCA_mpi_yield_when_idle"
+
+// TestKeepCore: MPI's thread has its core taken by one that computes at a look in vain of a set that does not keep it, as the
+// library likes it, and not of one that does.
+func TestKeepCore(t *testing.T) {
+	if !strings.HasPrefix(Built(), "Open MPI") || os.Getenv(yields) != "1" {
+		t.Skip("the library keeps the core anyway")
+	}
+	const looks = 100
+	core, usual := unix.CPUSet{}, unix.CPUSet{}
+	if err := unix.SchedGetaffinity(0, &usual); err != nil {
+		t.Skip(err)
+	}
+	for i := range 1024 {
+		if usual.IsSet(i) {
+			core.Set(i)
+			break
+		}
+	}
+	var stop atomic.Bool
+	defer stop.Store(true)
+	computes := make(chan error)
+	go func() {
+		runtime.LockOSThread() // not unlocked: the thread ends
+		computes <- unix.SchedSetaffinity(0, &core)
+		for !stop.Load() {
+		}
+	}()
+	if err := <-computes; err != nil {
+		t.Skip(err)
+	}
+	on(t, func() (err error) {
+		rs := world.NewRequests()
+		defer rs.Free()
+		var b [8]byte
+		var pin runtime.Pinner
+		pin.Pin(&b)
+		defer pin.Unpin()
+		if err := world.Comm().Irecv(rs, 7, unsafe.Pointer(&b), 8, AnySource, 77); err != nil {
+			return err
+		}
+		defer func() {
+			_, e := finish(rs, 1)
+			err = errors.Join(err, e)
+		}()
+		defer rs.Cancel(7) //nolint:errcheck // finish tells
+		if err := unix.SchedSetaffinity(0, &core); err != nil {
+			return err
+		}
+		defer unix.SchedSetaffinity(0, &usual) //nolint:errcheck // it was allowed before
+		lost := func(keep bool) (int64, error) {
+			var before, after unix.Rusage
+			rs.KeepCore(keep)
+			if err := unix.Getrusage(unix.RUSAGE_THREAD, &before); err != nil {
+				return 0, err
+			}
+			for range looks {
+				if n, err := rs.Testsome(make([]Done, 1)); err != nil || n > 0 {
+					return 0, errors.Join(err, fmt.Errorf("%d requests have ended", n))
+				}
+			}
+			err := unix.Getrusage(unix.RUSAGE_THREAD, &after)
+			return after.Nivcsw - before.Nivcsw, err
+		}
+		for tries := 0; ; tries++ {
+			kept, err := lost(true)
+			if err != nil {
+				return err
+			}
+			offered, err := lost(false)
+			switch {
+			case err != nil:
+				return err
+			case offered >= 4*kept+looks/20:
+				return nil
+			case tries == 10: // the other thread may have been elsewhere, but not always
+				return fmt.Errorf("of %d looks each the core was lost at %d that keep it, %d that do not", looks, kept, offered)
+			}
+		}
 	})
 }
 

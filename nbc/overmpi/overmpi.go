@@ -385,6 +385,7 @@ func (t *Transport) Poll(done []nbc.Completion) (int, error) {
 // ways, and returns it.
 func (t *Transport) advance() error {
 	t.abort.tell(t)
+	t.reqs.KeepCore(t.rest.Spins == 0 || t.Bulk())
 	for {
 		n, err := t.reqs.Testsome(t.batch[:])
 		if err != nil && t.fault == nil {
