@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 
@@ -120,7 +121,11 @@ func Run(ctx context.Context, o Options, f func(context.Context, *collectives.Co
 	errs := make([]error, len(ranks))
 	var wg sync.WaitGroup
 	for i, r := range ranks {
-		wg.Go(func() { errs[i] = r.run(ctx, f) })
+		wg.Go(func() {
+			// A rank that goes from thread to thread leaves its core's caches behind. Not unlocked: the thread ends.
+			runtime.LockOSThread()
+			errs[i] = r.run(ctx, f)
+		})
 	}
 	wg.Wait()
 	errs[0] = errors.Join(errs[0], closeAll(engines))

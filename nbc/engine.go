@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/scaffe/scaffe/internal/passage"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc/internal/backoff"
 	"github.com/scaffe/scaffe/schedule"
@@ -105,11 +106,11 @@ type Engine struct {
 	carrier   Carrier        // likewise the transport
 	wakers    [8]waker       // by the contexts whose end wakes who turns the loop; see wakeAtEnd
 	nextWaker int
-	hasty     bool          // ranks are on several nodes: the goroutine takes a core from who computes as soon as it wakes
-	migrated  bool          // a caller has taken transport and device to its thread
-	wakeIdle  chan struct{} // ends the goroutine's sleep while nothing is under way, where that is no nap of the transport's
-	idle      *time.Timer   // of that sleep
-	slept     passage       // of the goroutine, when it does not turn the loop
+	hasty     bool            // ranks are on several nodes: the goroutine takes a core from who computes as soon as it wakes
+	migrated  bool            // a caller has taken transport and device to its thread
+	wakeIdle  chan struct{}   // ends the goroutine's sleep while nothing is under way, where that is no nap of the transport's
+	idle      *time.Timer     // of that sleep
+	slept     passage.Passage // of the goroutine, when it does not turn the loop
 
 	// What follows is guarded by loopLock.
 	exec executor
@@ -122,9 +123,9 @@ type Engine struct {
 	after     []*Request // submitted, and their events have not passed: see event.go
 	taken     []*Request
 	done      [64]Completion
-	summed    int       // bytes, since the transport was last asked what has arrived
-	looked    time.Time // when the loop last looked at the clock
-	turned    passage   // of whoever turns the loop
+	summed    int             // bytes, since the transport was last asked what has arrived
+	looked    time.Time       // when the loop last looked at the clock
+	turned    passage.Passage // of whoever turns the loop
 	failed    error
 	told      chan struct{} // closed when the other ranks know of a failure of this one's own; nil: there is none
 	ending    bool          // Close was called

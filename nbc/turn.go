@@ -69,7 +69,7 @@ const idleLook = 5 * time.Millisecond
 // sleep rests without holding loopLock, so that a caller may take over at once: for
 // a nap, or until woken.
 func (e *Engine) sleep(nap bool) {
-	e.slept.pass(time.Now())
+	e.slept.Pass(time.Now())
 	rest := idleLook
 	if nap {
 		rest = lingerNap
@@ -99,7 +99,7 @@ func (e *Engine) turn(n int) bool {
 		e.look()
 	}
 	if !moved && !e.pending.Load() && (e.migrator == nil || e.busy()) {
-		e.turned.pass(e.looked)
+		e.turned.Pass(e.looked)
 		e.transport.Park(e.rest())
 	}
 	return true

@@ -1,6 +1,8 @@
 package net
 
 import (
+	"time"
+
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
 )
@@ -74,6 +76,7 @@ func (n *Net) Backward() error {
 		nd := n.nodes[i]
 		if nd.backward {
 			nd.seed(n.BatchShare)
+			n.passage.Pass(time.Now())
 			if err := nd.runBackward(n.gpu); err != nil {
 				return nd.wrap(err)
 			}

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/scaffe/scaffe/caffe/blob"
 	"github.com/scaffe/scaffe/caffe/gpu"
 	"github.com/scaffe/scaffe/caffe/layers"
+	"github.com/scaffe/scaffe/internal/passage"
 	"github.com/scaffe/scaffe/kernels/vec"
 	"github.com/scaffe/scaffe/mem"
 )
@@ -47,6 +49,8 @@ type Net struct {
 	shared                  []pair // parameters that are another net's
 	memory                  *Memory
 	globalBatch, localBatch int
+
+	passage passage.Passage // products are calls of C
 
 	gpu      *gpu.Device // nil: the net lies in the host's memory
 	placed   bool        // parameters that are not packed lie on it
@@ -131,6 +135,7 @@ func (n *Net) BeginForward() error {
 			}
 		}
 		nd.rand.start(n.worker, n.pass)
+		n.passage.Pass(time.Now())
 		m, s, err := nd.forward(n.gpu)
 		if err != nil {
 			return err

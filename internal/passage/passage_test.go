@@ -1,4 +1,4 @@
-package nbc
+package passage
 
 import (
 	"testing"
@@ -7,13 +7,13 @@ import (
 
 // A goroutine passes through Go's scheduler at first, and again when it has kept its processor for long.
 func TestPassage(t *testing.T) {
-	var p passage
+	var p Passage
 	start := time.Now()
 	for _, c := range []struct {
 		after  time.Duration
 		passed time.Duration
-	}{{0, 0}, {passEvery, 0}, {passEvery + 1, passEvery + 1}, {passEvery + 2, passEvery + 1}} {
-		p.pass(start.Add(c.after))
+	}{{0, 0}, {every, 0}, {every + 1, every + 1}, {every + 2, every + 1}} {
+		p.Pass(start.Add(c.after))
 		if got := p.last.Sub(start); got != c.passed {
 			t.Errorf("after %v it passed last at %v, not %v", c.after, got, c.passed)
 		}
