@@ -128,36 +128,43 @@ func (p patient) Waits(only bool) {
 	}
 }
 
-// TestTheProgressThreadLetsItsCallerGoOn: what is started while nothing is under way is
-// posted, and then the progress thread, perhaps on its caller's core, offers that; and a
-// transport learns that a caller only waits.
-func TestTheProgressThreadLetsItsCallerGoOn(t *testing.T) {
-	var yields, waited atomic.Int64
+// two runs f on both ranks of a world, over the transports that as makes of its own.
+func two(t *testing.T, as func(rank int, inner nbc.Transport) nbc.Transport, f func(*nbc.Engine)) {
+	t.Helper()
 	w := inproc.NewWorld(2, inproc.Options{})
 	var wg sync.WaitGroup
 	for rank := range 2 {
 		wg.Go(func() {
-			open := func() (nbc.Transport, error) {
+			e, err := nbc.Start(func() (nbc.Transport, error) {
 				inner, err := w.Open(rank)()
-				return patient{inner, &yields, &waited}, err
-			}
-			e, err := nbc.Start(open, host(t), nbc.Options{Deadline: time.Minute})
+				return as(rank, inner), err
+			}, host(t), nbc.Options{Deadline: time.Minute})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			for i := range uint32(50) {
-				r := chained(t, e, i+1, 12, 0) // more bytes than its caller begins by itself
-				start(t, r)
-				time.Sleep(time.Duration(i%2) * time.Millisecond)
-				wait(t, r)
-			}
+			f(e)
 			if err := e.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// TestTheProgressThreadLetsItsCallerGoOn: what is started while nothing is under way is
+// posted, and then the progress thread, perhaps on its caller's core, offers that; and a
+// transport learns that a caller only waits.
+func TestTheProgressThreadLetsItsCallerGoOn(t *testing.T) {
+	var yields, waited atomic.Int64
+	two(t, func(_ int, inner nbc.Transport) nbc.Transport { return patient{inner, &yields, &waited} }, func(e *nbc.Engine) {
+		for i := range uint32(50) {
+			r := chained(t, e, i+1, 12, 0) // more bytes than its caller begins by itself
+			start(t, r)
+			time.Sleep(time.Duration(i%2) * time.Millisecond)
+			wait(t, r)
+		}
+	})
 	if yields.Load() == 0 || waited.Load() == 0 { // the loop may be looking around just then, but not always
 		t.Errorf("of 100 requests the progress thread let %d callers go on, and %d waited themselves", yields.Load(), waited.Load())
 	}
@@ -181,89 +188,58 @@ func (f followed) Poll(done []nbc.Completion) (int, error) {
 func TestTheProgressThreadGivesUpTheLoop(t *testing.T) {
 	const rounds = 20
 	var yields, waited, looked atomic.Int64
-	w := inproc.NewWorld(2, inproc.Options{})
 	waits := make(chan bool, rounds)
-	var wg sync.WaitGroup
-	for rank := range 2 {
-		wg.Go(func() {
-			open := func() (nbc.Transport, error) {
-				inner, err := w.Open(rank)()
-				if rank == 1 {
-					return patient{inner, &yields, &waited}, err
-				}
-				return followed{patient{inner, &yields, &waited}, &looked}, err
+	two(t, func(rank int, inner nbc.Transport) nbc.Transport {
+		if rank == 1 {
+			return patient{inner, &yields, &waited}
+		}
+		return followed{patient{inner, &yields, &waited}, &looked}
+	}, func(e *nbc.Engine) {
+		rank := e.Rank()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		given := 0
+		for i := range uint32(rounds) {
+			r := chained(t, e, i+1, 12, 0) // more bytes than its caller begins by itself
+			if rank == 1 {
+				<-waits
+				time.Sleep(time.Millisecond)
 			}
-			e, err := nbc.Start(open, host(t), nbc.Options{Deadline: time.Minute})
-			if err != nil {
-				t.Error(err)
-				return
+			start(t, r)
+			if rank == 0 {
+				time.Sleep(time.Millisecond) // the engine's goroutine waits for rank 1
+				waits <- true
 			}
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			given := 0
-			for i := range uint32(rounds) {
-				r := chained(t, e, i+1, 12, 0) // more bytes than its caller begins by itself
-				if rank == 1 {
-					<-waits
-					time.Sleep(time.Millisecond)
-				}
-				start(t, r)
-				if rank == 0 {
-					time.Sleep(time.Millisecond) // the engine's goroutine waits for rank 1
-					waits <- true
-				}
-				wait(t, r)
-				if looked.Load() == int64(unix.Gettid()) {
-					given++
-				}
+			wait(t, r)
+			if looked.Load() == int64(unix.Gettid()) {
+				given++
 			}
-			if rank == 0 && given == 0 { // it may look around just then, but not always
-				t.Errorf("of %d callers none has got the loop", rounds)
-			}
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+		}
+		if rank == 0 && given == 0 { // it may look around just then, but not always
+			t.Errorf("of %d callers none has got the loop", rounds)
+		}
+	})
 }
 
 // TestNobodyIsLeftWithoutTheLoop: callers that ask for it, give up and come again, more of them than requests can be given
 // it for, all come to their ends.
 func TestNobodyIsLeftWithoutTheLoop(t *testing.T) {
 	var yields, waited atomic.Int64
-	w := inproc.NewWorld(2, inproc.Options{})
-	var wg sync.WaitGroup
-	for rank := range 2 {
-		wg.Go(func() {
-			open := func() (nbc.Transport, error) {
-				inner, err := w.Open(rank)()
-				return patient{inner, &yields, &waited}, err
-			}
-			e, err := nbc.Start(open, host(t), nbc.Options{Deadline: time.Minute})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			var callers sync.WaitGroup
-			for caller := range uint32(4) {
-				callers.Go(func() {
-					for i := range uint32(100) {
-						r := chained(t, e, caller*1000+i+1, 12, 0)
-						start(t, r)
-						short, cancel := context.WithTimeout(context.Background(), time.Duration(i%3)*20*time.Microsecond)
-						_ = r.Wait(short)
-						cancel()
-						wait(t, r)
-						r.Close()
-					}
-				})
-			}
-			callers.Wait()
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+	two(t, func(_ int, inner nbc.Transport) nbc.Transport { return patient{inner, &yields, &waited} }, func(e *nbc.Engine) {
+		var callers sync.WaitGroup
+		for caller := range uint32(4) {
+			callers.Go(func() {
+				for i := range uint32(100) {
+					r := chained(t, e, caller*1000+i+1, 12, 0)
+					start(t, r)
+					short, cancel := context.WithTimeout(context.Background(), time.Duration(i%3)*20*time.Microsecond)
+					_ = r.Wait(short)
+					cancel()
+					wait(t, r)
+					r.Close()
+				}
+			})
+		}
+		callers.Wait()
+	})
 }

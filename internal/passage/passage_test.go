@@ -1,6 +1,8 @@
 package passage
 
 import (
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,6 +18,30 @@ func TestPassage(t *testing.T) {
 		p.Pass(start.Add(c.after))
 		if got := p.last.Sub(start); got != c.passed {
 			t.Errorf("after %v it passed last at %v, not %v", c.after, got, c.passed)
+		}
+	}
+}
+
+// Where a goroutine passes others run, and otherwise not.
+func TestOthersRunWhereItPasses(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var p Passage
+	now := time.Now()
+	for tries := 0; ; tries++ {
+		var ran atomic.Bool
+		p.last = now
+		go ran.Store(true)
+		p.Pass(now)
+		early := ran.Load()
+		p.Pass(now.Add(every + 1))
+		if !ran.Load() {
+			t.Fatal("no other goroutine ran where it passed")
+		}
+		if !early {
+			return
+		}
+		if tries == 10 { // it may have been preempted just then, but not always
+			t.Fatal("others ran though it was not time to pass")
 		}
 	}
 }
