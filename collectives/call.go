@@ -26,6 +26,23 @@ type Call struct {
 	Root       int    // of a Reduce, Bcast, Gather or Scatter
 }
 
+// Given returns the buffer that a rank contributes; it is empty on ranks that only receive.
+func (k Call) Given(rank int) mem.Buffer {
+	switch k.Collective {
+	case schedule.Bcast:
+		if rank == k.Root {
+			return k.Recv
+		}
+	case schedule.Scatter:
+		if rank == k.Root {
+			return k.Send
+		}
+	default:
+		return k.Send
+	}
+	return mem.Buffer{}
+}
+
 // call is a collective as asked for.
 type call struct {
 	collective schedule.Collective

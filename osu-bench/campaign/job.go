@@ -72,6 +72,9 @@ func (c *campaign) osu(name, collective string, l Layout, buffers string, b band
 				settle = labBurst
 			}
 			args = append(args, "--settle", settle.String())
+			if name == regretJob { // choices are for programs, which write what they give
+				args = append(args, "--inputs", "written")
+			}
 			// The lab's nodes are all this machine, whose cores every one of them counts.
 			if l.Nodes > 1 && l.Ranks() > host.Cores() {
 				args = append(args, "--barrier", "scaffe")

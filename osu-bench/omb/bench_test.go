@@ -3,12 +3,14 @@ package omb
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/collectivestest"
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
 )
@@ -55,6 +57,48 @@ func TestSettle(t *testing.T) {
 	})
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestInputsAreWritten: with --inputs written every rank that gives something writes it before each call of a turn, and nobody
+// writes anything else; otherwise nobody writes.
+func TestInputsAreWritten(t *testing.T) {
+	for _, c := range []struct {
+		program string
+		gives   bool // a rank that is not the root
+	}{{"osu_bcast", false}, {"osu_scatter", false}, {"osu_reduce", true}, {"osu_iallreduce", true}, {"osu_allgather", true}, {"osu_alltoall", true}} {
+		for _, inputs := range []string{kept, written} {
+			errs := collectivestest.World(2, inproc.NewWorld(2, inproc.Options{}).Open, nbc.Options{}, func(comm *collectives.Comm, _ *nbc.Engine) error {
+				p := program(t, c.program)
+				o := defaults(p)
+				o.Inputs, o.Min, o.Max = inputs, 256, 256
+				o.Types = mpiTypes[:1]
+				r, err := newRunner(t.Context(), comm, p, o, io.Discard, io.Discard)
+				if err != nil {
+					return err
+				}
+				test := r.cases(o.Types[0])[0]
+				given := arguments(test, 0).Given(comm.Rank())
+				if got, want := given.Len() > 0, comm.Rank() == 0 || c.gives; got != want {
+					t.Errorf("%s: rank %d gives something: %v, want %v", p.Name, comm.Rank(), got, want)
+				}
+				before := slices.Clone(mem.Bytes(given))
+				if err := r.subjects[0].prepare(test); err != nil {
+					return err
+				}
+				if err := r.subjects[0].run(t.Context(), test, 0, nil, make([]sample, 3)); err != nil { // an odd number of times
+					return err
+				}
+				r.subjects[0].release()
+				if got, want := !slices.Equal(before, mem.Bytes(given)), given.Len() > 0 && inputs == written; got != want {
+					t.Errorf("%s, %s: what rank %d gives was written: %v, want %v", p.Name, inputs, comm.Rank(), got, want)
+				}
+				return r.close(t.Context())
+			})
+			if err := errors.Join(errs...); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -204,7 +204,7 @@ func meanOf(samples []sample, field func(sample) float64) float64 {
 func (r *runner) row(ctx context.Context, c *testCase, s subject, pure, under series) (Row, error) {
 	row := Row{
 		Program: c.program.Name, Asked: s.label(), Algorithm: s.ran(c), Size: c.bytes, Datatype: c.typ.Name,
-		Ranks: c.size, Buffers: r.opts.Buffers, Machine: launch.Machine(r.opts.Local).Host, Iterations: len(under.samples), validated: r.opts.Validate,
+		Ranks: c.size, Buffers: r.opts.Buffers, Inputs: r.opts.Inputs, Machine: launch.Machine(r.opts.Local).Host, Iterations: len(under.samples), validated: r.opts.Validate,
 	}
 	row.Nodes, row.MPI, row.Barrier = r.where()
 	slowest, mean, err := r.iterationTimes(ctx, c, under)

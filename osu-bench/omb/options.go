@@ -35,6 +35,7 @@ type Options struct {
 	Compute      string        // spin or wait
 	ComputeScale float64       // length of the computation, in pure communication times
 	Barrier      string        // auto, mpi or scaffe
+	Inputs       string        // kept or written
 	Settle       time.Duration // of calls that are not measured, before each turn of a subject
 	Persistent   bool          // requests made once for each size
 	Local        int           // ranks in this process; 0: mpirun's
@@ -46,6 +47,12 @@ type Options struct {
 	// corrupt spoils a result before it is checked, in tests of the check.
 	corrupt func(rank, iteration int, out mem.Buffer)
 }
+
+// The values of Options.Inputs.
+const (
+	kept    = "kept"
+	written = "written"
+)
 
 // Rotate, as the root, makes it another rank in every iteration.
 const Rotate = -1
@@ -67,7 +74,7 @@ func defaults(p Program) Options {
 	o := Options{
 		Min: 1, Max: 1 << 20, Iterations: 1000, IterationsLarge: 100, Warmup: 100, WarmupLarge: 10,
 		MemLimit: 512 << 20, Window: 64, Factor: 2,
-		Format: "text", Buffers: "registered", Compute: "spin", ComputeScale: 1, Barrier: "auto", Deadline: nbc.DefaultDeadline,
+		Format: "text", Buffers: "registered", Compute: "spin", ComputeScale: 1, Barrier: "auto", Inputs: kept, Deadline: nbc.DefaultDeadline,
 	}
 	switch p.kind {
 	case latency:
@@ -110,6 +117,9 @@ func Parse(p Program, args []string) (*Options, error) {
 			return nil, &UsageError{p.Name, errors.New("invalid -d cuda: this program is about the CPU's kernels")}
 		}
 		o.Buffers = selection.CUDA.String()
+	}
+	if o.Inputs == written && o.CUDA {
+		return nil, &UsageError{p.Name, errors.New("invalid --inputs written: it is for the caches of cores, and -d cuda has buffers in a GPU's memory")}
 	}
 	if o.Settle > 0 && o.Validate {
 		return nil, &UsageError{p.Name, errors.New("--settle cannot be used with -c: results are checked call by call, so each is measured")}
@@ -162,6 +172,7 @@ var allOptions = []option{
 	{0, "factor", required, withData, "N", "multiply the message size by N from one to the next (default 2)", func(o *Options, v string) (err error) { o.Factor, err = number(v, 2); return err }},
 	{0, "buffers", required, withData, "WHERE", "memory of the buffers: registered (from Comm.Alloc, shared by the ranks of a node) or unregistered (private)", setBuffers},
 	{0, "barrier", required, collective, "WHOSE", "barrier before every timed call: mpi, scaffe, or auto (mpi where every rank has a core)", word(func(o *Options) *string { return &o.Barrier }, "auto", "mpi", "scaffe")},
+	{0, "inputs", required, blocking | nonblocking, "HOW", "each rank's own contribution: kept as it is (as OMB), or written before every call, as by a program that has just computed it", word(func(o *Options) *string { return &o.Inputs }, kept, written)},
 	{0, "settle", required, collective, "TIME", "before each turn of an algorithm call it for TIME without measuring, so that it finds caches and links as it leaves them itself", func(o *Options, v string) (err error) {
 		if o.Settle, err = time.ParseDuration(v); err != nil || o.Settle <= 0 {
 			return errors.New("want a positive time such as 5ms")

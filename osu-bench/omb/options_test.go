@@ -54,9 +54,9 @@ func TestParse(t *testing.T) {
 		{"osu_allreduce", "--message-size=8 --iterations 3 --full", func(o *Options) {
 			o.Max, o.Iterations, o.IterationsLarge, o.Full = 8, 3, 3, true
 		}},
-		{"osu_allreduce", "--local 3 --deadline 5s --format csv --buffers heap --barrier scaffe --settle 5ms --persistent", func(o *Options) {
+		{"osu_allreduce", "--local 3 --deadline 5s --format csv --buffers heap --barrier scaffe --inputs written --settle 5ms --persistent", func(o *Options) {
 			o.Local, o.Deadline, o.Format, o.Buffers, o.Barrier, o.Persistent = 3, 5*time.Second, "csv", "unregistered", "scaffe", true
-			o.Settle = 5 * time.Millisecond
+			o.Settle, o.Inputs = 5*time.Millisecond, "written"
 		}},
 		{"osu_reduce", "-m 0:4", func(o *Options) { o.Min, o.Max = 1, 4 }},
 		{"osu_latency", "-m 0:4", func(o *Options) { o.Min, o.Max, o.Iterations, o.IterationsLarge = 0, 4, 10000, 1000 }},
@@ -130,6 +130,9 @@ func TestParseErrors(t *testing.T) {
 		{"osu_reduce", "--deadline soon", `invalid --deadline "soon"`},
 		{"osu_reduce", "--settle 5", `invalid --settle "5": want a positive time such as 5ms`},
 		{"osu_reduce", "--settle 5ms -c", "--settle cannot be used with -c"},
+		{"osu_reduce", "--inputs new", "want one of kept, written"},
+		{"osu_reduce", "-d cuda --inputs written", "invalid --inputs written"},
+		{"osu_barrier", "--inputs written", "unknown option --inputs"},
 		{"osu_bw", "--settle 5ms", "unknown option --settle"},
 		{"osu_ireduce", "--compute-scale 0", `invalid --compute-scale "0"`},
 	} {

@@ -19,6 +19,7 @@ type Row struct {
 	Machine    string // processor and cores
 	Buffers    string
 	Barrier    string // whose, before every timed call
+	Inputs     string // kept or written
 	Iterations int
 
 	// OMB's columns: each rank's mean over the iterations, then the mean, the

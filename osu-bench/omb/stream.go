@@ -55,6 +55,7 @@ var identity = []column{
 	{Name: "machine", Value: func(r *Row) any { return r.Machine }},
 	{Name: "buffers", Value: func(r *Row) any { return r.Buffers }},
 	{Name: "barrier", Value: func(r *Row) any { return r.Barrier }},
+	{Name: "inputs", Value: func(r *Row) any { return r.Inputs }},
 	{Name: "iterations", Value: func(r *Row) any { return r.Iterations }},
 }
 

@@ -86,6 +86,14 @@ func scattered(count, size int) []int {
 	return counts
 }
 
+// write writes what this rank gives to a call of the given root, if Options.Inputs asks for it: its cache lines are then where a
+// program's are that has just computed it, and no other core has them.
+func (c *testCase) write(root int) {
+	if c.opts.Inputs == written {
+		mem.Rewrite(arguments(c, root).Given(c.rank))
+	}
+}
+
 // root returns the root of an iteration.
 func (c *testCase) root(iteration int) int {
 	if c.opts.Root == Rotate {
@@ -257,6 +265,7 @@ func arguments(c *testCase, root int) collectives.Call {
 
 func (s *specSubject) run(ctx context.Context, c *testCase, iteration int, w *work, samples []sample) error {
 	for i := range samples {
+		c.write(c.root(iteration))
 		if err := s.meet(ctx); err != nil {
 			return err
 		}
@@ -387,12 +396,15 @@ func (s *mpiSubject) release()                  {}
 
 func (s *mpiSubject) run(ctx context.Context, c *testCase, iteration int, w *work, out []sample) error {
 	root := c.root(iteration)
-	if s.meets {
+	if s.meets && c.opts.Inputs != written {
 		return s.m.engine.Do(ctx, func() error { return s.times(c, root, w, out) })
 	}
 	for i := range out {
-		if err := s.meet(ctx); err != nil {
-			return err
+		c.write(root)
+		if !s.meets {
+			if err := s.meet(ctx); err != nil {
+				return err
+			}
 		}
 		if err := s.m.engine.Do(ctx, func() error { return s.times(c, root, w, out[i:i+1]) }); err != nil {
 			return err

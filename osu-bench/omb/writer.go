@@ -40,5 +40,9 @@ func (r *runner) where() (nodes int, library, barrier string) {
 // describe is where in a line.
 func (r *runner) describe() string {
 	nodes, library, barrier := r.where()
-	return fmt.Sprintf("ranks: %d, nodes: %d, MPI: %s, buffers: %s, barrier: %s", r.comm.Size(), nodes, library, r.opts.Buffers, barrier)
+	line := fmt.Sprintf("ranks: %d, nodes: %d, MPI: %s, buffers: %s, barrier: %s", r.comm.Size(), nodes, library, r.opts.Buffers, barrier)
+	if r.opts.Inputs == written {
+		line += ", inputs: written"
+	}
+	return line
 }
