@@ -76,7 +76,9 @@ type measurement struct {
 	// crowded says that the node has more ranks than cores, so that one rank alone
 	// copies a message.
 	crowded bool
-	err     error
+	// before, where it is not nil, is done before each call, and is not part of its time.
+	before func()
+	err    error
 }
 
 // time returns the shortest of n times of do, in seconds, as the slowest rank sees it.
@@ -86,6 +88,9 @@ func (m *measurement) time(n int, do func() error) float64 { return m.times(n, d
 func (m *measurement) times(n int, do func() error) []float64 {
 	took := make([]float64, n)
 	for i := range took {
+		if m.before != nil {
+			m.before()
+		}
 		if m.err == nil {
 			m.err = m.comm.Barrier(m.ctx)
 		}
@@ -165,8 +170,11 @@ func (m *measurement) copies() {
 	whole := time(registered, repetitions, cached)
 	m.costs.Op = m.ops(registered.Slice(0, shared))
 	engine := m.hop(registered.Slice(0, opChunk), repetitions)
+	each := max(0, m.hop(registered.Slice(0, cached), repetitions)-engine) / float64(cached-opChunk) // of its bytes, which the other core has written
+	word := engine - opChunk*each                                                                    // of such a message without its bytes, of which callers execute one alone
+	m.costs.ShortLent = max(m.costs.ShortOp, min(m.costs.Op, (word-m.costs.ShortLatency)/2))
 	// The engine's small message has cheaper ops than those; it is no faster than a caller's.
-	m.costs.Latency = max(m.costs.ShortLatency, engine-2*m.costs.Op)
+	m.costs.Latency = max(m.costs.ShortLatency, word-2*m.costs.Op)
 
 	// The rates with which the simulation takes as long, were the node's memory no limit.
 	m.model = m.costs.On(selection.Default().Model.On(cores))
@@ -182,8 +190,7 @@ func (m *measurement) copies() {
 	m.model.Core.Cached = 1 / m.costs.Core.Cached
 	m.costs.Core.Shared = rate(time(registered, longer, shared), shared, &m.model.Core.Shared)
 	m.costs.Core.Bandwidth = rate(time(registered, longest, all), all, &m.model.Core.Bandwidth)
-	fresh := m.hop(registered.Slice(0, cached), repetitions) - engine
-	m.costs.Fresh = max(m.costs.Core.Cached, fresh/float64(cached-opChunk)-m.costs.Core.Cached)
+	m.costs.Fresh = max(m.costs.Core.Cached, each-m.costs.Core.Cached)
 
 	private := mem.Of(make([]byte, all))
 	clear(mem.Bytes(private)) // so that it has pages, rather than all of them the system's page of zeros
@@ -253,6 +260,7 @@ func (m *measurement) all(cores int) {
 	cost := func(times int, set float64, rate *float64) float64 {
 		b := bytes(set)
 		in, out := both.Slice(0, b), both.Slice(largest, b)
+		m.before = func() { mem.Rewrite(in) } // which the model takes for what a rank has just computed
 		took := m.time(times, func() error {
 			return m.comm.Allreduce(m.ctx, in, out, mem.Float32, mem.Sum, sum)
 		})

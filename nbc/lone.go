@@ -36,6 +36,9 @@ const (
 	// where they go one by one, and the loop has several under way.
 	loneOps  = 128
 	loneLent = 2
+	// loneTrade is how large a message may be of two ranks that trade sums (schedule.Trades): the loop has larger ones stored where they
+	// are wanted, while who executes alone reads them out of the other core's cache.
+	loneTrade = 32 << 10
 	// lingerMost is how many requests may linger at a time.
 	lingerMost = 16
 	// lingerNap is how long one lingers at least. The engine's goroutine looks after
@@ -79,7 +82,7 @@ func (e *Engine) bindLone(r *Request) *lone {
 			continue
 		}
 		room, n := e.eager.EagerRoom(r.peer(op.Peer)), r.bind.Datatype.Bytes(op.Len())
-		if n > room.Most || room.Most == 0 {
+		if n > room.Most || room.Most == 0 || n > loneTrade && r.plan.trades {
 			return nil
 		}
 		l.bound = l.bound || e.eager.Bound(r.peer(op.Peer))

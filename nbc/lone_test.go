@@ -3,9 +3,71 @@ package nbc
 import (
 	"testing"
 
+	"github.com/scaffe/scaffe/direct"
+	"github.com/scaffe/scaffe/doubling"
+	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/ring"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
+
+// TestTheSimulationKnowsWhoIsAlone: the cost model has a copy of what a caller executes alone.
+func TestTheSimulationKnowsWhoIsAlone(t *testing.T) {
+	if loneTrade != sim.AloneTrade || loneLent != sim.AloneLent {
+		t.Errorf("%d messages are lent alone, of %d bytes where sums are traded; in the simulation %d and %d", loneLent, loneTrade, sim.AloneLent, sim.AloneTrade)
+	}
+}
+
+// roomy lends messages of any size.
+type roomy struct{ Eager }
+
+func (roomy) EagerRoom(int) EagerRoom {
+	return EagerRoom{Most: 1 << 30, Copied: 1 << 10, Kept: 1 << 10}
+}
+func (roomy) Bound(int) bool { return false }
+
+// TestWhoTradesSumsIsNotAlone: two ranks of a node that sum for each other leave messages of more than loneTrade bytes to the loop, which
+// stores sums where they are wanted; on both ends alike. Others execute theirs alone.
+func TestWhoTradesSumsIsNotAlone(t *testing.T) {
+	const count = 4 * loneTrade / 8
+	for _, c := range []struct {
+		name   string
+		ranks  int
+		build  func(*schedule.Builder, schedule.Params)
+		count  int // of elements of 8 bytes
+		trades bool
+		alone  bool
+	}{
+		{"direct allreduce", 2, direct.Allreduce, count, true, false},
+		{"direct allreduce of few bytes", 2, direct.Allreduce, count / 2, true, true},
+		{"direct reduce", 2, direct.Reduce, count, true, false},
+		{"direct reduce of few bytes", 2, direct.Reduce, count / 2, true, true},
+		{"ring allreduce", 2, ring.Allreduce, count, true, false},
+		{"direct reduce of three", 3, direct.Reduce, 2 * count, false, true},
+		{"linear reduce", 2, linear.Reduce, count, false, true},
+		{"doubling allreduce", 2, doubling.Allreduce, count, false, true},
+		{"direct bcast", 2, direct.Bcast, count, false, true},
+		{"direct allgather", 2, direct.Allgather, count, false, true},
+	} {
+		for rank := range c.ranks {
+			b := schedule.NewBuilder(rank, c.ranks, c.count)
+			b.Apart()
+			c.build(b, schedule.Params{Rank: rank, Size: c.ranks, Count: c.count, Chunk: c.count})
+			plan, err := CompileOn(b.Schedule(), make([]int, c.ranks))
+			if err != nil {
+				t.Fatal(err)
+			}
+			buffer := func() mem.Buffer { return mem.Of(make([]int64, 2*c.count)) }
+			r := &Request{plan: plan, bind: &Binding{Datatype: mem.Int64}, buffers: [3]mem.Buffer{buffer(), buffer(), buffer()}}
+			r.bind.In, r.bind.Out = r.buffers[schedule.In], r.buffers[schedule.Out]
+			alone := (&Engine{eager: roomy{}}).bindLone(r) != nil
+			if plan.trades != c.trades || alone != c.alone {
+				t.Errorf("%s, rank %d: it trades sums: %v, alone: %v; want %v, %v", c.name, rank, plan.trades, alone, c.trades, c.alone)
+			}
+		}
+	}
+}
 
 // A sum that is made in scratch memory to be copied is made where it belongs, unless it
 // is needed in scratch memory too, or may not be made there.

@@ -19,8 +19,10 @@ type Plan struct {
 	adds     bool              // some ops add
 	// Elements that this rank's messages to others have, and those of others to it.
 	sent, received int
-	largest        int // elements of this rank's largest message to another
-	places         int // see place.go
+	largest        int     // elements of this rank's largest message to another
+	places         int     // see place.go
+	trades         bool    // see schedule.Trades
+	free           []int32 // ops that wait for none, in the order in which they begin
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
 	next, prev []int32
 	// Orders of the ops for being executed alone, the second where messages are lent: see
@@ -67,8 +69,9 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 	p := &Plan{schedule: s, graph: g}
 	p.next, p.prev = chains(s, g)
 	if near > 0 {
-		p.places = s.Places(g, near+1)
+		p.places, p.trades = s.Places(g, near+1), s.Trades(g, near+1)
 	}
+	p.free = s.Begin(g, p.trades)
 	if len(s.Ops) <= loneOps {
 		p.sequence, p.lending = sequence(s, g, false), sequence(s, g, true)
 	}

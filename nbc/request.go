@@ -466,14 +466,9 @@ func (r *Request) reset() {
 		}
 	}
 	copy(r.state, r.plan.graph.Waits())
-	r.queue, r.head = r.queue[:0], 0
+	r.queue, r.head = append(r.queue[:0], r.plan.free...), 0
 	r.left = len(r.state)
 	r.divided, r.enlisted = false, false
-	for i, waits := range r.state {
-		if waits == 0 {
-			r.queue = append(r.queue, int32(i))
-		}
-	}
 }
 
 // skip marks ops done that need not begin, but for those among them that have begun.

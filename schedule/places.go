@@ -1,5 +1,7 @@
 package schedule
 
+import "slices"
+
 // Places returns at how many places a sum that s sends on is wanted, at most: in Out, where its own rank wants it, and at
 // each rank that it is sent to. It is 0 where the rank makes more of such sums than its part, as one of so many ranks:
 // where ranks divide the sums up, each does for the others what they do for it, and the engine stores its sums
@@ -35,3 +37,35 @@ func (s *Schedule) Places(g *Graph, ranks int) int {
 
 // Passes reports whether o sends what sum has written, all of it and nothing else.
 func (o *Op) Passes(sum *Op) bool { return o.Kind == Send && o.Src == sum.Dst }
+
+// Trades reports whether the rank and the only other one of its node divide sums up: one of them, or both, gets what the other has
+// summed. ranks are those of the node, itself too.
+func (s *Schedule) Trades(g *Graph, ranks int) bool {
+	if ranks != 2 {
+		return false
+	}
+	adds, stores := false, s.Places(g, ranks) > 0
+	for i := range s.Ops {
+		adds = adds || s.Ops[i].Adds()
+		stores = stores || s.Ops[i].Kind == Recv
+	}
+	return adds && stores
+}
+
+// Begin returns the ops that wait for none, in the order in which they are to begin. Where sums are traded the first receive of one comes
+// before all else: the other rank knows then where it is wanted before it may begin to add. (All receives first would be
+// too much: what they cost comes before the first message.)
+func (s *Schedule) Begin(g *Graph, trades bool) []int32 {
+	var free []int32
+	for i, waits := range g.waits {
+		if waits > 0 {
+			continue
+		}
+		if trades && s.Ops[i].Kind == Recv {
+			free, trades = slices.Insert(free, 0, int32(i)), false
+			continue
+		}
+		free = append(free, int32(i))
+	}
+	return free
+}

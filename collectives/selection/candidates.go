@@ -141,15 +141,16 @@ func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 }
 
 // sameLoss is what makes no difference.
-const sameLoss = 0.005
+const sameLoss = 0.01
 
 // worse returns m with one kind of parameters after the other twice as bad, of those that count for a kind of buffers.
 func worse(m sim.Model, buffers BufferKind) []sim.Model {
-	ops, caches, memory, network := m, m, m, m
+	ops, caches, apart, memory, network := m, m, m, m, m
 	ops.Op, ops.Intra.Latency, ops.Switch = 2*m.Op, 2*m.Intra.Latency, 2*m.Switch
-	ops.Short.Op, ops.Short.Latency = 2*m.Short.Op, 2*m.Short.Latency
+	ops.Short.Op, ops.Short.Latency, ops.Short.Lent = 2*m.Short.Op, 2*m.Short.Latency, 2*m.Short.Lent
 	ops.Library.Op = 2 * m.Library.Op
 	caches.Fresh, caches.Core = m.Fresh/2, sim.Rates{Cached: m.Core.Cached / 2, Shared: m.Core.Shared / 2, Bandwidth: m.Core.Bandwidth / 2}
+	apart.Fresh = m.Fresh / 4 // cores that share a cache now may not share one later, on a virtual machine: 17 and 70 ps a byte were seen on one
 	memory.Memory.Cached, memory.Memory.Shared, memory.Memory.Bandwidth = m.Memory.Cached/2, m.Memory.Shared/2, m.Memory.Bandwidth/2
 	network.Inter.Latency = 2 * m.Inter.Latency
 	if m.Inter.Burst > 0 { // with which the library was measured, too
@@ -162,7 +163,7 @@ func worse(m sim.Model, buffers BufferKind) []sim.Model {
 		memory.GPU.Memory /= 2
 		return []sim.Model{ops, launches, copies, memory, network}
 	}
-	return []sim.Model{ops, caches, memory, network}
+	return []sim.Model{ops, caches, apart, memory, network}
 }
 
 // sameShape reports whether two specs differ in chunks alone.
@@ -198,7 +199,7 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 		}
 		return all
 	case l.Nodes == 1 && v == schedule.Allreduce:
-		return []spec.Spec{one("direct"), one("doubling"), one("linear"), one("binomial"), one("chain"), one("ring")}
+		return []spec.Spec{one("direct"), one("linear"), one("doubling"), one("binomial"), one("chain"), one("ring")}
 	case l.Nodes == 1:
 		return []spec.Spec{one("direct"), one("linear"), one("binomial"), one("chain")}
 	}

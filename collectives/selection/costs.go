@@ -13,6 +13,7 @@ import (
 type Costs struct {
 	Op, Latency           float64 // see sim.Model
 	ShortOp, ShortLatency float64
+	ShortLent             float64
 	Switch                float64
 	Fresh                 float64
 	Core, Memory          RateCosts
@@ -34,7 +35,7 @@ type CopyCosts struct{ Latency, Byte float64 }
 
 // fields returns all costs, in one order.
 func (c *Costs) fields() []*float64 {
-	all := []*float64{&c.Op, &c.Latency, &c.ShortOp, &c.ShortLatency, &c.Switch, &c.Fresh}
+	all := []*float64{&c.Op, &c.Latency, &c.ShortOp, &c.ShortLatency, &c.ShortLent, &c.Switch, &c.Fresh}
 	for _, r := range []*RateCosts{&c.Core, &c.Memory, &c.Staging} {
 		all = append(all, &r.Cached, &r.Shared, &r.Bandwidth)
 	}
@@ -72,7 +73,7 @@ const fastest = 2e13
 // their cores do.
 func (c Costs) On(m sim.Model) sim.Model {
 	times := map[*float64]float64{
-		&m.Op: c.Op, &m.Intra.Latency: c.Latency, &m.Short.Op: c.ShortOp, &m.Short.Latency: c.ShortLatency, &m.Switch: c.Switch,
+		&m.Op: c.Op, &m.Intra.Latency: c.Latency, &m.Short.Op: c.ShortOp, &m.Short.Latency: c.ShortLatency, &m.Short.Lent: c.ShortLent, &m.Switch: c.Switch,
 		&m.GPU.Launch: c.GPU.Launch, &m.GPU.Down.Latency: c.GPU.Down.Latency, &m.GPU.Up.Latency: c.GPU.Up.Latency,
 	}
 	for at, cost := range times {

@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,12 +52,12 @@ type Measured struct {
 	Costs Costs
 }
 
-// EnoughMeasured is how many starts measure a machine, unless EnvMeasure says otherwise: of each result the median counts, so that
-// one of them may be disturbed for as long as it lasts.
+// EnoughMeasured is how many starts measure a machine, unless EnvMeasure says otherwise: the one counts that the others resemble
+// most, so that one of them may be disturbed for as long as it lasts.
 const EnoughMeasured = 3
 
 // keptFormat is part of what identifies a file: another one is measured anew.
-const keptFormat = 5
+const keptFormat = 6
 
 // file returns the path of what is kept in a folder for k's machine.
 func (k Kept) file(dir string) string {
@@ -165,25 +166,27 @@ func (k Kept) Date() string {
 	return k.Measured[len(k.Measured)-1].Date
 }
 
-// Costs are the medians of what was measured.
+// Costs are those of the start that is nearest to all others, by the sum of the distances of their logarithms: as one whole, for
+// a machine may have two paces (virtual cores that share a cache today and not tomorrow), and costs of both
+// together are those of no machine.
 func (k Kept) Costs() Costs {
 	if len(k.Measured) == 0 {
 		return Costs{}
 	}
-	all := make([][]float64, len(k.Measured))
-	for i, m := range k.Measured {
-		all[i] = m.Costs.Values()
-	}
-	middle := make([]float64, len(all[0]))
-	for i := range middle {
-		var one []float64
-		for _, values := range all {
-			one = append(one, values[i])
+	return slices.MinFunc(k.Measured, func(a, b Measured) int { return cmp.Compare(k.distance(a.Costs), k.distance(b.Costs)) }).Costs
+}
+
+// distance is how far costs are from all that were measured.
+func (k Kept) distance(c Costs) (sum float64) {
+	own := c.Values()
+	for _, m := range k.Measured {
+		for i, v := range m.Costs.Values() {
+			if own[i] > 0 && v > 0 { // otherwise it was not measured, or told from others
+				sum += math.Abs(math.Log(own[i] / v))
+			}
 		}
-		slices.Sort(one)
-		middle[i] = one[(len(one)-1)/2]
 	}
-	return CostsOf(middle)
+	return sum
 }
 
 // Here returns s with what is kept of measurements of this machine, for the number of

@@ -85,19 +85,24 @@ func readRecording(t *testing.T, path string) (r recording) {
 // noise, whatever machine the test runs on.
 func TestRecordedRegret(t *testing.T) {
 	bounds := map[string]struct{ median, worst float64 }{
-		// Of versions in which small parts took less than they do since, and direct wrote its sums twice.
-		"xeon-2-cores-2-ranks": {1.02, 1.30},
-		"xeon-2-cores-4-ranks": {1.16, 1.95},
+		// Nobody wrote what the ranks gave from call to call, so that caches held it, which the model does not take for usual; of versions
+		// in which small parts took less than they do since, and direct wrote its sums twice.
+		"xeon-2-cores-2-ranks": {1.02, 1.50},
+		"xeon-2-cores-4-ranks": {1.19, 1.95},
 		"zen3-2-cores-8-ranks": {1.00, 1.35},
 
 		"zen3-2-cores-4-ranks-unregistered": {1.15, 1.25},
 
-		"zen4-2-cores-2-ranks":                   {1.05, 1.45},
-		"zen4-2-cores-4-ranks":                   {1.06, 1.75}, // the best of many specs with wide intervals, as ranks share cores
-		"zen4-2-cores-8-ranks":                   {1.02, 1.55},
+		// Of the slow one the cores shared no cache.
+		"zen4-2-cores-2-ranks":      {1.01, 1.10},
+		"zen4-2-cores-2-ranks-slow": {1.01, 1.35}, // one of 4 MiB, with an interval as wide
+		"zen4-2-cores-4-ranks":      {1.02, 1.40}, // the best of many specs with wide intervals, as ranks share cores
+		"zen4-2-cores-8-ranks":      {1.00, 1.40},
+
+		// Nobody wrote here either, and linear of 64K by four takes a seventh of what it did.
 		"zen4-2-cores-2-ranks-unregistered":      {1.15, 2.30}, // chunks of 64K, which their sender copies, cost as little only where lines go quickly from core to core
 		"zen4-2-cores-2-ranks-unregistered-slow": {1.08, 2.05}, // 64K by direct and by doubling, predicted to take as long
-		"zen4-2-cores-4-ranks-unregistered":      {1.06, 1.45},
+		"zen4-2-cores-4-ranks-unregistered":      {1.06, 1.70},
 	}
 	paths, err := filepath.Glob("testdata/recorded/*.txt")
 	if err != nil || len(paths) != len(bounds) {

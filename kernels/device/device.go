@@ -37,13 +37,17 @@ func (c *cpu) ReduceTo(_ nbc.Token, dt mem.Datatype, op mem.Op, to, from []mem.B
 	return true, c.k.ReduceTo(dt, op, to, from, c.around)
 }
 
-// mostPlaces is at how many places a result is stored at once.
-const mostPlaces = 4
+// At how many places a result is stored at once, of a collective that is stored around the caches and of any.
+const (
+	mostPlaces = 4
+	fewPlaces  = 2
+)
 
 // Spreads: from the second place on what is stored is combined once more, which costs less than to read it
-// again only where it is stored around the caches, and not at many places.
+// again where it is stored around the caches, and not at many places; or out of another core's cache: where one other wants it. (Three
+// others mostly share cores, and read it out of the cache that it is in.)
 func (c *cpu) Spreads(bytes, places int) bool {
-	return places == 1 || places <= mostPlaces && bytes >= kernels.StreamFrom
+	return places <= fewPlaces || places <= mostPlaces && bytes >= kernels.StreamFrom
 }
 
 func (c *cpu) Divide(_ nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {

@@ -37,12 +37,11 @@ func TestConformance(t *testing.T) {
 // TestTheSimulationKnowsThePlaces: the cost model has a copy of how many places results are stored at.
 func TestTheSimulationKnowsThePlaces(t *testing.T) {
 	cpu := device.CPU(nil).(nbc.Spreader)
-	for places := 1; places < 9; places++ {
-		if got, want := cpu.Spreads(sim.StreamFrom, places), places <= sim.MostPlaces; got != want {
-			t.Errorf("results at %d places: %v, in the simulation %v", places, got, want)
+	for bytes, most := range map[int]int{sim.StreamFrom: sim.MostPlaces, sim.StreamFrom - 1: sim.FewPlaces, 1: sim.FewPlaces} {
+		for places := 1; places < 9; places++ {
+			if got, want := cpu.Spreads(bytes, places), places <= most; got != want {
+				t.Errorf("results at %d places, of %d bytes: %v, in the simulation %v", places, bytes, got, want)
+			}
 		}
-	}
-	if !cpu.Spreads(1, 1) || cpu.Spreads(sim.StreamFrom-1, 2) {
-		t.Error("of few bytes, results are stored at one place, and not at two")
 	}
 }

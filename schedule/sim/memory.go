@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/scaffe/scaffe/schedule"
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/schedule"
+)
 
 // setRates finds the rates of memory. A machine's working set is what its ranks touch
 // in all, spread over the cores that they use.
@@ -103,14 +107,12 @@ func (w *world) place(r, i int32, t *traffic) {
 	k := &w.ranks[r]
 	op := &k.ops[i]
 	bytes := float64(op.Len() * w.ElemSize)
-	places, all := 0.0, true
+	sends, places := 0.0, 0.0
 	for _, j := range k.graph.Waiting(i) {
-		send := &k.ops[j]
-		switch {
-		case !send.Passes(op) || !w.near(r, j):
-		case k.state[j]&told == 0:
-			all = false
-		default:
+		if send := &k.ops[j]; !send.Passes(op) || !w.near(r, j) {
+			continue
+		}
+		if sends++; w.asked(r, j) {
 			k.state[j] |= placed
 			places++
 		}
@@ -119,12 +121,39 @@ func (w *world) place(r, i int32, t *traffic) {
 	switch {
 	case k.places > 1: // it is summed once more for each
 		t.cached += 2 * places * bytes
-	case all && places > 0 && !k.cached: // it goes nowhere else
+	case k.cached:
+	case sends > places: // it goes to where the schedule has it, too
+		if op.Src == op.Dst {
+			t.memory += bytes
+		}
+	case places > 0 && op.Src != op.Dst: // it goes nowhere else
 		t.memory -= bytes
-		if w.streams && op.Src != op.Dst {
+		if w.streams {
 			t.memory -= bytes
 		}
 	}
+}
+
+// folds reports whether op i of rank r is the first of several contributions that are added in one pass, whose sum lies in no
+// memory of the rank's own before the last of them.
+func (w *world) folds(r, i int32) bool {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	if k.places != 1 || op.Dst.Buf != schedule.Scratch {
+		return false
+	}
+	return slices.ContainsFunc(k.graph.Waiting(i), func(j int32) bool {
+		next := &k.ops[j]
+		return next.Adds() && next.Src == op.Dst && next.Dst == op.Dst
+	})
+}
+
+// asked reports whether it is known where the receiver of op j of rank r wants its message, or will be while a sum is made: a word of
+// that needs no thread's turn.
+func (w *world) asked(r, j int32) bool {
+	op := &w.ranks[r].ops[j]
+	peer, at := int32(op.Peer), w.ranks[r].peer[j]
+	return w.ranks[r].state[j]&told != 0 || w.ranks[peer].state[at]&posted != 0 && w.ranks[peer].ops[at].Kind == schedule.Recv && w.wants(peer, at)
 }
 
 // copiedAtOnce reports whether the sender of a message out of unregistered memory copies it into registered memory before
@@ -178,6 +207,9 @@ func (w *world) traffic(r, i int32) (t traffic) {
 			}
 		case src.Buf == schedule.Scratch || src.Buf == schedule.Out && peer.writes:
 			message = &t.fresh
+		default: // its rank has computed it before the call
+			t.fresh = float64(w.given * bytes)
+			t.memory = -t.fresh
 		}
 	}
 	touch := func(ref schedule.Ref) {
@@ -216,13 +248,17 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		default:
 			*message += bytes
 		}
-		if op.Src != op.Dst || bytes > w.Model.Cache {
+		switch {
+		case op.Src != op.Dst && w.folds(r, i):
+			touch(op.Src)
+			t.cached += bytes
+		case op.Src != op.Dst || bytes > w.Model.Cache:
 			touch(op.Src)
 			touch(op.Dst)
 			if w.streams && op.Src != op.Dst { // unlike a copy, a sum is read into the cache before it is written
 				touch(op.Dst)
 			}
-		} else {
+		default:
 			t.cached += 2 * bytes
 		}
 	}

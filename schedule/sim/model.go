@@ -28,8 +28,9 @@ type Model struct {
 	// Op is the CPU time of posting or finishing an op.
 	Op float64
 	// Short is what Intra.Latency and Op are in a collective of at most ShortBytes, or of parts of that size, among the ranks of
-	// a node: its caller executes it alone.
-	Short struct{ Latency, Op float64 }
+	// a node: its caller executes it alone. Lent is what Op is in one of larger messages, out of
+	// registered memory, that callers execute alone.
+	Short struct{ Latency, Op, Lent float64 }
 	// Core is what one thread reads and writes, Memory what all of a node do at once.
 	Core, Memory Rates
 	// Staging is how fast one thread copies memory of another process that is not
@@ -111,7 +112,7 @@ func Default() Model {
 	m.Intra.Latency, m.Switch, m.Packet = 1e-6, 3e-6, 2e-6
 	m.Eager = 64<<10 - 1 // of Open MPI over TCP, which counts its header too
 	m.Op = 0.5e-6
-	m.Short.Latency, m.Short.Op = 0.3e-6, 0.1e-6
+	m.Short.Latency, m.Short.Op, m.Short.Lent = 0.3e-6, 0.1e-6, 0.2e-6
 	m.Core = Rates{50e9, 30e9, 15e9}
 	m.Memory = Rates{400e9, 80e9, 40e9}
 	m.Staging = Rates{10e9, 8e9, 5e9}
@@ -147,6 +148,7 @@ func (m *Model) fields() []field {
 		{"op", &m.Op, true},
 		{"short.latency", &m.Short.Latency, true},
 		{"short.op", &m.Short.Op, true},
+		{"short.lent", &m.Short.Lent, true},
 		{"core.cached", &m.Core.Cached, false},
 		{"core.shared", &m.Core.Shared, false},
 		{"core.bandwidth", &m.Core.Bandwidth, false},

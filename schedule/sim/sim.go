@@ -29,7 +29,7 @@ type Setup struct {
 	Until float64
 }
 
-// The engine's limits, most in bytes (packages nbc/shm, nbc/overmpi of InlineBytes and kernels/device of MostPlaces, whose
+// The engine's limits, most in bytes (packages nbc/shm, nbc/overmpi of InlineBytes and kernels/device of the places, whose
 // tests hold them to these).
 const (
 	ShortBytes  = 4 << 10   // a message within a node travels with its news; where all do, Model.Short is what they cost
@@ -37,7 +37,10 @@ const (
 	HalvedFrom  = 128 << 10 // both of its ranks copy a message, where each has a core
 	InlineBytes = 32 << 10  // a message between nodes travels with its envelope
 	StreamFrom  = 8 << 20   // messages of such collectives are copied around the caches
-	MostPlaces  = 4         // where a sum of such a collective is stored at once
+	MostPlaces  = 4         // where a sum of such a collective is stored at once,
+	FewPlaces   = 2         // and of any
+	AloneTrade  = 32 << 10  // a message of two ranks that divide sums up, where their callers execute them alone,
+	AloneLent   = 2         // and of all ranks' how many are sent to one
 )
 
 // Result is what a simulation came to, in seconds from the common start.
@@ -99,11 +102,9 @@ func (p *Plans) Simulate(s Setup) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	for r := range w.ranks {
-		for i, n := range w.ranks[r].waits {
-			if n == 0 {
-				w.ready(int32(r), int32(i))
-			}
+	for r, trades := range w.trades(p) {
+		for _, i := range p.all[r].Begin(p.graphs[r], trades) {
+			w.ready(int32(r), i)
 		}
 	}
 	for len(w.events) > 0 {

@@ -18,7 +18,8 @@ type world struct {
 	hosts   []host
 	gpus    []gpu // of ranks whose buffers lie there, else none
 	events  events
-	streams bool // the collective has at least StreamFrom bytes
+	streams bool    // the collective has at least StreamFrom bytes
+	given   float64 // the part of what a rank gives to the collective that the cache of its core holds when it begins
 }
 
 // rank is one rank's schedule and its progress thread.
@@ -112,6 +113,7 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 		bytes = max(bytes, float64(sch.Count*s.ElemSize)/cmp.Or(s.Part, 1))
 	}
 	w.streams = bytes >= StreamFrom
+	w.given = min(1, s.Model.Cache/CachedPart/bytes)
 	if w.GPU {
 		if !w.Model.GPU.Known() {
 			return nil, fmt.Errorf("sim: buffers in GPUs' memory, of which the model has no parameters: %v", w.Model)
@@ -122,30 +124,76 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	if w.Unregistered {
 		w.countSends()
 	}
-	if w.short(bytes) {
-		short := s.Model.Short
+	alone := w.alone(w.trades(p))
+	switch short := s.Model.Short; {
+	case w.short(bytes):
 		w.Model.Op, w.Model.Intra.Latency = short.Op, short.Latency
+	case !w.Unregistered && !slices.Contains(alone, false):
+		w.Model.Op, w.Model.Intra.Latency = short.Lent, short.Latency
 	}
-	w.setPlaces(p)
+	w.setPlaces(p, alone)
 	w.setRates()
 	return w, nil
 }
 
-// setPlaces finds out which ranks store their sums where others want them.
-func (w *world) setPlaces(p *Plans) {
-	near := make([]int, len(w.nodes))
-	for r := range w.ranks {
-		near[w.ranks[r].node]++
-	}
+// alone tells of every rank whether its caller executes its schedule by itself (package nbc), message by message.
+func (w *world) alone(trades []bool) []bool {
+	alone := make([]bool, len(w.ranks))
 	for r := range w.ranks {
 		k := &w.ranks[r]
-		if w.Unregistered || w.gpus != nil || near[k.node] == 1 {
+		most := HalvedFrom - 1
+		if trades[r] {
+			most = AloneTrade
+		}
+		sends := map[int]int{}
+		alone[r] = w.gpus == nil
+		for i := range k.ops {
+			op := &k.ops[i]
+			if op.Local() {
+				continue
+			}
+			if !op.Receives() {
+				sends[op.Peer]++
+			}
+			if !w.near(int32(r), int32(i)) || op.Len()*w.ElemSize > most || sends[op.Peer] > AloneLent {
+				alone[r] = false
+				break
+			}
+		}
+	}
+	return alone
+}
+
+// setPlaces finds out which ranks store their sums where others want them: those whose schedules the loop executes.
+func (w *world) setPlaces(p *Plans, alone []bool) {
+	ranks := w.perNode()
+	for r := range w.ranks {
+		k := &w.ranks[r]
+		if w.Unregistered || w.gpus != nil || ranks[k.node] == 1 || alone[r] {
 			continue
 		}
-		if n := p.all[r].Places(k.graph, near[k.node]); n == 1 || n <= MostPlaces && w.streams {
+		if n := p.all[r].Places(k.graph, ranks[k.node]); n <= FewPlaces || n <= MostPlaces && w.streams {
 			k.places = n
 		}
 	}
+}
+
+// trades tells of every rank whether it trades sums (schedule.Trades).
+func (w *world) trades(p *Plans) []bool {
+	trades, ranks := make([]bool, len(w.ranks)), w.perNode()
+	for r := range w.ranks {
+		trades[r] = p.all[r].Trades(p.graphs[r], ranks[w.ranks[r].node])
+	}
+	return trades
+}
+
+// perNode counts the ranks of each node.
+func (w *world) perNode() []int {
+	ranks := make([]int, len(w.nodes))
+	for r := range w.ranks {
+		ranks[w.ranks[r].node]++
+	}
+	return ranks
 }
 
 // countSends counts how many ranks of its node each rank sends each range to.

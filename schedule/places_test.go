@@ -1,0 +1,59 @@
+package schedule_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/scaffe/scaffe/direct"
+	"github.com/scaffe/scaffe/doubling"
+	"github.com/scaffe/scaffe/linear"
+	"github.com/scaffe/scaffe/schedule"
+)
+
+// TestTrades: of two ranks that sum for each other, or of which one sums for the other, the first receive of such a sum begins
+// before all else; all other ops begin in their order.
+func TestTrades(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		build  func(*schedule.Builder, schedule.Params)
+		ranks  int
+		trades bool
+		stores bool // on rank 0: others' sums
+	}{
+		{"direct reduce", direct.Reduce, 2, true, true},
+		{"direct allreduce", direct.Allreduce, 2, true, true},
+		{"direct reduce", direct.Reduce, 3, false, true},
+		{"linear reduce", linear.Reduce, 2, false, false},
+		{"doubling allreduce", doubling.Allreduce, 2, false, false},
+		{"direct allgather", direct.Allgather, 2, false, true},
+	} {
+		for rank := range c.ranks {
+			b := schedule.NewBuilder(rank, c.ranks, 120)
+			b.Apart()
+			c.build(b, schedule.Params{Rank: rank, Size: c.ranks, Count: 120, Chunk: 30})
+			s := b.Schedule()
+			g, err := schedule.Compile(s, schedule.DefaultWindows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trades := s.Trades(g, c.ranks)
+			if trades != c.trades {
+				t.Errorf("%s of %d, rank %d: it trades sums: %v, want %v", c.name, c.ranks, rank, trades, c.trades)
+			}
+			begin := s.Begin(g, trades)
+			first := slices.IndexFunc(s.Ops, func(op schedule.Op) bool { return op.Kind == schedule.Recv })
+			if rank == 0 && first >= 0 != c.stores {
+				t.Fatalf("%s of %d: rank 0 stores others' sums: %v, want %v", c.name, c.ranks, first >= 0, c.stores)
+			}
+			if trades && first >= 0 {
+				if begin[0] != int32(first) {
+					t.Errorf("%s of %d, rank %d: op %d begins first, want %d", c.name, c.ranks, rank, begin[0], first)
+				}
+				begin = begin[1:]
+			}
+			if !slices.IsSorted(begin) {
+				t.Errorf("%s of %d, rank %d: the rest begins in the order %v", c.name, c.ranks, rank, begin)
+			}
+		}
+	}
+}
