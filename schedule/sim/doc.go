@@ -24,7 +24,7 @@
 //     writes the other's memory (see Simulate's step). Reading and writing goes at
 //     the rates of Core a thread and of Memory a node, which depend on how much
 //     memory the schedules touch (Rates.At), and at Fresh where another core has just
-//     written.
+//     written: sums, and what a rank gives to the collective, as much of it as its core's cache holds.
 //   - A user's buffer that was not registered has to be copied through the
 //     kernel first (Staging bytes a second): to where it is received, and also to where it is added, if the sum goes elsewhere
 //     than where it was and is not larger than caches. Of a small message (EagerCopy), at that rate too, and of a
