@@ -102,8 +102,8 @@ func (p *Plans) Simulate(s Setup) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	for r, trades := range w.trades(p) {
-		for _, i := range p.all[r].Begin(p.graphs[r], trades) {
+	for r := range w.ranks {
+		for _, i := range p.all[r].Begin(p.graphs[r], w.ranks[r].trades) {
 			w.ready(int32(r), i)
 		}
 	}

@@ -41,6 +41,7 @@ type rank struct {
 	// writes says that the schedule writes Out, so that who reads it takes it from the
 	// cache of this rank's core.
 	writes bool
+	trades bool                 // sums, with the only other rank of its node (schedule.Trades)
 	places int                  // where its sums are stored at once; 0: they are sent
 	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of unregistered memory alone
 	core   float64              // rates at which the rank's thread touches memory, and
@@ -124,25 +125,29 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	if w.Unregistered {
 		w.countSends()
 	}
-	alone := w.alone(w.trades(p))
+	near := w.perNode()
+	for r := range w.ranks {
+		w.ranks[r].trades = p.all[r].Trades(p.graphs[r], near[w.ranks[r].node])
+	}
+	alone := w.alone()
 	switch short := s.Model.Short; {
 	case w.short(bytes):
 		w.Model.Op, w.Model.Intra.Latency = short.Op, short.Latency
 	case !w.Unregistered && !slices.Contains(alone, false):
 		w.Model.Op, w.Model.Intra.Latency = short.Lent, short.Latency
 	}
-	w.setPlaces(p, alone)
+	w.setPlaces(p, near, alone)
 	w.setRates()
 	return w, nil
 }
 
 // alone tells of every rank whether its caller executes its schedule by itself (package nbc), message by message.
-func (w *world) alone(trades []bool) []bool {
+func (w *world) alone() []bool {
 	alone := make([]bool, len(w.ranks))
 	for r := range w.ranks {
 		k := &w.ranks[r]
 		most := HalvedFrom - 1
-		if trades[r] {
+		if k.trades {
 			most = AloneTrade
 		}
 		sends := map[int]int{}
@@ -165,26 +170,16 @@ func (w *world) alone(trades []bool) []bool {
 }
 
 // setPlaces finds out which ranks store their sums where others want them: those whose schedules the loop executes.
-func (w *world) setPlaces(p *Plans, alone []bool) {
-	ranks := w.perNode()
+func (w *world) setPlaces(p *Plans, near []int, alone []bool) {
 	for r := range w.ranks {
 		k := &w.ranks[r]
-		if w.Unregistered || w.gpus != nil || ranks[k.node] == 1 || alone[r] {
+		if w.Unregistered || w.gpus != nil || near[k.node] == 1 || alone[r] {
 			continue
 		}
-		if n := p.all[r].Places(k.graph, ranks[k.node]); n <= FewPlaces || n <= MostPlaces && w.streams {
+		if n := p.all[r].Places(k.graph, near[k.node]); n <= FewPlaces || n <= MostPlaces && w.streams {
 			k.places = n
 		}
 	}
-}
-
-// trades tells of every rank whether it trades sums (schedule.Trades).
-func (w *world) trades(p *Plans) []bool {
-	trades, ranks := make([]bool, len(w.ranks)), w.perNode()
-	for r := range w.ranks {
-		trades[r] = p.all[r].Trades(p.graphs[r], ranks[w.ranks[r].node])
-	}
-	return trades
 }
 
 // perNode counts the ranks of each node.
