@@ -90,6 +90,12 @@ const (
 	onSum                      // whenever the sum has arrived and been used: the bucket's goroutine waits for it
 )
 
+// together reports whether all buckets are awaited at one point, the end of the iteration: none of them is then needed
+// sooner than the others.
+func (p policy) together() bool {
+	return p.pullAwaitedAt == atFinish || p.pullAt == never && p.pushAwaitedAt == atFinish
+}
+
 // within returns the policy where the buckets' goroutines must not start a pull,
 // if one does: with updateAtOnce no bucket is used before all sums have arrived,
 // and the MPI library's collectives (library) must start in one order on all

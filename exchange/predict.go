@@ -62,6 +62,7 @@ func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Ex
 		passes := sum(layers[b.Layers[0]:first])
 		first = b.Layers[0]
 		b.cut(parts)
+		b.FirstCome = b.FirstCome || designs[d].policy(b.Scheme).together()
 		for range parts { // the passes are the last part's, behind which the others' are due at once
 			e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, bucket: i, oneWay: b.OneWay, passes: passes}
 			passes = Passes{}

@@ -49,6 +49,8 @@ func TestPredictIteration(t *testing.T) {
 		// The last part's gradients are there when layer 0's forward has ended.
 		{"parts come back while others go", SCOBR, Expected{}, Expected{Phases: parted(oneWay(heavy), 10, 0, false)}, 63 * ms},
 		{"a whole bucket does not", SCOBR, Expected{}, Expected{Phases: oneWay(heavy)}, 90 * ms},
+		// The second's gradients and parameters pass before the first's.
+		{"where all are awaited together what came first goes first", WFBP, Expected{Phases: oneWay(served)}, Expected{Phases: parted(oneWay(heavy), 10, 0, false)}, 80 * ms},
 		{"nothing to wait for", SCOBR, Expected{}, Expected{}, 60 * ms},
 	} {
 		c.first.Layers, c.second.Layers = []int{0}, []int{1}
@@ -65,6 +67,23 @@ func TestPredictIteration(t *testing.T) {
 }
 
 // A design whose buckets move as one has one.
+// TestDesignsThatAwaitAllTogether have no order of urgency: Algorithm 2 of Poseidon ends an iteration when all parameters are current.
+func TestDesignsThatAwaitAllTogether(t *testing.T) {
+	together := map[Design][2]bool{SCB: {false, true}, WFBP: {true, true}, TF: {false, true}} // of what is served, and of what every rank updates
+	for d, r := range designs {
+		for i, s := range []Scheme{PS, Allreduce} {
+			want := 7
+			if together[Design(d)][i] {
+				want = 0
+			}
+			x := &Exchange{c: Config{Design: Design(d)}}
+			if got := x.urgency(&Bucket{Index: 7, Scheme: s}); got != want || r.policy(s).together() != (want == 0) {
+				t.Errorf("%v, %v: bucket 7 has the urgency %d, want %d", Design(d), s, got, want)
+			}
+		}
+	}
+}
+
 func TestDivide(t *testing.T) {
 	layers := []Layer{{Name: "a", Params: []Range{{Len: 100}}}, {Name: "b"}, {Name: "c", Params: []Range{{Off: 100, Len: 50}}}}
 	for d, want := range map[Design]int{SCB: 1, WFBP: 2} {
@@ -77,7 +96,7 @@ func TestDivide(t *testing.T) {
 
 // What predictions take for the patience of links is the engine's.
 func TestPatienceIsTheEngines(t *testing.T) {
-	if coordinator.Patience != nbc.LinkPatience {
-		t.Errorf("predicted with a patience of %v, which is %v", coordinator.Patience, nbc.LinkPatience)
+	if coordinator.Patience != nbc.MostPatience {
+		t.Errorf("predicted with a patience of %v, which is %v", coordinator.Patience, nbc.MostPatience)
 	}
 }

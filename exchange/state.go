@@ -159,17 +159,21 @@ func (x *Exchange) sums(b Bucket, parts []syncer.Part) [][]Sum {
 	return sums
 }
 
+// urgency is what a bucket's requests have as Binding.Priority: forward needs the first buckets soonest, unless all are awaited together.
+func (x *Exchange) urgency(b *Bucket) int {
+	if x.c.FirstCome || designs[x.c.Design].policy(b.Scheme).together() {
+		return 0
+	}
+	return b.Index
+}
+
 func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	bytes := func(n int) int { return mem.Float32.Bytes(n) }
 	s := syncer.Bucket{
 		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b), Queues: x.c.Queues,
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
-	urgency := b.Index // forward needs the first buckets soonest
-	if x.c.FirstCome {
-		urgency = 0
-	}
-	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(urgency), collectives.Credit(x.c.Credit)}
+	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(x.urgency(&b.Bucket)), collectives.Credit(x.c.Credit)}
 	workers := x.team.Workers()
 	switch {
 	case b.Scheme == PS && x.c.Links != nil:

@@ -36,12 +36,14 @@ const (
 	// LinkPatience is how long a full link may stand still before it takes one
 	// message more.
 	LinkPatience = 2 * time.Millisecond
-	// portPatience is how long a full port may at most. Where messages take longer than
-	// LinkPatience to leave, patience is not to undo the order: a port waits for portPaces times as
-	// long as the last ones took, within this. Several senders share the port of a receiver, so that a message
-	// may well take some times as long as the one before it.
-	portPatience = 50 * time.Millisecond
+	// MostPatience is how long a full link or port may at most. Where messages take longer than
+	// LinkPatience to leave, patience is not to undo the order: a link waits for linkPaces times as
+	// long as the last ones took, a port for portPaces times, within this. Several senders share the port of a receiver, so that a message
+	// may well take some times as long as the one before it; a link's messages, which share their port with other
+	// links', follow one another more evenly.
+	MostPatience = 50 * time.Millisecond
 	portPaces    = 8
+	linkPaces    = 4
 )
 
 // linkQueue holds large sends back until there is room for them. It is given the
@@ -67,7 +69,7 @@ type link struct {
 	held  heap      // those that wait for room
 	moved time.Time // when the last one began or ended
 	port  bool
-	pace  time.Duration // between the ends of two messages, of late; of a port
+	pace  time.Duration // between the ends of two messages, of late
 }
 
 // sending is a send that is under way through a port.
@@ -145,7 +147,11 @@ func (r *Request) credit() int {
 
 // still reports whether the link has stood still for longer than it may.
 func (l *link) still(now time.Time) bool {
-	return now.Sub(l.moved) > max(LinkPatience, min(portPaces*l.pace, portPatience))
+	paces := time.Duration(linkPaces)
+	if l.port {
+		paces = portPaces
+	}
+	return now.Sub(l.moved) > max(LinkPatience, min(paces*l.pace, MostPatience))
 }
 
 // next returns a send that has waited and may begin now, which it then counts
@@ -225,9 +231,9 @@ func (l *link) sent(r *Request, op int32, now time.Time) {
 		if stood {
 			return
 		}
-		if !l.held.empty() && !l.room() {
-			l.pace += (min(now.Sub(moved), portPatience) - l.pace) / 4
-		}
+	}
+	if !l.held.empty() && !l.room() {
+		l.pace += (min(now.Sub(moved), MostPatience) - l.pace) / 4
 	}
 	l.under--
 }

@@ -75,7 +75,7 @@ func TestP3_NothingLessUrgentLeavesFirst(t *testing.T) {
 						under = append(under[:n%len(under)], under[n%len(under)+1:]...)
 					}
 				case 3:
-					now = now.Add(rapid.SampledFrom([]time.Duration{0, LinkPatience / 2, 2 * portPatience}).Draw(t, "later"))
+					now = now.Add(rapid.SampledFrom([]time.Duration{0, LinkPatience / 2, 2 * MostPatience}).Draw(t, "later"))
 				}
 				if !right {
 					disturb(t, &q.port.held)

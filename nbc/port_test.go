@@ -129,9 +129,46 @@ func TestP3_APortThatStandsStill(t *testing.T) {
 		end(q.port, now)
 		leave(&q, now)
 	}
-	now = now.Add(portPatience + time.Microsecond)
+	now = now.Add(MostPatience + time.Microsecond)
 	if got := leave(&q, now); len(got) != 1 {
 		t.Errorf("%v leave where nothing moves", got)
+	}
+}
+
+// TestALinkWaitsAsLongAsItsMessagesTake before patience lets one more go, within a bound: messages that take longer than
+// LinkPatience would else all be under way at once, and end together, late.
+func TestALinkWaitsAsLongAsItsMessagesTake(t *testing.T) {
+	now := time.Now()
+	var q linkQueue
+	q.open(0, []int{0, 1}, now)
+	for n := range 80 {
+		r := portRequest(t, &q, 1, n, 0)
+		q.hold(q.to(r, 0), r, 0, now)
+	}
+	l := q.links[1]
+	leave(&q, now)
+	for range 30 { // each of which takes 5 ms to leave
+		now = now.Add(5 * time.Millisecond)
+		end(l, now)
+		leave(&q, now)
+	}
+	before := q.patience.Load() // until the pace was known
+	now = now.Add((linkPaces - 1) * 5 * time.Millisecond)
+	if got := leave(&q, now); len(got) > 0 {
+		t.Errorf("%v leave while the one before is still leaving", got)
+	}
+	now = now.Add(5*time.Millisecond + time.Microsecond)
+	if got := leave(&q, now); len(got) != 1 || q.patience.Load() != before+1 {
+		t.Errorf("%v leave where nothing moves, %d by patience", got, q.patience.Load()-before)
+	}
+	for range 20 { // a receiver that comes late
+		now = now.Add(time.Minute)
+		end(l, now)
+		leave(&q, now)
+	}
+	now = now.Add(MostPatience + time.Microsecond)
+	if got := leave(&q, now); len(got) != 1 {
+		t.Errorf("%v leave where a receiver is late", got)
 	}
 }
 

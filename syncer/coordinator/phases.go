@@ -16,7 +16,9 @@ type Phases struct {
 	// OneWay says that gradients pass ports in one direction alone, and parameters in the other: those of servers that do not work. Elsewhere a node
 	// sends and receives in either phase.
 	OneWay bool
-	// Parts is into how many the bucket is cut, each of which is summed, updated and brought back by itself.
+	// Parts is how many pieces pass one after another, each of which is summed, updated and brought back by itself: what the bucket
+	// is cut into, and of KV pairs, which travel side by side, as many rounds. With PullRequest it is one, since notice is given of a
+	// whole layer.
 	Parts int
 	// Behind is how long what is more urgent waits at a port behind messages of the bucket that are under way: two on each
 	// link, or with slices DefaultCredit of them on all links together (P3, section 4.2).
@@ -26,8 +28,8 @@ type Phases struct {
 	FirstCome bool
 }
 
-// Patience is for how long nothing ends on a link until it takes one message more (nbc).
-const Patience = 2 * time.Millisecond
+// Patience is for how long, at most, nothing ends on a link until it takes one message more (nbc).
+const Patience = 50 * time.Millisecond
 
 // part is how large the messages of reductions and allreduces are taken to be, in bytes.
 const part = 1 << 20
@@ -111,11 +113,17 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 			p.PushPort = seconds(n.wire(bytes * max(1, n.senders()/float64(len(n.Book.Servers)))))
 			p.PullPort = p.PushPort
 		}
-		p.Parts = int(pairs)
+		switch {
+		case n.Book.Pull == PullRequest: // one
+		case n.Book.Slice > 0:
+			p.Parts = int(math.Ceil(pairs / DefaultCredit))
+		default: // one to each server
+			p.Parts = int(math.Ceil(pairs / float64(len(n.Book.Servers))))
+		}
 	}
 	if p.Parts = max(1, p.Parts); nodes > 1 {
 		p.Behind = seconds(min(behind, max(p.PushPort, p.PullPort).Seconds()))
-		p.FirstCome = n.Book.Slice <= 0 && seconds(n.wire(parted)) > Patience
+		p.FirstCome = n.Book.Slice <= 0 && seconds(n.wire(parted)*n.senders()) > Patience // its links share a port
 	}
 	if nodes == 1 { // ranks share the memory, which one of these keeps busy
 		p.PushPort, p.PullPort = p.Push, p.Pull

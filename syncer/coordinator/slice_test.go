@@ -168,8 +168,36 @@ func TestMessagesOfSlicesTakeCores(t *testing.T) {
 		n := Network{Book: b, Selector: s}
 		p, err := n.Phases([]*Layer{&b.Layers[0]}, PS)
 		want := turns * (1 << 20 / Cut) * (s.Model.Op + s.Model.Packet)
-		if err != nil || p.Parts != 1<<20/Cut || math.Abs(p.PushPort.Seconds()/want-1) > 1e-6 || p.PullPort != p.PushPort || p.Push < p.PushPort {
+		if err != nil || p.Parts != (1<<20/Cut+1)/DefaultCredit || math.Abs(p.PushPort.Seconds()/want-1) > 1e-6 || p.PullPort != p.PushPort || p.Push < p.PushPort {
 			t.Errorf("%g nodes on a machine: %+v (%v), want %g s at a port", hosted, p, err, want)
+		}
+	}
+}
+
+// TestPairsThatTravelSideBySide are one round, and a layer whose update is given notice of comes back as a whole.
+func TestPairsThatTravelSideBySide(t *testing.T) {
+	everyone := Places{All: true}
+	for _, c := range []struct {
+		pull        Pull
+		slice       Slice
+		pair, parts int
+	}{
+		{PullBroadcast, 0, 1 << 18, 4}, // 16 pairs of 2^16 elements, one to each server at a time
+		{PullBroadcast, 0, 1 << 20, 1},
+		{PullBroadcast, 1 << 16, 0, 16 / DefaultCredit},
+		{PullRequest, 0, 1 << 18, 1},
+		{PullRequest, 1 << 16, 0, 1},
+	} {
+		b, err := New(Config{
+			Nodes: spec.NodesOf(4, 1), Workers: everyone, Servers: everyone, Batch: slices.Repeat([]int{4}, 4), Slice: c.slice, Pair: c.pair, Pull: c.pull,
+			Layers: []Layer{{Name: "fc", Type: "InnerProduct", Params: []Range{{Len: 1 << 20}}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := Network{Book: b, Selector: selection.Default()}
+		if p, err := n.Phases([]*Layer{&b.Layers[0]}, PS); err != nil || p.Parts != c.parts {
+			t.Errorf("pull by %v, slices of %v, pairs of %d bytes: %d parts (%v), want %d", c.pull, c.slice, c.pair, p.Parts, err, c.parts)
 		}
 	}
 }
