@@ -42,7 +42,7 @@
 // A Syncer hands its bucket over in parts, each when its sum is there. A part is updated, and
 // in SC-OBR and WFBP its pull starts, while others are on their way. With PS these parts are
 // the KV pairs, with Reduce and Allreduce the slices (Config.Slice). Parts have their bucket's priority,
-// the front of the net the highest; Config.Credit has it hold over all peers of a rank.
+// the front of the net the highest, unless all are awaited together at Finish (WFBP); Config.Credit has it hold over all peers of a rank.
 //
 // # An iteration on a line
 //

@@ -196,8 +196,8 @@ func TestStoppedRunKeepsWhatItHas(t *testing.T) {
 			deadline := time.Now().Add(time.Minute)
 			for {
 				text, _ := os.ReadFile(check.report())
-				_, err := os.Stat(child)
-				if err == nil && strings.Contains(string(text), "| run | under way |") && strings.Contains(string(text), "nbc/devicetest |  |  |  | right |") {
+				pid, _ := os.ReadFile(child) // which is there before it says anything
+				if strings.HasSuffix(string(pid), "\n") && strings.Contains(string(text), "| run | under way |") && strings.Contains(string(text), "nbc/devicetest |  |  |  | right |") {
 					break
 				}
 				if time.Now().After(deadline) || name == "time up" && ctx.Err() != nil {
