@@ -39,8 +39,8 @@ const (
 	// MostPatience is how long a full link or port may at most. Where messages take longer than
 	// LinkPatience to leave, patience is not to undo the order: a link waits for linkPaces times as
 	// long as the last ones took, a port for portPaces times, within this. Several senders share the port of a receiver, so that a message
-	// may well take some times as long as the one before it. Of two, four and eight paces of a link four was the quickest
-	// (docs/benchmarks.md, "P3 against KVStore"): by two the order is lost again.
+	// may well take some times as long as the one before it. Of two, four and eight paces of a link four was the quickest for
+	// what auto chooses, at 1 Gbit/s (docs/benchmarks.md, "P3 against KVStore"): by two the order is lost again.
 	MostPatience = 50 * time.Millisecond
 	portPaces    = 8
 	linkPaces    = 4
