@@ -270,7 +270,7 @@ func (e *Engine) handOver(r *Request, done int, err error) {
 	switch {
 	case r.lone == nil:
 		e.admit(r, nil, nil)
-	case r.lone.lends: // of several, as when others linger, one at most
+	case r.lone.lends: // at most who was executed last does: those that linger lend nothing
 		e.admit(r, r.lone.order[:done], e.eager.Lent())
 		e.eager.Keep(r.token(0))
 	default:

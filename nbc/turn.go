@@ -192,8 +192,8 @@ func (e *Engine) drive(ctx context.Context, r *Request) bool {
 // ended or ctx. The first ops of those that r executes alone are done; failed is what
 // the one after them came to.
 func (e *Engine) proceed(ctx context.Context, r *Request, done int, failed error) {
-	e.adopt(true) // the others that linger must not wait for this one
-	e.handOver(r, done, failed)
+	e.handOver(r, done, failed) // first, as what is lent is its own
+	e.adopt(true)               // the others that linger must not wait for this one
 	e.turnFor(ctx, r)
 }
 

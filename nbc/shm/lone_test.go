@@ -398,10 +398,18 @@ func TestALingeringRequestEnds(t *testing.T) {
 }
 
 // TestLentMemory: who lends a message has its memory back when the call returns, however
-// late the receiver comes; and the loop takes over meanwhile.
+// late the receiver comes; and the loop takes over meanwhile, also of a request that lingers and would lend its messages
+// if it were waited for.
 func TestLentMemory(t *testing.T) {
+	for _, lingers := range []bool{false, true} {
+		t.Run(fmt.Sprintf("another lingers %v", lingers), func(t *testing.T) { lentMemory(t, lingers) })
+	}
+}
+
+func lentMemory(t *testing.T, lingers bool) {
 	const n, rounds = 8 << 10, 5
-	all := engines(t, 2, func(e *nbc.Engine) error {
+	all := enginesWith(t, 2, Options{Room: 1 << 28, forceShare: true}, func(e *nbc.Engine) error {
+		ctx := context.Background()
 		buf, give, err := numbers(e, n, true)
 		if err != nil {
 			return err
@@ -412,6 +420,16 @@ func TestLentMemory(t *testing.T) {
 			return err
 		}
 		defer r.Close()
+		other, giveOther, err := numbers(e, (copyRoom+blockRoom)/16, true)
+		if err != nil {
+			return err
+		}
+		defer giveOther()
+		beside, err := loneAllreduce(e, schedule.Algorithm{Allreduce: doubling.Allreduce}, len(other), 2, other, other)
+		if err != nil {
+			return err
+		}
+		defer beside.Close()
 		for round := range int64(rounds) {
 			for i := range buf {
 				buf[i] = round
@@ -419,8 +437,21 @@ func TestLentMemory(t *testing.T) {
 			if e.Rank() == 0 {
 				time.Sleep(5 * time.Millisecond)
 			}
-			if err := r.Run(context.Background()); err != nil {
+			if lingers {
+				if err := beside.Start(); err != nil {
+					return err
+				}
+			}
+			if err := r.Run(ctx); err != nil {
 				return err
+			}
+			if e.Rank() == 1 {
+				clear(buf)
+			}
+			if lingers {
+				if err := beside.Wait(ctx); err != nil {
+					return err
+				}
 			}
 			if e.Rank() == 0 && (buf[0] != 2*round || buf[n-1] != 2*round) {
 				return fmt.Errorf("round %d: the sum is %d and %d", round, buf[0], buf[n-1])
@@ -428,7 +459,7 @@ func TestLentMemory(t *testing.T) {
 		}
 		return nil
 	})
-	if lent, sent := all[1].put.Load(), all[1].begun.Load(); lent+sent != rounds { // the loop may be looking around, and then it sends
+	if lent, sent := all[1].put.Load(), all[1].begun.Load(); !lingers && lent+sent != rounds { // the loop may be looking around, and then it sends
 		t.Errorf("of %d messages %d were lent and %d sent by the loop", rounds, lent, sent)
 	}
 }
