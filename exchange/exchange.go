@@ -44,7 +44,7 @@ type Config struct {
 	// Credit, unless 0, is how many large messages are under way to other nodes together, whichever
 	// these are, those of the first buckets first (collectives.Credit).
 	Credit int
-	// FirstCome has all buckets be equally urgent: what is handed over first goes first.
+	// FirstCome has all buckets be equally urgent: what is handed over first goes first, of what is pushed, and then of what is pulled.
 	FirstCome bool
 	// Team says who works; nil means all ranks. Ranks that only serve take part in what
 	// moves by PS and Adam alone, and call the same methods as the others, without computing.

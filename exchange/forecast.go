@@ -95,7 +95,7 @@ func (f *Forecast) buckets(schemes []Scheme, slice coordinator.Slice) (passes []
 		if all[i], err = f.expected(b, slice); err != nil {
 			return nil, nil, err
 		}
-		all[i].FirstCome = all[i].FirstCome || f.FirstCome
+		all[i].Equal = f.FirstCome
 		if rebuilds(b.Scheme) {
 			for _, l := range b.Layers {
 				passes[l].Backward, _ = f.Rebuilding(l)

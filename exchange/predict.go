@@ -32,6 +32,8 @@ type Expected struct {
 	coordinator.Phases
 	Rebuild time.Duration // of the processor, once the factors are there
 	Update  time.Duration // beside the computation
+	// Equal is Config.FirstCome: pushes go before pulls, and of these what comes first goes first.
+	Equal bool
 }
 
 const (
@@ -62,7 +64,8 @@ func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Ex
 		passes := sum(layers[b.Layers[0]:first])
 		first = b.Layers[0]
 		b.cut(parts)
-		b.FirstCome = b.FirstCome || designs[d].policy(b.Scheme).together()
+		b.Equal = b.Equal || designs[d].policy(b.Scheme).together()
+		b.FirstCome = b.FirstCome || b.Equal
 		for range parts { // the passes are the last part's, behind which the others' are due at once
 			e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, bucket: i, oneWay: b.OneWay, passes: passes}
 			passes = Passes{}
@@ -294,7 +297,7 @@ func (s *simulation) hold() {
 			less := o.bucket > b.bucket && (o.stage == pushed || o.stage == pulled) && !o.begins
 			switch {
 			case !less || o.stage != b.stage && o.oneWay && b.oneWay:
-			case o.FirstCome:
+			case o.FirstCome && !(o.afterPushes() && !b.afterPushes()):
 				first += o.need * o.port
 			case o.speed > leastTime:
 				b.held = max(b.held, min(o.Behind.Seconds(), o.need/o.speed))
@@ -307,12 +310,27 @@ func (s *simulation) hold() {
 	}
 }
 
+// afterPushes reports whether the bucket's pull waits until all is pushed that there is to push.
+func (b *expected) afterPushes() bool { return b.Equal && b.stage == pulled }
+
+// inTurn are those that do something, in the order in which they take what they share: the front of the net first, and what goes
+// after pushes last.
+func (s *simulation) inTurn(yield func(*expected) bool) {
+	for _, last := range []bool{false, true} {
+		for _, b := range s.active {
+			if b.afterPushes() == last && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
 // step goes on to when next something ends.
 func (s *simulation) step() {
 	out, in, processor, updater := 1.0, 1.0, true, true // of a port; that of a worker, where gradients go out alone
 	dt := math.Inf(1)
 	s.hold()
-	for _, b := range s.active { // the front of the net first
+	for b := range s.inTurn {
 		b.speed = 0
 		if b.held > leastTime {
 			dt = min(dt, b.held)

@@ -51,6 +51,9 @@ func TestPredictIteration(t *testing.T) {
 		{"a whole bucket does not", SCOBR, Expected{}, Expected{Phases: oneWay(heavy)}, 90 * ms},
 		// The second's gradients and parameters pass before the first's.
 		{"where all are awaited together what came first goes first", WFBP, Expected{Phases: oneWay(served)}, Expected{Phases: parted(oneWay(heavy), 10, 0, false)}, 80 * ms},
+		// Of the second pull 35 ms are left when the first bucket is pushed, and 15 when it has been updated.
+		{"there pushes go before pulls", WFBP, Expected{Phases: served, Update: 20 * ms}, Expected{Phases: coordinator.Phases{Push: 5 * ms, PushPort: 5 * ms, Pull: 50 * ms, PullPort: 50 * ms}}, 105 * ms},
+		{"or not, where each bucket has a place of its own", SCOBR, Expected{Phases: served, Update: 20 * ms}, Expected{Phases: parted(coordinator.Phases{Push: 5 * ms, PushPort: 5 * ms, Pull: 50 * ms, PullPort: 50 * ms}, 1, 0, true)}, 125 * ms},
 		{"nothing to wait for", SCOBR, Expected{}, Expected{}, 60 * ms},
 	} {
 		c.first.Layers, c.second.Layers = []int{0}, []int{1}
@@ -66,24 +69,25 @@ func TestPredictIteration(t *testing.T) {
 	}
 }
 
-// A design whose buckets move as one has one.
-// TestDesignsThatAwaitAllTogether have no order of urgency: Algorithm 2 of Poseidon ends an iteration when all parameters are current.
+// TestDesignsThatAwaitAllTogether have no order of urgency among buckets: Algorithm 2 of Poseidon ends an iteration when all parameters are
+// current. Pushes go before pulls.
 func TestDesignsThatAwaitAllTogether(t *testing.T) {
 	together := map[Design][2]bool{SCB: {false, true}, WFBP: {true, true}, TF: {false, true}} // of what is served, and of what every rank updates
 	for d, r := range designs {
 		for i, s := range []Scheme{PS, Allreduce} {
-			want := 7
+			want := [2]int{7, 7}
 			if together[Design(d)][i] {
-				want = 0
+				want = [2]int{0, 1}
 			}
 			x := &Exchange{c: Config{Design: Design(d)}}
-			if got := x.urgency(&Bucket{Index: 7, Scheme: s}); got != want || r.policy(s).together() != (want == 0) {
-				t.Errorf("%v, %v: bucket 7 has the urgency %d, want %d", Design(d), s, got, want)
+			if push, pull := x.urgency(&Bucket{Index: 7, Scheme: s}); [2]int{push, pull} != want || r.policy(s).together() != (want[0] == 0) {
+				t.Errorf("%v, %v: bucket 7 has the urgencies %d and %d, want %v", Design(d), s, push, pull, want)
 			}
 		}
 	}
 }
 
+// A design whose buckets move as one has one.
 func TestDivide(t *testing.T) {
 	layers := []Layer{{Name: "a", Params: []Range{{Len: 100}}}, {Name: "b"}, {Name: "c", Params: []Range{{Off: 100, Len: 50}}}}
 	for d, want := range map[Design]int{SCB: 1, WFBP: 2} {

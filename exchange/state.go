@@ -159,21 +159,23 @@ func (x *Exchange) sums(b Bucket, parts []syncer.Part) [][]Sum {
 	return sums
 }
 
-// urgency is what a bucket's requests have as Binding.Priority: forward needs the first buckets soonest, unless all are awaited together.
-func (x *Exchange) urgency(b *Bucket) int {
+// urgency is what a bucket's requests have as Binding.Priority: forward needs the first buckets soonest. Where all are awaited together, or are
+// to go as they come, one is like the other, but pushes go before pulls: what is pushed has still to come back.
+func (x *Exchange) urgency(b *Bucket) (push, pull int) {
 	if x.c.FirstCome || designs[x.c.Design].policy(b.Scheme).together() {
-		return 0
+		return 0, 1
 	}
-	return b.Index
+	return b.Index, b.Index
 }
 
 func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 	bytes := func(n int) int { return mem.Float32.Bytes(n) }
+	push, pull := x.urgency(&b.Bucket)
 	s := syncer.Bucket{
-		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b), Queues: x.c.Queues,
+		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b), Queues: x.c.Queues, Pulls: []collectives.Option{collectives.Priority(pull)},
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
-	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(x.urgency(&b.Bucket)), collectives.Credit(x.c.Credit)}
+	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(push), collectives.Credit(x.c.Credit)}
 	workers := x.team.Workers()
 	switch {
 	case b.Scheme == PS && x.c.Links != nil:

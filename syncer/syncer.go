@@ -28,6 +28,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -47,6 +48,8 @@ type Bucket struct {
 	// Slices, unless nil, are all of the bucket, ascending: each is a part of its own, with Reduce
 	// and Allreduce (P3, section 4.2). Cuts are of no matter then.
 	Slices []schedule.Range
+	// Pulls are more options of what brings parameters back: after those of all its collectives.
+	Pulls []collectives.Option
 	// Queues, unless nil, say from when on the memory holds what is pushed and pulled, where others still compute it: Data and
 	// Diff lie in a GPU's memory. Of Reduce and Allreduce alone.
 	Queues Queues
@@ -121,7 +124,7 @@ func Reduce(comm *collectives.Comm, b Bucket, root int, opts ...collectives.Opti
 		if push, err = comm.ReduceInit(diff, diff, mem.Float32, mem.Sum, root, opts...); err != nil {
 			return nil, nil, err
 		}
-		pull, err = comm.BcastInit(data, mem.Float32, root, opts...)
+		pull, err = comm.BcastInit(data, mem.Float32, root, slices.Concat(opts, b.Pulls)...)
 		return push, pull, err
 	})
 }
@@ -140,11 +143,11 @@ func Allreduce(comm *collectives.Comm, b Bucket, opts ...collectives.Option) (Sy
 // byParts returns the syncer of a bucket of which each part has requests of its own.
 func (b *Bucket) byParts(updates bool, opts []collectives.Option, requests func(data, diff mem.Buffer, opts []collectives.Option) (push, pull *nbc.Request, err error)) (Syncer, error) {
 	r := Requests{queues: b.Queues}
-	slices := b.Slices
-	if len(slices) == 0 { // one, cut where Cuts says
-		slices, opts = []schedule.Range{{Len: b.Diff.Len() / mem.Float32.Size()}}, b.options(opts)
+	parts := b.Slices
+	if len(parts) == 0 { // one, cut where Cuts says
+		parts, opts = []schedule.Range{{Len: b.Diff.Len() / mem.Float32.Size()}}, b.options(opts)
 	}
-	for _, s := range slices {
+	for _, s := range parts {
 		at, n := mem.Float32.Bytes(s.Off), mem.Float32.Bytes(s.Len)
 		how := opts
 		if len(b.Slices) > 0 {

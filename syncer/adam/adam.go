@@ -120,7 +120,7 @@ func prepare(comm *collectives.Comm, server int, b syncer.Bucket, m sfb.Matrix, 
 		return x, err
 	}
 	data := b.Data.Slice(mem.Float32.Bytes(part.Off), mem.Float32.Bytes(part.Len))
-	x.pull, err = comm.BcastInit(data, mem.Float32, server, append(opts, collectives.With(ps.Spec(comm.Layout())))...)
+	x.pull, err = comm.BcastInit(data, mem.Float32, server, append(slices.Concat(opts, b.Pulls), collectives.With(ps.Spec(comm.Layout())))...)
 	return x, err
 }
 

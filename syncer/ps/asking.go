@@ -93,7 +93,7 @@ func (a *Asking) New(b syncer.Bucket, pairs []Pair, opts ...collectives.Option) 
 			question := r.one("the question for "+b.Name, worker == rank)
 			var answer []*nbc.Request
 			for _, p := range of[server] {
-				answer = append(answer, r.request(b.Called(p.Off), part(b.Data, p), server == rank))
+				answer = append(answer, r.request(b.Called(p.Off), part(b.Data, p), server == rank, b.Pulls...))
 			}
 			if r.err != nil {
 				s.Close()
@@ -121,7 +121,7 @@ type between struct {
 }
 
 // request moves b from one to the other; about says what that is.
-func (r *between) request(about string, b mem.Buffer, sends bool) *nbc.Request {
+func (r *between) request(about string, b mem.Buffer, sends bool, more ...collectives.Option) *nbc.Request {
 	if r.err != nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (r *between) request(about string, b mem.Buffer, sends bool) *nbc.Request {
 		server = 1
 	}
 	var q *nbc.Request
-	how := append(r.how[:len(r.how):len(r.how)], collectives.Served(about, server))
+	how := append(slices.Concat(r.how, more), collectives.Served(about, server))
 	if q, r.err = r.comm.BcastInit(b, mem.Float32, root, how...); r.err == nil {
 		r.all, r.payload = append(r.all, q), r.payload.Add(q.Payload())
 	}

@@ -113,11 +113,11 @@ func (l *Links) New(b syncer.Bucket, off int, pairs []Pair, opts ...collectives.
 				w.own, w.pull = append(w.own, own), append(w.pull, nil)
 			}
 			var served nbc.Payload
-			served, err = l.expect(s, b.Called(p.Off), how)
+			served, err = l.expect(s, b.Called(p.Off), how, b.Pulls)
 			w.payload = w.payload.Add(served)
 		case self >= 0:
 			var push, pull *nbc.Request
-			if push, pull, err = l.requests(p.Server, true, part(b.Diff), part(b.Data), b.Called(p.Off), how); err == nil {
+			if push, pull, err = l.requests(p.Server, true, part(b.Diff), part(b.Data), b.Called(p.Off), how, b.Pulls); err == nil {
 				pushes = append(pushes, push)
 				w.others, w.pull = append(w.others, len(w.parts)-1), append(w.pull, pull)
 				w.payload = w.payload.Add(push.Payload()).Add(pull.Payload())
@@ -134,8 +134,8 @@ func (l *Links) New(b syncer.Bucket, off int, pairs []Pair, opts ...collectives.
 	return w, nil
 }
 
-// requests makes those of a push and a pull between this rank and another.
-func (l *Links) requests(other int, pushes bool, gradients, parameters mem.Buffer, about string, how []collectives.Option) (push, pull *nbc.Request, err error) {
+// requests makes those of a push and a pull between this rank and another; pulls are more options of the pull.
+func (l *Links) requests(other int, pushes bool, gradients, parameters mem.Buffer, about string, how, pulls []collectives.Option) (push, pull *nbc.Request, err error) {
 	mine := 0 // this rank's number of the two
 	if l.team.All().Rank() > other {
 		mine = 1
@@ -148,7 +148,7 @@ func (l *Links) requests(other int, pushes bool, gradients, parameters mem.Buffe
 	if push, err = l.with[other].BcastInit(gradients, mem.Float32, worker, how...); err != nil {
 		return nil, nil, err
 	}
-	pull, err = l.with[other].BcastInit(parameters, mem.Float32, server, how...)
+	pull, err = l.with[other].BcastInit(parameters, mem.Float32, server, slices.Concat(how, pulls)...)
 	return push, pull, err
 }
 
@@ -210,7 +210,7 @@ const mostAllowed = 1 << 10
 
 // expect makes what this server needs to serve a pair to the other workers, and returns what that moves in
 // an iteration.
-func (l *Links) expect(s *shelf, about string, how []collectives.Option) (moves nbc.Payload, err error) {
+func (l *Links) expect(s *shelf, about string, how, pulls []collectives.Option) (moves nbc.Payload, err error) {
 	for i, worker := range l.team.Members() {
 		if worker == l.team.All().Rank() {
 			continue
@@ -219,7 +219,7 @@ func (l *Links) expect(s *shelf, about string, how []collectives.Option) (moves 
 		if err != nil {
 			return moves, err
 		}
-		push, pull, err := l.requests(worker, false, content, content, about, how)
+		push, pull, err := l.requests(worker, false, content, content, about, how, pulls)
 		if err != nil {
 			return moves, err
 		}

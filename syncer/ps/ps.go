@@ -62,7 +62,7 @@ func Spec(l spec.Layout) spec.Spec {
 // be equal at the start.
 func New(team *syncer.Team, b syncer.Bucket, pairs []Pair, opts ...collectives.Option) (syncer.Syncer, error) {
 	return pushed(team, b, pairs, opts, func(p Pair, comm *collectives.Comm, root int, how []collectives.Option) (*nbc.Request, error) {
-		return comm.BcastInit(part(b.Data, p.Range), mem.Float32, root, how...)
+		return comm.BcastInit(part(b.Data, p.Range), mem.Float32, root, slices.Concat(how, b.Pulls)...)
 	})
 }
 
