@@ -160,7 +160,7 @@ func (x *Exchange) sums(b Bucket, parts []syncer.Part) [][]Sum {
 }
 
 // urgency is what a bucket's requests have as Binding.Priority: forward needs the first buckets soonest. Where all are awaited together, or are
-// to go as they come, one is like the other, but pushes go before pulls: what is pushed has still to come back.
+// to go as they come, all buckets are equal, but pushes go before pulls: what is pushed has still to come back.
 func (x *Exchange) urgency(b *Bucket) (push, pull int) {
 	if x.c.FirstCome || designs[x.c.Design].policy(b.Scheme).together() {
 		return 0, 1

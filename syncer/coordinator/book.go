@@ -246,6 +246,12 @@ func (b *Book) roles() (servers, workers, both bool) {
 	return servers, workers, both
 }
 
+// apart reports whether servers are ranks of their own.
+func (b *Book) apart() bool {
+	servers, workers, both := b.roles()
+	return servers && workers && !both
+}
+
 // NodeCount returns how many nodes the ranks lie on.
 func (b *Book) NodeCount() int {
 	return len(slices.Compact(slices.Sorted(slices.Values(b.Nodes))))

@@ -63,7 +63,7 @@ const (
 	// sameSlow is how much longer than the least one an iteration on a slow network may be to count as equal to it, and
 	// fewerBytes how much less it must keep the port busy than that of a choice that was weighed before, and is simpler.
 	sameSlow, fewerBytes = 1.01, 0.99
-	// slicesGain is how much longer than the least iteration with slices that without must be.
+	// slicesGain is how much longer than the least iteration with slices that without must be, where servers work.
 	slicesGain = 1.02
 	// mostTried bounds the choices that are weighed, and so the time that choosing takes, alike on
 	// all machines; mostCut is how many come to it with slices.
@@ -99,7 +99,7 @@ func (a *Audit) ByIteration(basis string, predict Iterator) error {
 	it := &Iterations{Basis: basis, predict: predict}
 	if a.Book.MaySlice > 0 {
 		it.Cut, it.Whole = s.least(a.Book.MaySlice), s.least(AutoSlice)
-		if !it.slicesPay() {
+		if !it.slicesPay(a.Book) {
 			s.slice = AutoSlice
 		}
 	}
@@ -168,7 +168,15 @@ func (a *Audit) Schemes() []Scheme {
 
 // slicesPay reports whether slices make iterations so much shorter that they are worth their messages: thousands, which keep
 // cores busy that are not always free. ResNet-152 over eight nodes took 1.04 times as long with slices that had won a tie as without any.
-func (it *Iterations) slicesPay() bool { return float64(it.Whole) > slicesGain*float64(it.Cut) }
+// Servers on nodes of their own send while they receive by slices alone: a whole layer's gradients are all there before its parameters go, and
+// which server has how much to do at a time is not predicted. There nothing but the shorter iteration counts.
+func (it *Iterations) slicesPay(b *Book) bool {
+	gain := slicesGain
+	if b.apart() {
+		gain = 1
+	}
+	return float64(it.Whole) > gain*float64(it.Cut)
+}
 
 // take gives the layers such schemes, which were chosen by the iteration.
 func (a *Audit) take(schemes []Scheme) {

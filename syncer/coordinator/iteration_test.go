@@ -170,16 +170,25 @@ func TestP3_AutoSlicesWhereItPays(t *testing.T) {
 		name  string
 		may   Slice
 		gain  time.Duration // by slices, for each layer by ps
+		apart bool          // are servers
 		slice Slice
 		text  string
 	}{
-		{"they pay", may, 20 * time.Millisecond, may, "cut to slices of 2048: the least iteration with them is predicted to take 0.4 of the least without"},
-		{"too little", may, 500 * time.Microsecond, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 0.985 of the least without, too little to gain for so many messages"},
-		{"they cost", may, -20 * time.Millisecond, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 1.6 of the least without"},
-		{"they are not to be", 0, 20 * time.Millisecond, AutoSlice, ""},
+		{"they pay", may, 20 * time.Millisecond, false, may, "cut to slices of 2048: the least iteration with them is predicted to take 0.4 of the least without"},
+		{"a little, where servers do not work", may, 500 * time.Microsecond, true, may, "cut to slices of 2048: the least iteration with them is predicted to take 0.985 of the least without"},
+		{"nothing, there", may, 0, true, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 1 of the least without"},
+		{"too little", may, 500 * time.Microsecond, false, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 0.985 of the least without, too little to gain for so many messages"},
+		{"they cost", may, -20 * time.Millisecond, false, AutoSlice, "not cut to slices: the least iteration with them is predicted to take 1.6 of the least without"},
+		{"they are not to be", 0, 20 * time.Millisecond, false, AutoSlice, ""},
 	} {
-		a := weighedBook(t, "auto", alike)
-		a.Book.MaySlice = c.may
+		book := func() *Audit {
+			a := weighedBook(t, "auto", alike)
+			if a.Book.MaySlice = c.may; c.apart {
+				a.Book.Workers, a.Book.Servers = []int{0, 1}, []int{2, 3}
+			}
+			return a
+		}
+		a := book()
 		predict := func(m Moves, _ float64) (Foreseen, error) {
 			if m.Slice > 0 && count(m.Schemes, PS)+count(m.Schemes, SFB) < 3 {
 				t.Errorf("%s: slices of %v are weighed", c.name, m.Schemes)
@@ -205,8 +214,7 @@ func TestP3_AutoSlicesWhereItPays(t *testing.T) {
 			t.Errorf("%s: %d pairs, want %d: %v", c.name, len(a.Book.Pairs), pairs, a.Book.Pairs)
 		}
 
-		other := weighedBook(t, "auto", alike)
-		other.Book.MaySlice = c.may
+		other := book()
 		heard, err := other.Book.Hear(other.Asked, a.Told())
 		if err != nil || heard.Book.Slice != c.slice || !reflect.DeepEqual(heard.Book.Pairs, a.Book.Pairs) || strings.Join(heard.Text(), "\n") != text {
 			t.Errorf("%s: %v, heard\n%s", c.name, err, strings.Join(heard.Text(), "\n"))
@@ -218,7 +226,7 @@ func TestP3_AutoSlicesWhereItPays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for asked, want := range map[Slice]Slice{AutoSlice: choice.Slice, LayerSlice: LayerSlice} {
-			later := weighedBook(t, "auto", alike)
+			later := book()
 			later.Book.MaySlice = may
 			if later.Book.slice(asked); asked != AutoSlice {
 				later.Book.MaySlice = 0

@@ -107,7 +107,7 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 		// What its messages take the cores they take from all other buckets' messages too.
 		through = max(through, seconds(n.handling(n.messages(pairs, n.senders()-1))))
 		p = Phases{Push: push, Pull: o.Time - push, PushPort: through, PullPort: through}
-		if servers, workers, both := n.Book.roles(); servers && workers && !both {
+		if n.Book.apart() {
 			// Every worker sends all there is, and all servers together take in as much from each.
 			p.OneWay = nodes > 1
 			p.PushPort = seconds(n.wire(bytes * max(1, n.senders()/float64(len(n.Book.Servers)))))
