@@ -185,7 +185,7 @@ func (b *Book) Deal(buckets [][]int, whole ...int) {
 		b.Pairs = append(b.Pairs, b.cut(members, len(members) > 0 && slices.Contains(whole, members[0]))...)
 	}
 	order := first(len(b.Pairs))
-	if b.Placement == PlaceEven {
+	if b.Placement == PlaceEven && b.Slice <= 0 {
 		largestFirst(order, b.Pairs)
 	}
 	for turn, i := range order {

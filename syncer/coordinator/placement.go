@@ -11,7 +11,8 @@ type Placement uint8
 
 const (
 	// PlaceEven, the zero value, deals pairs of a size in turn, the largest first, so that servers have equal shares:
-	// Poseidon (section 4.1).
+	// Poseidon (section 4.1). Slices, which are small, it deals in their order as PlaceRoundRobin does, so that servers have equal
+	// shares of each layer, too.
 	PlaceEven Placement = iota
 	// PlaceRoundRobin deals them in their order, pair i to server i modulo P2: P3 (section 4.2).
 	PlaceRoundRobin

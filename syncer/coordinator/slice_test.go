@@ -55,7 +55,7 @@ func TestP3_ParametersAreCutIntoSlices(t *testing.T) {
 }
 
 // TestP3_Placements: slices are "assigned to a P3Server in a round robin fashion" (section 4.2); KVStore gives layers under a
-// million parameters whole to servers by chance, and divides others equally among all (section 4.1).
+// million parameters whole to servers by chance, and divides others equally among all (section 4.1). Even shares of slices are round-robin, too.
 func TestP3_Placements(t *testing.T) {
 	layers := vgg()
 	end := layers[3].Params[0].End()
@@ -72,9 +72,11 @@ func TestP3_Placements(t *testing.T) {
 	}
 	each := [][]int{{0}, {1}, {2}, {3}, {4}}
 	c.Slice = 50_000
-	for i, p := range deal(PlaceRoundRobin, 0, each).Pairs {
-		if p.Server != i%3 {
-			t.Errorf("slice %d goes to server %d of 3", i, p.Server)
+	for _, placement := range []Placement{PlaceRoundRobin, PlaceEven} {
+		for i, p := range deal(placement, 0, each).Pairs {
+			if p.Server != i%3 {
+				t.Errorf("%v: slice %d goes to server %d of 3", placement, i, p.Server)
+			}
 		}
 	}
 	drawn := map[string]bool{}
