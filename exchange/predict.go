@@ -47,7 +47,7 @@ const (
 // communication takes what is expected: the design's own policy in simulated time. updateAtOnce is as in Config.
 //
 // The processor computes, and rebuilds gradients before it computes on. Of the buckets on the network the one
-// that is needed soonest goes first, when what is under way has passed the port (Behind); one that does not fill a node's
+// that is needed soonest goes first, or pushes before pulls (Equal), when what is under way has passed the port (Behind); one that does not fill a node's
 // port leaves the rest of it to the next. What a bucket is cut into goes through all stages part by part.
 func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Expected) time.Duration {
 	s := &simulation{}
@@ -297,7 +297,7 @@ func (s *simulation) hold() {
 			less := o.bucket > b.bucket && (o.stage == pushed || o.stage == pulled) && !o.begins
 			switch {
 			case !less || o.stage != b.stage && o.oneWay && b.oneWay:
-			case o.FirstCome && !(o.afterPushes() && !b.afterPushes()):
+			case o.FirstCome && (b.afterPushes() || !o.afterPushes()):
 				first += o.need * o.port
 			case o.speed > leastTime:
 				b.held = max(b.held, min(o.Behind.Seconds(), o.need/o.speed))
