@@ -22,42 +22,45 @@ import (
 func TestPullsHaveOptionsOfTheirOwn(t *testing.T) {
 	const n = 6
 	pairs := []ps.Pair{{Range: ps.Range{Len: n}, Server: 1}}
-	for name, create := range map[string]func(ctx context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error){
-		"reduce": func(_ context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
+	for name, c := range map[string]struct {
+		pull   string // its request: what is made before it has lower numbers
+		create func(ctx context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error)
+	}{
+		"reduce": {"bcast#p2: ", func(_ context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
 			return syncer.Reduce(team.Workers(), b, 0)
-		},
-		"ps": func(_ context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
+		}},
+		"ps": {"bcast#p2: ", func(_ context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
 			return ps.New(team, b, pairs)
-		},
-		"ps, asked for": func(ctx context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
+		}},
+		"ps, asked for": {"bcast#p3: ", func(ctx context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
 			asking, err := ps.NewAsking(ctx, team, []int{1})
 			if err != nil {
 				return nil, err
 			}
 			defer asking.Close()
 			return asking.New(b, pairs)
-		},
-		"ps by links": func(ctx context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
+		}},
+		"ps by links": {"bcast#p2: ", func(ctx context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
 			links, err := ps.NewLinks(ctx, team, []int{1}, 1, 0, nil)
 			if err != nil {
 				return nil, err
 			}
 			defer links.Close()
 			return links.New(b, 0, pairs)
-		},
-		"adam": func(_ context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
+		}},
+		"adam": {"bcast#p2: ", func(_ context.Context, team *syncer.Team, b syncer.Bucket) (syncer.Syncer, error) {
 			m := sfb.Matrix{Shape: factors.Shape{Out: 2, In: n / 2}, Rows: []int{1, 1}, Passes: 1, Weights: schedule.Range{Len: n}}
 			return adam.New(team, b, []adam.Matrix{{Matrix: m, Server: 1}})
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := launch.Run(context.Background(), launch.Options{Local: 2}, func(ctx context.Context, comm *collectives.Comm) error {
 				b := syncer.Bucket{Name: "ip1", Data: mem.Of(make([]float32, n)), Diff: mem.Of(make([]float32, n)), Pulls: []collectives.Option{collectives.Credit(-1)}}
-				s, err := create(ctx, syncer.Everyone(comm), b)
+				s, err := c.create(ctx, syncer.Everyone(comm), b)
 				if err == nil {
 					s.Close()
 				}
-				if err == nil || !strings.Contains(err.Error(), "bcast#") || !strings.Contains(err.Error(), "option Credit") {
+				if err == nil || !strings.Contains(err.Error(), c.pull+"option Credit") {
 					return fmt.Errorf("the pull's option comes to %w", err)
 				}
 				return nil
