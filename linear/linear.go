@@ -10,6 +10,11 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
+// Slots is of how many chunks a root holds the sum of those before it until its own is added, and so by how many one rank may be ahead of
+// another: what it has sent beyond, nobody expects, and it stands in the way of what it sends to others. A KV pair of Poseidon (2M) is so many chunks
+// of 256K.
+const Slots = 8
+
 // Reduce adds to b a reduction of In to the root's Out: ((in0 ⊕ in1) ⊕ in2) ⊕ …, in
 // ranks. So the result has the same bits whichever rank is the root. A root that is
 // one of the first two adds what arrives to its own; another one adds up what comes before
@@ -29,7 +34,7 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 	}
 	var before schedule.SlotRing
 	if own > 1 {
-		before = b.SlotRing(2, p.Longest(), len(chunks))
+		before = b.SlotRing(Slots, p.Longest(), len(chunks))
 	}
 	for i, c := range chunks {
 		in, out := schedule.In.At(c), schedule.Out.At(c)
