@@ -33,23 +33,31 @@ const (
 	// CreditBytes is what a request's credit is of, at most: P3's slice of 50,000 parameters (section 5.6). A collective may send less than
 	// its buffer at once, as a ring its P-th part; then so many more of its messages as come to that may be under way.
 	CreditBytes = 200_000
-	// LinkPatience is how long a full link may stand still before it takes one
-	// message more.
+	// LinkPatience is how long a full link or port may stand still before it takes one
+	// message more, at least.
 	LinkPatience = 2 * time.Millisecond
-	// MostPatience is how long a full link or port may at most. Where messages take longer than
+	// MostPatience is how long a full link may at most. Where messages take longer than
 	// LinkPatience to leave, patience is not to undo the order: a link waits for linkPaces times as
-	// long as the last ones took, a port for portPaces times, within this. Several senders share the port of a receiver, so that a message
+	// long as the last ones took, within this. Several senders share the port of a receiver, so that a message
 	// may well take some times as long as the one before it. Of two, four and eight paces of a link four was the quickest for
 	// what auto chooses, at 1 Gbit/s (docs/benchmarks.md, "P3 against KVStore"): by two the order is lost again.
 	MostPatience = 50 * time.Millisecond
-	portPaces    = 8
 	linkPaces    = 4
+	// A port stands still for as long as all other ranks may take to send one receiver, before it, what each has a credit for: that many
+	// paces, portTurns times, and MostPortPatience at most. What a port lets go too soon makes receivers' ports fuller and what
+	// is under way slower still; where it waits too long, a rank that is late holds up what goes to the others.
+	MostPortPatience = time.Second
+	portTurns        = 2
+	// A pace is that of so many messages of late; some leave at once, into the kernel's memory, and then none for long. A link of a
+	// few messages has less to go by than a port.
+	linkRecent, portRecent = 4, 32
 )
 
 // linkQueue holds large sends back until there is room for them. It is given the
 // time, and does nothing by itself.
 type linkQueue struct {
 	links   []*link // by rank; nil for those of this node
+	others  int     // how many there are
 	port    *link   // of requests with a credit, to all ranks of other nodes
 	waiting []*link // those that hold sends back
 	held    int     // sends held back, on all links
@@ -68,8 +76,10 @@ type link struct {
 	away  []sending // those of a port, the oldest first
 	held  heap      // those that wait for room
 	moved time.Time // when the last one began or ended
+	ended time.Time // when the last one ended, or the first began
 	port  bool
 	pace  time.Duration // between the ends of two messages, of late
+	paces int           // how many messages that is, at most portRecent
 }
 
 // sending is a send that is under way through a port.
@@ -91,6 +101,7 @@ func (q *linkQueue) open(rank int, nodes []int, now time.Time) {
 			q.port = &link{port: true}
 		}
 		q.links[r] = &link{}
+		q.others++
 	}
 }
 
@@ -146,12 +157,12 @@ func (r *Request) credit() int {
 }
 
 // still reports whether the link has stood still for longer than it may.
-func (l *link) still(now time.Time) bool {
-	paces := time.Duration(linkPaces)
+func (q *linkQueue) still(l *link, now time.Time) bool {
+	patience := min(linkPaces*l.pace, MostPatience)
 	if l.port {
-		paces = portPaces
+		patience = min(time.Duration(portTurns*q.others*l.under)*l.pace, MostPortPatience)
 	}
-	return now.Sub(l.moved) > max(LinkPatience, min(paces*l.pace, MostPatience))
+	return now.Sub(l.moved) > max(LinkPatience, patience)
 }
 
 // next returns a send that has waited and may begin now, which it then counts
@@ -161,7 +172,7 @@ func (l *link) still(now time.Time) bool {
 func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 	best := -1
 	for i, l := range q.waiting {
-		if (l.room() || l.still(now)) && (best < 0 || l.held.top().before(q.waiting[best].held.top())) {
+		if (l.room() || q.still(l, now)) && (best < 0 || l.held.top().before(q.waiting[best].held.top())) {
 			best = i
 		}
 	}
@@ -184,7 +195,9 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 		}
 		l.away = append(l.away, sending{r: h.r, op: h.op})
 	}
-	l.under++
+	if l.under++; l.under == 1 {
+		l.ended = now
+	}
 	l.moved = now
 	return h, true
 }
@@ -219,23 +232,36 @@ func (q *linkQueue) count(l *link, now time.Time) {
 
 // sent says that send op of r, one of l's, has ended.
 func (l *link) sent(r *Request, op int32, now time.Time) {
-	moved := l.moved
 	l.moved = now
+	at := -1
 	if l.port {
-		at := slices.IndexFunc(l.away, func(a sending) bool { return a.r == r && a.op == op })
-		if at < 0 { // another has begun it
-			return
-		}
-		stood := l.away[at].stands
-		l.away = slices.Delete(l.away, at, at+1)
-		if stood {
+		if at = slices.IndexFunc(l.away, func(a sending) bool { return a.r == r && a.op == op }); at < 0 { // another has begun it
 			return
 		}
 	}
 	if !l.held.empty() && !l.room() {
-		l.pace += (min(now.Sub(moved), MostPatience) - l.pace) / 4
+		l.went(now.Sub(l.ended))
 	}
-	l.under--
+	l.ended = now
+	stood := false
+	if l.port {
+		stood = l.away[at].stands
+		l.away = slices.Delete(l.away, at, at+1)
+	}
+	if !stood {
+		l.under--
+	}
+}
+
+// went takes what a message took to leave after the one before, while others waited. One that stood for a late receiver
+// counts for twice as much as the others at most, or for MostPatience.
+func (l *link) went(took time.Duration) {
+	recent := linkRecent
+	if l.port {
+		l.paces = min(l.paces+1, portRecent)
+		recent = l.paces
+	}
+	l.pace += (min(took, max(MostPatience, 2*l.pace)) - l.pace) / time.Duration(recent)
 }
 
 // clear forgets what is held back and under way: the engine has failed.

@@ -120,7 +120,7 @@ func TestP3_APortThatStandsStill(t *testing.T) {
 			t.Fatalf("%v leave after one has", got)
 		}
 	}
-	now = now.Add(6 * time.Millisecond)
+	now = now.Add(portTurns * 3 * 4 * time.Millisecond) // while three may be sending one receiver
 	if got := leave(&q, now); len(got) > 0 {
 		t.Errorf("%v leave while the one before is still leaving", got)
 	}
@@ -129,9 +129,41 @@ func TestP3_APortThatStandsStill(t *testing.T) {
 		end(q.port, now)
 		leave(&q, now)
 	}
-	now = now.Add(MostPatience + time.Microsecond)
+	now = now.Add(MostPortPatience + time.Microsecond)
 	if got := leave(&q, now); len(got) != 1 {
 		t.Errorf("%v leave where nothing moves", got)
+	}
+}
+
+// TestP3_APortLearnsHowSlowItIs: where messages leave two at a time and take longer than any link waits, as on a slow network into the
+// kernel's memory, some are let go at first, which makes those under way slower still, and soon none.
+func TestP3_APortLearnsHowSlowItIs(t *testing.T) {
+	const took = MostPatience * 3 / 4
+	now := time.Now()
+	var q linkQueue
+	q.open(0, []int{0, 1, 2, 3}, now)
+	for n := range 400 {
+		r := portRequest(t, &q, 1+n%3, n, 2)
+		q.hold(q.to(r, 0), r, 0, now)
+	}
+	var early int64
+	next := now.Add(2 * took)
+	for left := 75; left > 0; now = now.Add(LinkPatience / 2) {
+		leave(&q, now)
+		if now.Before(next) {
+			continue
+		}
+		for range 2 {
+			oldest := q.port.away[0] // it stands, if one does
+			q.port.sent(oldest.r, oldest.op, now)
+		}
+		next = now.Add(2 * took)
+		if left--; left == 50 {
+			early = q.patience.Load()
+		}
+	}
+	if early == 0 || q.patience.Load() != early {
+		t.Errorf("patience let %d go while 50 messages left, and %d while the 100 after them did", early, q.patience.Load()-early)
 	}
 }
 
