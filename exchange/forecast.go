@@ -102,6 +102,10 @@ func (f *Forecast) buckets(schemes []Scheme, slice coordinator.Slice) (passes []
 			}
 		}
 	}
+	of, members, whole := served(buckets, f.inBook)
+	for i, shares := range f.cut[slice].Book.Shares(members, whole...) {
+		all[of[i].Index].Shares = shares
+	}
 	return passes, all, nil
 }
 

@@ -10,37 +10,22 @@ import (
 // deal cuts the buckets of PS into KV pairs and gives these, and the layers of Adam, to servers,
 // as the book says. What lies around the parameters of a bucket is its first and last pair's.
 func (x *Exchange) deal() error {
-	var served [][]int
-	var whole []int // one server each
-	var buckets []*Bucket
-	var last error
 	inBook := InBook(x.c.Layers)
-	for i := range x.buckets {
-		b := &x.buckets[i]
-		if !b.Scheme.Served() {
-			continue
-		}
-		var members []int
-		for _, l := range b.Layers {
-			members = append(members, inBook[l])
-			if x.c.Book != nil && (inBook[l] >= len(x.c.Book.Layers) || x.c.Book.Layers[inBook[l]].Name != x.c.Layers[l].Name) {
-				last = fmt.Errorf("layer %q is not in its place in the information book", x.c.Layers[l].Name)
-			}
-		}
-		served, buckets = append(served, members), append(buckets, b)
-		if b.Scheme == Adam {
-			whole = append(whole, members...)
-		}
-	}
+	buckets, members, whole := served(x.buckets, inBook)
 	switch {
-	case served == nil:
+	case buckets == nil:
 		return nil
 	case x.c.Book == nil:
 		return fmt.Errorf("scheme %v needs an information book", buckets[0].Scheme)
-	case last != nil:
-		return last
 	}
-	x.c.Book.Deal(served, whole...)
+	for _, b := range buckets {
+		for _, l := range b.Layers {
+			if inBook[l] >= len(x.c.Book.Layers) || x.c.Book.Layers[inBook[l]].Name != x.c.Layers[l].Name {
+				return fmt.Errorf("layer %q is not in its place in the information book", x.c.Layers[l].Name)
+			}
+		}
+	}
+	x.c.Book.Deal(members, whole...)
 	left := x.c.Book.Pairs
 	for _, b := range buckets {
 		first := len(x.pairs)
@@ -52,6 +37,26 @@ func (x *Exchange) deal() error {
 		back.Len = b.End() - back.Off
 	}
 	return nil
+}
+
+// served returns those of buckets that servers update, the layers of each by their places in the book, and the layers that have one server
+// each.
+func served(buckets []Bucket, inBook []int) (of []*Bucket, members [][]int, whole []int) {
+	for i := range buckets {
+		b := &buckets[i]
+		if !b.Scheme.Served() {
+			continue
+		}
+		var layers []int
+		for _, l := range b.Layers {
+			layers = append(layers, inBook[l])
+		}
+		of, members = append(of, b), append(members, layers)
+		if b.Scheme == Adam {
+			whole = append(whole, layers...)
+		}
+	}
+	return of, members, whole
 }
 
 // pairsOf returns the pairs of what moves as one, from its own front on.

@@ -34,13 +34,15 @@ type Expected struct {
 	Update  time.Duration // beside the computation
 	// Equal is Config.FirstCome: pushes go before pulls, and of these what comes first goes first.
 	Equal bool
+	// Shares is which part of the bucket each server has; nil where the servers are not apart.
+	Shares []float64
 }
 
 const (
 	// iterationsToPredict are simulated at most; the last is in step with those before it.
 	iterationsToPredict = 4
 	// predictedParts are those of all buckets together, but for one of each: enough that a part takes little of the whole.
-	predictedParts = 64
+	predictedParts = 256
 )
 
 // PredictIteration returns how long an iteration takes, from the end of one backward phase to the next, where
@@ -67,7 +69,7 @@ func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Ex
 		b.Equal = b.Equal || designs[d].policy(b.Scheme).together()
 		b.FirstCome = b.FirstCome || b.Equal
 		for range parts { // the passes are the last part's, behind which the others' are due at once
-			e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, bucket: i, oneWay: b.OneWay, passes: passes}
+			e := &expected{Expected: b, policy: designs[d].policy(b.Scheme).within(updateAtOnce, false), state: current, bucket: i, passes: passes}
 			passes = Passes{}
 			s.buckets = append(s.buckets, e)
 		}
@@ -93,6 +95,7 @@ func (b *Expected) cut(parts int) {
 	n := time.Duration(parts)
 	b.Push, b.PushPort = b.Push-b.PushPort+b.PushPort/n, b.PushPort/n
 	b.Pull, b.PullPort = b.Pull-b.PullPort+b.PullPort/n, b.PullPort/n
+	b.ServerPort /= n
 	b.Update, b.Rebuild = b.Update/n, b.Rebuild/n
 }
 
@@ -110,10 +113,10 @@ const leastTime = 1e-9
 type expected struct {
 	stage  stage
 	begins bool // on the network, in the next step
-	oneWay bool // Phases.OneWay
 	state  state
 	need   float64 // seconds of the stage that are left, alone
 	port   float64 // which part of a node's port it takes where it has the network to itself
+	server float64 // and which part of a server's with all of it, where servers are apart
 	speed  float64 // in the step under way
 	held   float64 // seconds for which less urgent messages are in the way
 	index  int     // of the part
@@ -141,6 +144,7 @@ type simulation struct {
 	buckets []*expected
 	front   Passes      // of the layers before them
 	active  []*expected // those that do not rest, in the order of buckets
+	ports   ports
 }
 
 // iteration does what the passes and the policy say.
@@ -283,6 +287,7 @@ func (b *expected) enter(g stage) {
 func (b *expected) travel(took, port time.Duration) {
 	if b.need = took.Seconds(); b.need > 0 {
 		b.port = port.Seconds() / b.need
+		b.server = b.ServerPort.Seconds() / b.need
 	}
 }
 
@@ -296,7 +301,7 @@ func (s *simulation) hold() {
 		for _, o := range s.active {
 			less := o.bucket > b.bucket && (o.stage == pushed || o.stage == pulled) && !o.begins
 			switch {
-			case !less || o.stage != b.stage && o.oneWay && b.oneWay:
+			case !less || o.stage != b.stage && o.OneWay && b.OneWay:
 			case o.FirstCome && (b.afterPushes() || !o.afterPushes()):
 				first += o.need * o.port
 			case o.speed > leastTime:
@@ -327,7 +332,8 @@ func (s *simulation) inTurn(yield func(*expected) bool) {
 
 // step goes on to when next something ends.
 func (s *simulation) step() {
-	out, in, processor, updater := 1.0, 1.0, true, true // of a port; that of a worker, where gradients go out alone
+	processor, updater := true, true
+	s.ports.free(s.buckets)
 	dt := math.Inf(1)
 	s.hold()
 	for b := range s.inTurn {
@@ -338,26 +344,7 @@ func (s *simulation) step() {
 		}
 		switch b.stage {
 		case pushed, pulled:
-			free := min(out, in)
-			switch {
-			case !b.oneWay:
-			case b.stage == pushed:
-				free = out
-			default:
-				free = in
-			}
-			switch {
-			case b.port == 0:
-				b.speed = 1
-			case free > 0: // else others have it all
-				b.speed = min(1, free/b.port)
-			}
-			if b.stage == pushed || !b.oneWay {
-				out -= b.speed * b.port
-			}
-			if b.stage == pulled || !b.oneWay {
-				in -= b.speed * b.port
-			}
+			b.speed = s.ports.take(b)
 		case rebuilt:
 			if processor {
 				b.speed, processor = 1, false
@@ -395,4 +382,64 @@ func (s *simulation) step() {
 		}
 	}
 	s.active = rest
+}
+
+// ports is what is left in a step of the ports of a worker, which are all alike, and of the servers that are apart.
+type ports struct {
+	out, in float64
+	servers []server
+}
+
+// server is what is left of a server's port: for gradients, which come in, and parameters, which go out.
+type server struct{ pushed, pulled float64 }
+
+// of is what is left of it for a stage on the network.
+func (s *server) of(g stage) *float64 {
+	if g == pushed {
+		return &s.pushed
+	}
+	return &s.pulled
+}
+
+// free has nothing taken yet of all ports that some bucket passes.
+func (p *ports) free(buckets []*expected) {
+	p.out, p.in = 1, 1
+	p.servers = p.servers[:0]
+	for _, b := range buckets {
+		for len(p.servers) < len(b.Shares) {
+			p.servers = append(p.servers, server{1, 1})
+		}
+	}
+}
+
+// take has a bucket on the network take what is left of the ports that it passes, and returns how fast that lets it go: 1 as
+// if it had the network to itself.
+func (p *ports) take(b *expected) float64 {
+	ways := []*float64{&p.out, &p.in}
+	switch {
+	case !b.OneWay:
+	case b.stage == pushed:
+		ways = ways[:1]
+	default:
+		ways = ways[1:]
+	}
+	speed := 1.0
+	limit := func(left *float64, part float64) {
+		if part > 0 {
+			speed = min(speed, max(0, *left)/part)
+		}
+	}
+	for _, w := range ways {
+		limit(w, b.port)
+	}
+	for i, share := range b.Shares {
+		limit(p.servers[i].of(b.stage), share*b.server)
+	}
+	for _, w := range ways {
+		*w -= speed * b.port
+	}
+	for i, share := range b.Shares {
+		*p.servers[i].of(b.stage) -= speed * share * b.server
+	}
+	return speed
 }

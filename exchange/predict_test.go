@@ -22,6 +22,9 @@ func TestPredictIteration(t *testing.T) {
 		p.Parts, p.Behind, p.FirstCome = parts, behind, firstCome
 		return p
 	}
+	// A server has all of it from two workers, each of which sends half of what it receives.
+	one := coordinator.Phases{Push: 10 * ms, Pull: 10 * ms, PushPort: 5 * ms, PullPort: 5 * ms, ServerPort: 10 * ms, OneWay: true}
+	first, second := []float64{1, 0}, []float64{0, 1}
 	for _, c := range []struct {
 		name    string
 		design  Design
@@ -54,6 +57,8 @@ func TestPredictIteration(t *testing.T) {
 		// Of the second pull 35 ms are left when the first bucket is pushed, and 15 when it has been updated.
 		{"there pushes go before pulls", WFBP, Expected{Phases: served, Update: 20 * ms}, Expected{Phases: coordinator.Phases{Push: 5 * ms, PushPort: 5 * ms, Pull: 50 * ms, PullPort: 50 * ms}}, 105 * ms},
 		{"or not, where each bucket has a place of its own", SCOBR, Expected{Phases: served, Update: 20 * ms}, Expected{Phases: parted(coordinator.Phases{Push: 5 * ms, PushPort: 5 * ms, Pull: 50 * ms, PullPort: 50 * ms}, 1, 0, true)}, 125 * ms},
+		{"buckets of one server take turns at its port", SCB, Expected{Phases: one, Shares: first}, Expected{Phases: one, Shares: first}, 90 * ms},
+		{"and those of two do not", SCB, Expected{Phases: one, Shares: first}, Expected{Phases: one, Shares: second}, 80 * ms},
 		{"nothing to wait for", SCOBR, Expected{}, Expected{}, 60 * ms},
 	} {
 		c.first.Layers, c.second.Layers = []int{0}, []int{1}

@@ -196,6 +196,30 @@ func (b *Book) Deal(buckets [][]int, whole ...int) {
 	}
 }
 
+// Shares returns which part of each bucket's parameters every server would have if Deal dealt them; nil
+// where some rank both works and serves.
+func (b *Book) Shares(buckets [][]int, whole ...int) (shares [][]float64) {
+	if !b.apart() {
+		return nil
+	}
+	dealt := *b
+	dealt.Deal(buckets, whole...)
+	left := dealt.Pairs
+	for _, members := range buckets {
+		of, all := make([]float64, len(b.Servers)), 0
+		last := members[len(members)-1]
+		for ; len(left) > 0 && left[0].Layer <= last; left = left[1:] {
+			of[slices.Index(b.Servers, left[0].Server)] += float64(left[0].Len)
+			all += left[0].Len
+		}
+		for i := range of {
+			of[i] /= float64(all)
+		}
+		shares = append(shares, of)
+	}
+	return shares
+}
+
 // cut cuts the parameters of neighboring layers into pairs, unless they are to be one. A server is
 // the number of one, -1 where it is the next in turn.
 func (b *Book) cut(members []int, whole bool) []Pair {

@@ -16,6 +16,8 @@ type Phases struct {
 	// OneWay says that gradients pass ports in one direction alone, and parameters in the other: those of servers that do not work. Elsewhere a node
 	// sends and receives in either phase.
 	OneWay bool
+	// ServerPort is how long the port of one of these servers would be busy one way if it had all of the bucket.
+	ServerPort time.Duration
 	// Parts is how many pieces pass one after another, each of which is summed, updated and brought back by itself: what the bucket
 	// is cut into, and of KV pairs, which travel side by side, as many rounds. With PullRequest it is one, since notice is given of a
 	// whole layer.
@@ -110,6 +112,7 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 		if n.Book.apart() {
 			// Every worker sends all there is, and all servers together take in as much from each.
 			p.OneWay = nodes > 1
+			p.ServerPort = seconds(n.wire(bytes * n.senders()))
 			p.PushPort = seconds(n.wire(bytes * max(1, n.senders()/float64(len(n.Book.Servers)))))
 			p.PullPort = p.PushPort
 		}

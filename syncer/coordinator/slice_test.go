@@ -54,6 +54,35 @@ func TestP3_ParametersAreCutIntoSlices(t *testing.T) {
 	}
 }
 
+// Which part of each bucket a server has tells how busy its port is by it: of slices all have as much, of whole layers one has all. Where
+// servers work it is not asked, and the book's own pairs stay.
+func TestShares(t *testing.T) {
+	c := Config{Nodes: spec.NodesOf(4, 1), Workers: Places{Ranks: []int{0, 1}}, Servers: Places{Ranks: []int{2, 3}}, Batch: make([]int, 4), Layers: vgg()}
+	buckets := [][]int{{0, 1}, {2}}
+	for slice, want := range map[Slice]string{LayerSlice: "[[1 0] [0 1]]", Cut: "[[0.5 0.5] [0.5 0.5]]"} {
+		c.Slice = slice
+		b, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := slices.Clone(b.Pairs)
+		if got := fmt.Sprintf("%.2g", b.Shares(buckets)); got != want {
+			t.Errorf("slices of %v: shares of %s, want %s", slice, got, want)
+		}
+		if !slices.Equal(b.Pairs, before) {
+			t.Errorf("slices of %v: the book has other pairs now", slice)
+		}
+	}
+	c.Workers, c.Servers = Places{All: true}, Places{All: true}
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Shares(buckets); got != nil {
+		t.Errorf("servers that work have shares of %v", got)
+	}
+}
+
 // TestP3_Placements: slices are "assigned to a P3Server in a round robin fashion" (section 4.2); KVStore gives layers under a
 // million parameters whole to servers by chance, and divides others equally among all (section 4.1). Even shares of slices are round-robin, too.
 func TestP3_Placements(t *testing.T) {
