@@ -50,7 +50,7 @@ const (
 //
 // The processor computes, and rebuilds gradients before it computes on. Of the buckets on the network the one
 // that is needed soonest goes first, or pushes before pulls (Equal), when what is under way has passed the port (Behind); one that does not fill a node's
-// port leaves the rest of it to the next. What a bucket is cut into goes through all stages part by part.
+// port, or waits for that of its server, leaves the rest of it to the next. What a bucket is cut into goes through all stages part by part.
 func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Expected) time.Duration {
 	s := &simulation{}
 	var port time.Duration
@@ -318,14 +318,22 @@ func (s *simulation) hold() {
 // afterPushes reports whether the bucket's pull waits until all is pushed that there is to push.
 func (b *expected) afterPushes() bool { return b.Equal && b.stage == pulled }
 
-// inTurn are those that do something, in the order in which they take what they share: the front of the net first, and what goes
-// after pushes last.
+// inTurn are those that do something, in the order in which they take what they share: the front of the net first; or, of what is all
+// equally urgent, the back of the net, which came first, and pulls after all else.
 func (s *simulation) inTurn(yield func(*expected) bool) {
-	for _, last := range []bool{false, true} {
-		for _, b := range s.active {
-			if b.afterPushes() == last && !yield(b) {
-				return
-			}
+	for _, b := range slices.Backward(s.active) {
+		if b.Equal && !b.afterPushes() && !yield(b) {
+			return
+		}
+	}
+	for _, b := range s.active {
+		if !b.Equal && !yield(b) {
+			return
+		}
+	}
+	for _, b := range slices.Backward(s.active) {
+		if b.afterPushes() && !yield(b) {
+			return
 		}
 	}
 }
@@ -382,64 +390,4 @@ func (s *simulation) step() {
 		}
 	}
 	s.active = rest
-}
-
-// ports is what is left in a step of the ports of a worker, which are all alike, and of the servers that are apart.
-type ports struct {
-	out, in float64
-	servers []server
-}
-
-// server is what is left of a server's port: for gradients, which come in, and parameters, which go out.
-type server struct{ pushed, pulled float64 }
-
-// of is what is left of it for a stage on the network.
-func (s *server) of(g stage) *float64 {
-	if g == pushed {
-		return &s.pushed
-	}
-	return &s.pulled
-}
-
-// free has nothing taken yet of all ports that some bucket passes.
-func (p *ports) free(buckets []*expected) {
-	p.out, p.in = 1, 1
-	p.servers = p.servers[:0]
-	for _, b := range buckets {
-		for len(p.servers) < len(b.Shares) {
-			p.servers = append(p.servers, server{1, 1})
-		}
-	}
-}
-
-// take has a bucket on the network take what is left of the ports that it passes, and returns how fast that lets it go: 1 as
-// if it had the network to itself.
-func (p *ports) take(b *expected) float64 {
-	ways := []*float64{&p.out, &p.in}
-	switch {
-	case !b.OneWay:
-	case b.stage == pushed:
-		ways = ways[:1]
-	default:
-		ways = ways[1:]
-	}
-	speed := 1.0
-	limit := func(left *float64, part float64) {
-		if part > 0 {
-			speed = min(speed, max(0, *left)/part)
-		}
-	}
-	for _, w := range ways {
-		limit(w, b.port)
-	}
-	for i, share := range b.Shares {
-		limit(p.servers[i].of(b.stage), share*b.server)
-	}
-	for _, w := range ways {
-		*w -= speed * b.port
-	}
-	for i, share := range b.Shares {
-		*p.servers[i].of(b.stage) -= speed * share * b.server
-	}
-	return speed
 }

@@ -24,6 +24,7 @@ func TestPredictIteration(t *testing.T) {
 	}
 	// A server has all of it from two workers, each of which sends half of what it receives.
 	one := coordinator.Phases{Push: 10 * ms, Pull: 10 * ms, PushPort: 5 * ms, PullPort: 5 * ms, ServerPort: 10 * ms, OneWay: true}
+	slow := coordinator.Phases{Push: 30 * ms, Pull: 30 * ms, PushPort: 15 * ms, PullPort: 15 * ms, ServerPort: 30 * ms, OneWay: true}
 	first, second := []float64{1, 0}, []float64{0, 1}
 	for _, c := range []struct {
 		name    string
@@ -59,6 +60,8 @@ func TestPredictIteration(t *testing.T) {
 		{"or not, where each bucket has a place of its own", SCOBR, Expected{Phases: served, Update: 20 * ms}, Expected{Phases: parted(coordinator.Phases{Push: 5 * ms, PushPort: 5 * ms, Pull: 50 * ms, PullPort: 50 * ms}, 1, 0, true)}, 125 * ms},
 		{"buckets of one server take turns at its port", SCB, Expected{Phases: one, Shares: first}, Expected{Phases: one, Shares: first}, 90 * ms},
 		{"and those of two do not", SCB, Expected{Phases: one, Shares: first}, Expected{Phases: one, Shares: second}, 80 * ms},
+		// The second's push came first, and of it 10 ms are left when the first's is due; its pull goes first, too.
+		{"where all are awaited together they go by arrival", WFBP, Expected{Phases: one, Shares: first}, Expected{Phases: slow, Shares: first}, 110 * ms},
 		{"nothing to wait for", SCOBR, Expected{}, Expected{}, 60 * ms},
 	} {
 		c.first.Layers, c.second.Layers = []int{0}, []int{1}
