@@ -17,14 +17,11 @@ func (s *serverPort) of(g stage) *float64 {
 	return &s.pulled
 }
 
-// free has nothing taken yet of all ports that buckets pass.
-func (p *ports) free(buckets []*expected) {
+// free has nothing taken yet.
+func (p *ports) free() {
 	p.out, p.in = 1, 1
-	p.servers = p.servers[:0]
-	for _, b := range buckets {
-		for len(p.servers) < len(b.Shares) {
-			p.servers = append(p.servers, serverPort{1, 1})
-		}
+	for i := range p.servers {
+		p.servers[i] = serverPort{1, 1}
 	}
 }
 

@@ -65,6 +65,9 @@ func PredictIteration(d Design, updateAtOnce bool, layers []Passes, buckets []Ex
 		}
 		passes := sum(layers[b.Layers[0]:first])
 		first = b.Layers[0]
+		if len(b.Shares) > len(s.ports.servers) {
+			s.ports.servers = make([]serverPort, len(b.Shares))
+		}
 		b.cut(parts)
 		b.Equal = b.Equal || designs[d].policy(b.Scheme).together()
 		b.FirstCome = b.FirstCome || b.Equal
@@ -341,7 +344,7 @@ func (s *simulation) inTurn(yield func(*expected) bool) {
 // step goes on to when next something ends.
 func (s *simulation) step() {
 	processor, updater := true, true
-	s.ports.free(s.buckets)
+	s.ports.free()
 	dt := math.Inf(1)
 	s.hold()
 	for b := range s.inTurn {
