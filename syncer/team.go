@@ -20,8 +20,14 @@ type Team struct {
 	all, working *collectives.Comm
 	workers      []int // ranks of all, ascending
 	layout       spec.Layout
-	apart        map[int]*collectives.Comm // by server that does not work: the workers, and it as the last
-	nothing      []float32                 // of Nothing
+	apart        map[int]apart // by server that does not work
+	nothing      []float32     // of Nothing
+}
+
+// apart is the workers and a server that does not work.
+type apart struct {
+	comm *collectives.Comm
+	rank int // the server's
 }
 
 // Everyone is the team in which all ranks work.
@@ -39,39 +45,52 @@ func NewTeam(ctx context.Context, comm *collectives.Comm, workers, servers []int
 	if len(workers) == comm.Size() {
 		return Everyone(comm), nil
 	}
-	t := &Team{all: comm, workers: workers, apart: map[int]*collectives.Comm{}}
-	var nodes []int
+	t := &Team{all: comm, workers: workers, apart: map[int]apart{}}
+	nodes := comm.Nodes()
+	var of []int // the workers' nodes
 	for _, r := range workers {
-		nodes = append(nodes, comm.Nodes()[r])
+		of = append(of, nodes[r])
 	}
-	t.layout = spec.LayoutOf(nodes)
-	split := func(server int) (*collectives.Comm, error) {
-		color := -1
-		if comm.Rank() == server || t.Works(comm.Rank()) {
-			color = 0
-		}
-		key := comm.Rank()
-		if key == server { // behind the workers, so that these are as without it
-			key = comm.Size()
-		}
-		return comm.Split(ctx, color, key)
+	t.layout = spec.LayoutOf(of)
+	color := -1
+	if t.Works(comm.Rank()) {
+		color = 0
 	}
 	var err error
-	if t.working, err = split(-1); err != nil {
+	if t.working, err = comm.Split(ctx, color, comm.Rank()); err != nil {
 		return nil, err
 	}
 	for _, s := range servers {
 		if t.Works(s) {
 			continue
 		}
-		c, err := split(s)
-		if err != nil {
+		a := apart{rank: t.turn(of, nodes[s])}
+		color, key := color, 2*comm.Rank()
+		if comm.Rank() == s {
+			color, key = 0, 2*comm.Size()
+			if a.rank < len(workers) {
+				key = 2*workers[a.rank] - 1
+			}
+		}
+		if a.comm, err = comm.Split(ctx, color, key); err != nil {
 			t.Close()
 			return nil, err
 		}
-		t.apart[s] = c
+		t.apart[s] = a
 	}
 	return t, nil
+}
+
+// turn returns before which worker the next server apart, on a node, is numbered, where the workers' nodes are
+// those given. A broadcast sends to those behind its root first (linear.Bcast), and servers that all began
+// with the same worker would share its port while others' stand idle; so they begin with one node after the other. One
+// on a node with workers comes last, for nodes are numbered by their first ranks.
+func (t *Team) turn(of []int, node int) int {
+	if slices.Contains(of, node) {
+		return len(of)
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(of)))
+	return slices.Index(of, distinct[len(t.apart)%len(distinct)])
 }
 
 // Works reports whether a rank of the communicator works.
@@ -101,11 +120,11 @@ func (t *Team) Between(server int) (comm *collectives.Comm, rank int, err error)
 	if i, works := slices.BinarySearch(t.workers, server); works {
 		return t.working, i, nil
 	}
-	comm, found := t.apart[server]
+	a, found := t.apart[server]
 	if !found {
 		return nil, 0, fmt.Errorf("rank %d is neither a worker nor a server", server)
 	}
-	return comm, len(t.workers), nil
+	return a.comm, a.rank, nil
 }
 
 // Nothing returns n elements that a rank that only serves contributes to a sum: −0, to which
@@ -122,9 +141,9 @@ func (t *Team) Close() {
 	if t == nil {
 		return
 	}
-	for _, c := range t.apart {
-		if c != nil {
-			c.Close()
+	for _, a := range t.apart {
+		if a.comm != nil {
+			a.comm.Close()
 		}
 	}
 	if t.working != nil && t.working != t.all {

@@ -76,6 +76,9 @@ func New(team *syncer.Team, b syncer.Bucket, matrices []Matrix, opts ...collecti
 		if err == nil && comm == nil { // between others
 			continue
 		}
+		if err == nil && !team.Works(m.Server) { // it has no rows itself
+			m.Rows = slices.Insert(slices.Clone(m.Rows), min(server, len(m.Rows)), 0)
+		}
 		var x matrix
 		if err == nil {
 			x, err = prepare(comm, server, b, m.Matrix, parts[i], opts)
@@ -97,9 +100,6 @@ func New(team *syncer.Team, b syncer.Bucket, matrices []Matrix, opts ...collecti
 func prepare(comm *collectives.Comm, server int, b syncer.Bucket, m sfb.Matrix, part syncer.Part, opts []collectives.Option) (x matrix, err error) {
 	x.comm = comm
 	rank := comm.Rank()
-	if len(m.Rows) == comm.Size()-1 && server == len(m.Rows) { // it has none itself
-		m.Rows = append(slices.Clone(m.Rows), 0)
-	}
 	rows := m.Rows
 	if x.own, x.serves = rank, part.Updates; !x.serves && rank < len(rows) { // it needs nobody else's
 		rows, x.own = rows[rank:rank+1], 0
