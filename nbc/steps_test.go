@@ -136,10 +136,10 @@ func TestP3_SlicingSavesThirtyPercent(t *testing.T) {
 
 // TestP3_AFirstLayerOvertakesAHeavyOne: while the 2,056 slices of VGG19's fc6 go up from four nodes, dealt to
 // servers on all of them, each beginning with another one, the slice of conv1 is at its server within six slices' wire time
-// from when it is handed over, from every worker and whenever that is: behind two that its own port has under way, and what the
+// from when it is handed over, from every worker and whenever that is: behind three that its own port has under way, and what the
 // server's port has taken from others (section 4.2). In the order of hand-over it waits for all.
 func TestP3_AFirstLayerOvertakesAHeavyOne(t *testing.T) {
-	const nodes, slices, conv1, fc6 = 4, 2056, 0, 16
+	const nodes, slices, credit, conv1, fc6 = 4, 2056, 3, 0, 16
 	longest := func(handed, server, priority int) (most int) {
 		var ports []*stepped
 		var incoming [nodes][]*Request // at each node's port, which takes one in a step
@@ -148,7 +148,7 @@ func TestP3_AFirstLayerOvertakesAHeavyOne(t *testing.T) {
 			s := newStepped(w, nodes)
 			for i := range slices {
 				if to := (w + 1 + i) % nodes; to != w { // its own share stays
-					s.hand(t, to, fc6, 2, 1)
+					s.hand(t, to, fc6, credit, 1)
 				}
 			}
 			ports = append(ports, s)
@@ -158,7 +158,7 @@ func TestP3_AFirstLayerOvertakesAHeavyOne(t *testing.T) {
 			if now == handed {
 				for w, s := range ports {
 					if w != server {
-						from[s.hand(t, server, priority, 2, 1)] = w
+						from[s.hand(t, server, priority, credit, 1)] = w
 					}
 				}
 			}

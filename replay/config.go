@@ -38,7 +38,7 @@ type Config struct {
 	Pull             coordinator.Pull      // how they come back
 	// MaySlice is what Auto may cut to where Slice is coordinator.AutoSlice, if the predicted iteration gains by it; 0: nothing.
 	MaySlice coordinator.Slice
-	// Credit is asked for as coordinator.Credit has it. Of a system with priorities of its own 0 is coordinator.DefaultCredit.
+	// Credit is asked for as coordinator.Credit has it. Of a system with priorities of its own 0 is coordinator.DefaultCredit's.
 	Credit int
 	// Sparse is what the scheme DGC sends of gradients; nil is coordinator.DefaultSparse. Its Warmup must be 0.
 	Sparse *coordinator.Sparse

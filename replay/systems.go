@@ -44,8 +44,8 @@ var (
 	request    = coordinator.PullRequest
 )
 
-// moves says in what pieces a system's parameters move, how, and in what order.
-func (s *System) moves(c *Config) (place coordinator.Placement, pull coordinator.Pull, slice coordinator.Slice, credit int, firstCome bool) {
+// moves says in what pieces a system's parameters move between so many nodes, how, and in what order.
+func (s *System) moves(c *Config, nodes int) (place coordinator.Placement, pull coordinator.Pull, slice coordinator.Slice, credit int, firstCome bool) {
 	place, pull, slice = c.Placement, c.Pull, c.Slice
 	if s.Placement != nil {
 		place = *s.Placement
@@ -63,9 +63,9 @@ func (s *System) moves(c *Config) (place coordinator.Placement, pull coordinator
 	case s.FirstCome || s.Plain:
 		credit = 0
 	case s.Urgent && c.Credit == 0:
-		credit = coordinator.DefaultCredit
+		credit = coordinator.DefaultCredit(nodes)
 	default:
-		credit = coordinator.Credit(c.Credit, slice)
+		credit = coordinator.Credit(c.Credit, slice, nodes)
 	}
 	return place, pull, slice, credit, s.FirstCome
 }

@@ -141,13 +141,13 @@ func TestP3_SystemsOfSection5(t *testing.T) {
 		firstCome bool
 	}
 	of := func(s System, c Config) (r row) {
-		r.place, r.pull, r.slice, r.credit, r.firstCome = s.moves(&c)
+		r.place, r.pull, r.slice, r.credit, r.firstCome = s.moves(&c, 4)
 		return r
 	}
 	for i, want := range [][3]row{
 		{{coordinator.PlaceKVStore, coordinator.PullRequest, 0, 0, true}, {coordinator.PlaceKVStore, coordinator.PullRequest, 0, 0, true}, {coordinator.PlaceKVStore, coordinator.PullRequest, 0, 0, true}},
 		{{coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 50_000, 0, true}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 5000, 0, true}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 2000, 0, true}},
-		{{coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 50_000, 2, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 5000, 4, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 2000, 0, false}},
+		{{coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 50_000, 3, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 5000, 4, false}, {coordinator.PlaceRoundRobin, coordinator.PullBroadcast, 2000, 0, false}},
 	} {
 		s := all[i]
 		got := [3]row{of(s, Config{}), of(s, Config{Slice: 5000, Credit: 4}), of(s, Config{SystemSlice: 2000, Credit: coordinator.NoCredit, Placement: coordinator.PlaceTensor})}

@@ -133,7 +133,7 @@ func TestReplayMistakes(t *testing.T) {
 		{"--profile alexnet-k80 --placement kvstore --scheme reduce", 2, "--placement is of servers, which --scheme reduce has not: use --scheme ps"},
 		{"--profile alexnet-k80 --pull later", 2, `invalid --pull "later": want broadcast or request`},
 		{"--profile alexnet-k80 --pull request --scheme allreduce", 2, "--pull is of servers, which --scheme allreduce has not: use --scheme ps"},
-		{"--profile alexnet-k80 --credit 0", 2, `invalid --credit "0": want a number of messages, such as 2, or off to bind each link by itself`},
+		{"--profile alexnet-k80 --credit 0", 2, `invalid --credit "0": want a number of messages, such as 4, or off to bind each link by itself`},
 		{"--profile alexnet-k80 --bucket 1X", 2, `invalid --bucket "1X": want a size such as 256K or 4M, or auto`},
 		{"--profile alexnet-k80 --size-scale 0.001 --ratio 1", 1, "a ratio of communication to computation needs at least 2 ranks"},
 		{"--profile alexnet-k80 --size-scale 0.001 --straggler 3:2", 1, "must be less than the number of ranks (got 3 of 1)"},

@@ -66,7 +66,7 @@ const warmupPart = 40
 func (r *trainingRun) arguments() []string {
 	switch r.scheme {
 	case P3:
-		return []string{"--scheme", "ps", "--slice", fmt.Sprint(int(coordinator.DefaultSlice)), "--credit", fmt.Sprint(coordinator.DefaultCredit)}
+		return []string{"--scheme", "ps", "--slice", fmt.Sprint(int(coordinator.DefaultSlice))}
 	case coordinator.DGC.String():
 		return []string{"--scheme", r.scheme, "--warmup", fmt.Sprint(r.iterations / warmupPart)}
 	}

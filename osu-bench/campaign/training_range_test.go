@@ -37,7 +37,7 @@ func TestP3_AccuracyOfFiveSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(asked) != 10 || asked[0] != "--scheme ps --slice 50000 --credit 2" || asked[9] != "--scheme dgc --warmup 0" {
+	if len(asked) != 10 || asked[0] != "--scheme ps --slice 50000" || asked[9] != "--scheme dgc --warmup 0" {
 		t.Errorf("%q", asked)
 	}
 	rows, err := readTraining(c.Out)

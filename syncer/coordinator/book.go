@@ -188,11 +188,19 @@ func (b *Book) Deal(buckets [][]int, whole ...int) {
 	if b.Placement == PlaceEven && b.Slice <= 0 {
 		largestFirst(order, b.Pairs)
 	}
+	dealt := make([]int, len(b.Servers)) // elements
 	for turn, i := range order {
-		if p := &b.Pairs[i]; p.Server < 0 {
-			p.Server = turn
+		p := &b.Pairs[i]
+		server := p.Server
+		switch {
+		case server >= 0:
+		case b.Placement == PlaceRoundRobin || b.Placement == PlaceEven && b.Slice > 0:
+			server = slices.Index(dealt, slices.Min(dealt))
+		default:
+			server = turn % len(b.Servers)
 		}
-		b.Pairs[i].Server = b.Servers[b.Pairs[i].Server%len(b.Servers)]
+		dealt[server] += p.Len
+		p.Server = b.Servers[server]
 	}
 }
 

@@ -46,17 +46,22 @@ const (
 )
 
 const (
-	// DefaultCredit is how many large messages a rank has under way to other nodes where parameters are cut to slices.
-	DefaultCredit = 2
+	// LeastCredit and MostCredit bound DefaultCredit.
+	LeastCredit, MostCredit = 2, 4
 	// NoCredit, where a credit is asked for, is none.
 	NoCredit = -1
 )
 
-// Credit returns how many large messages a rank has under way to other nodes, where so many are asked for and parameters are
-// cut by s: DefaultCredit where 0 is asked for and there are slices; 0 if each link is bound by itself.
-func Credit(asked int, s Slice) int {
+// DefaultCredit returns how many large messages a rank has under way to other nodes where parameters are cut to slices: one for each of
+// the others, so that its port does not stand still when several ranks send to one server. What is urgent waits behind each, so that there
+// are MostCredit of them at most: on four nodes a slice of the first layer is at its server within six slices' time.
+func DefaultCredit(nodes int) int { return min(max(LeastCredit, nodes-1), MostCredit) }
+
+// Credit returns how many large messages a rank has under way to other nodes, where so many are asked for, parameters are
+// cut by s, and there are so many nodes in all: DefaultCredit where 0 is asked for and there are slices; 0 if each link is bound by itself.
+func Credit(asked int, s Slice, nodes int) int {
 	if asked == 0 && s > 0 {
-		return DefaultCredit
+		return DefaultCredit(nodes)
 	}
 	return max(0, asked)
 }

@@ -23,7 +23,7 @@ type Phases struct {
 	// whole layer.
 	Parts int
 	// Behind is how long what is more urgent waits at a port behind messages of the bucket that are under way: two on each
-	// link, or with slices DefaultCredit of them on all links together (P3, section 4.2).
+	// link, or with slices the book's credit of them on all links together (P3, section 4.2).
 	Behind time.Duration
 	// FirstCome says that what is more urgent waits behind all that has been handed over before it: each message takes so long that
 	// a link's patience lets the others go.
@@ -49,7 +49,7 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 	p, err := n.whole([]*Layer{{Params: []Range{{Len: (all.Elements() + parts - 1) / parts}}}}, s)
 	p.Parts = parts
 	for _, phase := range []struct{ took, port *time.Duration }{{&p.Push, &p.PushPort}, {&p.Pull, &p.PullPort}} {
-		next := max(*phase.port, *phase.took/DefaultCredit) // what each after the first takes
+		next := max(*phase.port, *phase.took/time.Duration(n.credit())) // what each after the first takes
 		*phase.took += time.Duration(parts-1) * next
 		*phase.port *= time.Duration(parts)
 	}
@@ -103,7 +103,7 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 		if parted = bytes / pairs; n.Book.Slice <= 0 {
 			behind = n.wire(2 * parted * n.senders())
 		} else {
-			behind = n.wire(DefaultCredit * parted)
+			behind = n.wire(float64(n.credit()) * parted)
 		}
 		push := (o.Time - o.back) / 2
 		// What its messages take the cores they take from all other buckets' messages too.
@@ -119,7 +119,7 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 		switch {
 		case n.Book.Pull == PullRequest: // one
 		case n.Book.Slice > 0:
-			p.Parts = int(math.Ceil(pairs / DefaultCredit))
+			p.Parts = int(math.Ceil(pairs / float64(n.credit())))
 		default: // one to each server
 			p.Parts = int(math.Ceil(pairs / float64(len(n.Book.Servers))))
 		}

@@ -14,7 +14,9 @@ const (
 	// Poseidon (section 4.1). Slices, which are small, it deals in their order as PlaceRoundRobin does, so that servers have equal
 	// shares of each layer, too.
 	PlaceEven Placement = iota
-	// PlaceRoundRobin deals them in their order, pair i to server i modulo P2: P3 (section 4.2).
+	// PlaceRoundRobin deals them in their order, each to the first of the servers that have the least so far: P3 (section 4.2). Where all
+	// are equal that is pair i to server i modulo P2. Not all are: layers end with what is left of a slice, and many have a few values, as
+	// batch normalization does, by which every other server had nothing but those.
 	PlaceRoundRobin
 	// PlaceKVStore gives a whole parameter of less than 10^6 elements to a server that is drawn, and divides a larger one evenly
 	// among all: MXNet's KVStore, as P3 describes it (section 4.1).

@@ -293,6 +293,9 @@ func (n *Network) add(bytes float64) float64 {
 	return 3 * bytes / m.Core.At(3*bytes+1, m.Cache)
 }
 
+// credit is that of slices.
+func (n *Network) credit() int { return DefaultCredit(n.Book.NodeCount()) }
+
 // senders is how many send through the network to a server: nodes, whose ranks
 // are summed first; on one node, ranks.
 func (n *Network) senders() float64 {
@@ -322,7 +325,7 @@ func (n *Network) servers(l *Layer) Prediction {
 	messages := n.messages(pairs, others)
 	oneWay = max(oneWay, n.handling(messages))
 	if b.Slice > 0 && b.NodeCount() > 1 { // of which so many are under way
-		oneWay = max(oneWay, messages*(n.wire(pair)+2*n.hop())/DefaultCredit)
+		oneWay = max(oneWay, messages*(n.wire(pair)+2*n.hop())/float64(n.credit()))
 	}
 	t := 2*n.hop() + 2*oneWay + n.add(pair)
 	specText := "linear"
