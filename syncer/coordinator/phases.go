@@ -23,7 +23,7 @@ type Phases struct {
 	// whole layer.
 	Parts int
 	// Behind is how long what is more urgent waits at a port behind messages of the bucket that are under way: two on each
-	// link, or with slices the book's credit of them on all links together (P3, section 4.2).
+	// link, or with slices DefaultCredit of them on all links together (P3, section 4.2).
 	Behind time.Duration
 	// FirstCome says that what is more urgent waits behind all that has been handed over before it: each message takes so long that
 	// a link's patience lets the others go.
