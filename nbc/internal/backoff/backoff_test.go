@@ -6,7 +6,18 @@ import (
 	"time"
 )
 
+// yieldsLast has every yield of this test last for so long, whatever else runs on this machine.
+func yieldsLast(t *testing.T, took func() time.Duration) {
+	before := offered
+	t.Cleanup(func() { offered = before })
+	offered = took
+}
+
+// alone is how long a yield lasts on a core that nobody else wants.
+func alone() time.Duration { return 0 }
+
 func TestPause(t *testing.T) {
+	yieldsLast(t, alone)
 	b := Backoff{Spins: 3, Yields: 2}
 	for round := range 2 {
 		for look := range 8 {
@@ -23,14 +34,13 @@ func TestPause(t *testing.T) {
 
 // A core that nobody else wants is kept for longer; one that others take is left at once.
 func TestOffers(t *testing.T) {
-	defer func(before func() time.Duration) { offered = before }(offered)
 	want := false
-	offered = func() time.Duration {
+	yieldsLast(t, func() time.Duration {
 		if want {
 			return ran
 		}
 		return 0
-	}
+	})
 	b := Backoff{Spins: 1, Yields: 2, Offers: 3}
 	for look := range 9 {
 		if sleep := b.Pause(); sleep != (look >= 6) {
@@ -48,12 +58,11 @@ func TestOffers(t *testing.T) {
 
 // To a thread that computes the core is left for much longer than it has taken to learn of it, and then offered again.
 func TestLeavesTheCoreToOneThatComputes(t *testing.T) {
-	defer func(before func() time.Duration) { offered = before }(offered)
 	offers := 0
-	offered = func() time.Duration {
+	yieldsLast(t, func() time.Duration {
 		offers++
 		return time.Minute
-	}
+	})
 	b := Backoff{Yields: 5}
 	for range 2 {
 		for range 3 {
@@ -101,23 +110,23 @@ func TestSpins(t *testing.T) {
 // While large messages are awaited a thread whose core others want sleeps at once, and
 // asks again now and then; one that has its core to itself looks as often as ever.
 func TestPauseBulk(t *testing.T) {
-	b := Backoff{Yields: 2, crowded: true, asked: 3}
-	for look, want := range []bool{true, true} {
-		if b.PauseBulk() != want {
-			t.Errorf("crowded, look %d in vain: no time to sleep", look)
-		}
+	took := ran
+	yieldsLast(t, func() time.Duration { return took })
+	b := Backoff{Yields: 2 * askEvery}
+	if b.PauseBulk() {
+		t.Error("others have just had the core, and there is no look")
 	}
-	b.PauseBulk()
-	if b.asked != askEvery {
-		t.Errorf("it did not ask again: %d", b.asked)
+	took = 0
+	for look := range askEvery {
+		if sleep := b.PauseBulk(); sleep != (look < askEvery-1) {
+			t.Errorf("others wanted the core, and were asked again after %d looks of %d: time to sleep is %v", look+1, askEvery, sleep)
+		}
 	}
 	b = Backoff{Yields: 2}
 	for look := range 4 {
-		sleep := b.PauseBulk()
-		if want := look >= 2 || look > 0 && b.crowded; sleep && !want {
-			t.Errorf("look %d in vain: it is time to sleep", look)
+		if sleep := b.PauseBulk(); sleep != (look >= 2) {
+			t.Errorf("look %d in vain: time to sleep is %v", look, sleep)
 		}
-		b.crowded = false // whatever else runs on this machine
 	}
 }
 
