@@ -156,6 +156,9 @@ func TestEveryPairOfBytes(t *testing.T) {
 
 // Every 16-bit number meets the special ones, and random ones.
 func TestEveryHalf(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute with the race detector, and nothing that could race")
+	}
 	const values = 1 << 16
 	a, b, dst, want := make([]byte, 2*values), make([]byte, 2*values), make([]byte, 2*values), make([]byte, 2*values)
 	for i := range values {

@@ -19,15 +19,15 @@ import (
 //
 //	auto profile=vgg19-titanx servers=all
 //
-// there is a line for each number of nodes and each network. Short tests have the smallest net alone.
+// there is a line for each number of nodes and each network.
 func TestRecordedChoices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("these are predictions, a second for each, and ten with the race detector")
+	}
 	datadriven.RunTest(t, "testdata/choices", func(t *testing.T, d *datadriven.TestData) string {
 		var profile, serving string
 		d.ScanArgs(t, "profile", &profile)
 		d.ScanArgs(t, "servers", &serving)
-		if testing.Short() && profile != "sockeye-p4000" {
-			return d.Expected
-		}
 		p, err := workload.Builtin(profile)
 		if err != nil {
 			t.Fatal(err)

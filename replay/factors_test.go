@@ -54,6 +54,9 @@ func ask(t *testing.T, text string) *coordinator.Asked {
 // layers of other schemes. The report says by which scheme each layer went.
 func TestPoseidon_ReplayedFactorsAreTheSum(t *testing.T) {
 	for _, ranks := range []int{1, 2, 4} {
+		if testing.Short() && ranks == 2 {
+			continue
+		}
 		for text, want := range map[string]string{
 			"sfb":                          "sfb,conv=ps",
 			"reduce,fc*=sfb":               "sfb,conv=reduce",

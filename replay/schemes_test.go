@@ -117,6 +117,9 @@ func TestAutoHasTheLeastIteration(t *testing.T) {
 		nodes int
 		rate  float64 // bytes a second
 	}{{vgg, 4, 10e6}, {vgg, 8, 40e6}, {vgg, 8, 1e9}, {p, 4, 100e6}} {
+		if testing.Short() && c.nodes > 4 {
+			continue // a quarter of a minute with the race detector
+		}
 		s := selection.Default()
 		s.Model.Inter.Bandwidth = c.rate
 		ask := func(asked coordinator.Scheme) *coordinator.Audit {
