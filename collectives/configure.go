@@ -48,7 +48,7 @@ func (c *Comm) Configure(ctx context.Context) (warnings []string, err error) {
 	closeKept(kept) // they were prepared as was chosen before
 	for _, src := range sel.Sources {
 		if src.Table != nil {
-			warnings = append(warnings, src.Table.Warnings(c.opts.Machine, c.layout)...)
+			warnings = append(warnings, src.Table.Warnings(c.Machine(), c.layout)...)
 		}
 	}
 	return warnings, nil

@@ -27,6 +27,15 @@ type GPU struct {
 // HasGPU has Configure find the parameters of GPUs, too. All ranks of c call it before Configure, or none.
 func (c *Comm) HasGPU(g GPU) { c.gpu = &g }
 
+// Machine returns what a table that is made of this communicator's measurements depends on: Options.Machine with this rank's GPU, if it has one.
+func (c *Comm) Machine() selection.Machine {
+	m := c.opts.Machine
+	if c.gpu != nil {
+		m.GPU = c.gpu.Kept.GPU
+	}
+	return m
+}
+
 // measureGPUs is a collective that returns m with the parameters of the ranks' GPUs, as they are kept or measured now: by the first
 // rank of every node that is measured for its machine. From says where they come from.
 func (c *Comm) measureGPUs(ctx context.Context, m sim.Model, stands bool, how string) (_ sim.Model, from, warning string, err error) {

@@ -54,8 +54,8 @@ func (s *sweep) resume(ctx context.Context) ([]Point, error) {
 	k.Points = nil
 	own := s.fingerprint()
 	if k.Machine != own.Machine || k.Layout != own.Layout || k.Type != own.Type || k.Buffers != own.Buffers {
-		return nil, fmt.Errorf("%s belongs to a sweep of %v on %s with %s (%s, %s buffers), but this one is a sweep of %v on %s with %s (%s, %s buffers): remove it or choose another --out", s.Partial(),
-			k.Layout, k.Machine.Host, k.Machine.MPI, k.Type, k.Buffers, own.Layout, own.Machine.Host, own.Machine.MPI, own.Type, own.Buffers)
+		return nil, fmt.Errorf("%s belongs to a sweep of %v on %v (%s, %s buffers), but this one is a sweep of %v on %v (%s, %s buffers): remove it or choose another --out", s.Partial(),
+			k.Layout, k.Machine, k.Type, k.Buffers, own.Layout, own.Machine, own.Type, own.Buffers)
 	}
 	return points, nil
 }

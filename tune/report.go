@@ -60,6 +60,9 @@ func (r *Result) view() (view, error) {
 		{"Buffers", fmt.Sprintf("%v, %v", r.Config.Buffers, r.Config.Type)},
 		{"Model", r.Selector.From},
 	}
+	if m.Machine.GPU != "" {
+		v.Facts = append(v.Facts, [2]string{"GPU", m.Machine.GPU})
+	}
 	if m.Version != "" {
 		v.Facts = append(v.Facts, [2]string{"Version", m.Version})
 	}

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,6 +84,26 @@ func TestTuneOnGPUs(t *testing.T) {
 	}
 	if r = command(t, dir, scaffe, "tune", "--lint", "t"); r.code != 0 {
 		t.Errorf("lint ended with %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	// A table of another GPU is used all the same, and a warning says so.
+	table, err := os.ReadFile(filepath.Join(dir, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(table, []byte("\ngpu stand-in 0, 1024 MiB, sm_80")) {
+		t.Errorf("the table does not name its GPU:\n%s", table)
+	}
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, bytes.Replace(table, []byte("stand-in 0"), []byte("another one"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--local", "2"}, {"--ppn", "2"}} {
+		for file, warns := range map[string]bool{other: true, "t": false} {
+			r = command(t, dir, scaffe, append([]string{"explain", "reduce", "64K", "--table", file, "--buffers", "cuda"}, args...)...)
+			if warned := strings.Contains(r.stderr, "was tuned on another machine (GPU: another one, 1024 MiB"); r.code != 0 || warned != warns {
+				t.Errorf("explain %v by the table %s ended with %d\n%s%s", args, file, r.code, r.stdout, r.stderr)
+			}
+		}
 	}
 	for buffers, want := range map[string]string{"cuda": "decided by  t:", "registered": "built-in cost model"} {
 		r = command(t, dir, scaffe, "explain", "reduce", "64K", "--local", "2", "--table", "t", "--buffers", buffers)

@@ -95,19 +95,22 @@ func selectorFor(opts collectives.Options, nodes []int, ppn int, buffers selecti
 	if err != nil {
 		return nil, err
 	}
+	machine := launch.Machine(0)
+	here := func() *selection.Selector { return s.Here(launch.Node(0), ppn) }
+	if buffers == selection.CUDA {
+		if kept, sharing, found := launch.GPUsHere(ppn); found {
+			machine.GPU = kept.GPU
+			here = func() *selection.Selector { return s.HereOn(launch.Node(0), ppn, kept, sharing) }
+		}
+	}
 	for _, src := range s.Sources {
 		if src.Table != nil {
-			for _, w := range src.Table.Warnings(launch.Machine(0), spec.LayoutOf(nodes)) {
+			for _, w := range src.Table.Warnings(machine, spec.LayoutOf(nodes)) {
 				fmt.Fprintf(os.Stderr, "scaffe: warning: %s\n", w)
 			}
 		}
 	}
-	if buffers == selection.CUDA {
-		if kept, sharing, found := launch.GPUsHere(ppn); found {
-			return s.HereOn(launch.Node(0), ppn, kept, sharing), nil
-		}
-	}
-	return s.Here(launch.Node(0), ppn), nil
+	return here(), nil
 }
 
 func question(c *cli.Context) (q tune.Question, err error) {

@@ -147,7 +147,7 @@ func tuneConfig(c *cli.Context) (cfg tune.Config, err error) {
 	if cfg.Buffers, err = selection.ParseBufferKind(c.String("buffers")); err != nil {
 		return cfg, err
 	}
-	cfg.Machine, cfg.Version = launch.Machine(c.Int("local")), version.String()
+	cfg.Version = version.String()
 	return cfg, cfg.Validate()
 }
 
@@ -171,6 +171,7 @@ func tuneRank(ctx context.Context, comm *collectives.Comm, cfg tune.Config, when
 			_ = bar.Set(int(1000 * p.Part))
 		}
 	}
+	cfg.Machine = comm.Machine()
 	r, err := tune.Sweep(ctx, comm, cfg)
 	if bar != nil {
 		_ = bar.Clear()

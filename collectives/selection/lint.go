@@ -44,12 +44,17 @@ func Lint(name, text string) []error {
 type lintFunc func(line int, format string, args ...any)
 
 func (t *Table) lintHead(add lintFunc) {
+	onGPU := func(r Rule) bool { return r.Buffers == CUDA && !r.AnyBuffers }
 	var missing []string
 	for _, h := range []struct {
 		name string
 		has  bool
 	}{
-		{"host", t.Made.Machine.Host != ""}, {"mpi", t.Made.Machine.MPI != ""}, {"layout", t.Made.Layout.Ranks > 0}, {"date", t.Made.Date != ""},
+		{"host", t.Made.Machine.Host != ""},
+		{"mpi", t.Made.Machine.MPI != ""},
+		{"layout", t.Made.Layout.Ranks > 0},
+		{"date", t.Made.Date != ""},
+		{"gpu", t.Made.Machine.GPU != "" || !slices.ContainsFunc(t.Rules, onGPU)},
 	} {
 		if !h.has {
 			missing = append(missing, h.name)

@@ -10,6 +10,15 @@ import (
 type Machine struct {
 	Host string // processor and number of cores
 	MPI  string // library and version; or "none"
+	GPU  string // the first rank's, as Kept has it; "" where ranks have none
+}
+
+func (m Machine) String() string {
+	s := m.Host + " with " + m.MPI
+	if m.GPU != "" {
+		s += " and a GPU (" + m.GPU + ")"
+	}
+	return s
 }
 
 // Warnings says where the table was made for something else than what it is
@@ -22,6 +31,7 @@ func (t *Table) Warnings(m Machine, l spec.Layout) (w []string) {
 	}
 	differ("host", t.Made.Machine.Host, m.Host)
 	differ("MPI", t.Made.Machine.MPI, m.MPI)
+	differ("GPU", t.Made.Machine.GPU, m.GPU)
 	if made := t.Made.Layout; made.Ranks > 0 && made != l {
 		w = append(w, fmt.Sprintf("%s was tuned for %v, this is %v: scaffe tune makes a table for it", t.Name, made, l))
 	}

@@ -144,7 +144,7 @@ func TestUnsatisfiable(t *testing.T) {
 
 // A table made elsewhere is used, and said to be.
 func TestWarnings(t *testing.T) {
-	tb := table(t, "host A\nmpi B\nlayout nodes=4 ppn=2 ranks=8\ncollective=reduce nodes=4 ppn=2 spec=chain")
+	tb := table(t, "host A\nmpi B\ngpu C\nlayout nodes=4 ppn=2 ranks=8\ncollective=reduce nodes=4 ppn=2 spec=chain")
 	eight := spec.LayoutOf(spec.NodesOf(4, 2))
 	for _, c := range []struct {
 		m    selection.Machine
@@ -155,6 +155,8 @@ func TestWarnings(t *testing.T) {
 		{selection.Machine{}, eight, nil},
 		{selection.Machine{Host: "X", MPI: "B"}, eight, []string{"another machine (host: A; here: X)"}},
 		{selection.Machine{Host: "A", MPI: "Y"}, eight, []string{"another machine (MPI: B; here: Y)"}},
+		{selection.Machine{Host: "A", MPI: "B", GPU: "C"}, eight, nil},
+		{selection.Machine{Host: "A", MPI: "B", GPU: "Z"}, eight, []string{"another machine (GPU: C; here: Z)"}},
 		{selection.Machine{Host: "A", MPI: "B"}, spec.LayoutOf([]int{0, 1}), []string{"was tuned for 4 nodes × 2 ranks, this is 2 nodes × 1 rank", "no line for 2 nodes × 1 rank"}},
 	} {
 		got := tb.Warnings(c.m, c.l)

@@ -173,6 +173,8 @@ func (t *Table) line(text string, number int, sizes func(string) (Range, error))
 		t.Made.Machine.Host = rest
 	case "mpi":
 		t.Made.Machine.MPI = rest
+	case "gpu":
+		t.Made.Machine.GPU = rest
 	case "version":
 		t.Made.Version = rest
 	case "date":
@@ -232,7 +234,7 @@ func parseRule(text string, sizes func(string) (Range, error)) (Rule, error) {
 	for _, w := range strings.Fields(text) {
 		key, value, has := strings.Cut(w, "=")
 		if !has {
-			return r, fmt.Errorf("%q is neither key=value nor one of host, mpi, layout, date, iterations, spread, model at the beginning of a line", w)
+			return r, fmt.Errorf("%q is neither key=value nor one of host, mpi, gpu, layout, date, iterations, spread, model at the beginning of a line", w)
 		}
 		if given[key] {
 			return r, fmt.Errorf("%s is given twice", key)
@@ -313,7 +315,7 @@ func (t *Table) String() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line(tableHeader)
 	m := t.Made
-	for _, h := range [][2]string{{"host", m.Machine.Host}, {"mpi", m.Machine.MPI}, {"version", m.Version}, {"date", m.Date}, {"spread", m.Spread}} {
+	for _, h := range [][2]string{{"host", m.Machine.Host}, {"mpi", m.Machine.MPI}, {"gpu", m.Machine.GPU}, {"version", m.Version}, {"date", m.Date}, {"spread", m.Spread}} {
 		if h[1] != "" {
 			line("%s %s", h[0], h[1])
 		}

@@ -153,7 +153,7 @@ func TestRuleOfTheLibrary(t *testing.T) {
 // FuzzParseTable: what is read is written and read back the same; nothing
 // panics, the linter included.
 func FuzzParseTable(f *testing.F) {
-	f.Add(head + "host x\nlayout nodes=4 ppn=2 ranks=8\nmodel op=1e-6\ncollective=reduce nodes=2-8 ppn=1 bytes=256K..64M type=f32 buffer=heap spec=direct/chain,chunk=512K # x")
+	f.Add(head + "host x\ngpu y\nlayout nodes=4 ppn=2 ranks=8\nmodel op=1e-6\ncollective=reduce nodes=2-8 ppn=1 bytes=256K..64M type=f32 buffer=heap spec=direct/chain,chunk=512K # x")
 	f.Add(head + "collective=bcast bytes=..4K spec=mpi\ncollective=allreduce nodes=3- spec=ring")
 	f.Add("scaffe-table 1\ncollective=reduce bytes=4K-64K spec=chain\ncollective=reduce bytes=64K- spec=ring")
 	f.Add(head)
