@@ -31,14 +31,12 @@ func (s *sweep) fingerprint() kept {
 }
 
 // resume returns, on all ranks, the points of an interrupted sweep, if there is
-// one of the same machine, layout and question.
+// one of the same machine, which is the first rank's, layout and question.
 func (s *sweep) resume(ctx context.Context) ([]Point, error) {
 	var text []byte
 	var err error
 	if s.comm.Rank() == 0 {
-		if text, err = os.ReadFile(s.Partial()); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+		text, err = s.load()
 	}
 	if err := s.comm.Agree(ctx, err); err != nil {
 		return nil, err
@@ -47,17 +45,29 @@ func (s *sweep) resume(ctx context.Context) ([]Point, error) {
 		return nil, err
 	}
 	var k kept
+	err = json.Unmarshal(text, &k)
+	return k.Points, err
+}
+
+// load returns what an interrupted sweep has kept; nothing where there is none, an error where it is another's.
+func (s *sweep) load() ([]byte, error) {
+	text, err := os.ReadFile(s.Partial())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {
 		return nil, fmt.Errorf("%s is not the partial result of a sweep (%w): remove it to start again", s.Partial(), err)
 	}
-	points := k.Points
-	k.Points = nil
 	own := s.fingerprint()
 	if k.Machine != own.Machine || k.Layout != own.Layout || k.Type != own.Type || k.Buffers != own.Buffers {
 		return nil, fmt.Errorf("%s belongs to a sweep of %v on %v (%s, %s buffers), but this one is a sweep of %v on %v (%s, %s buffers): remove it or choose another --out", s.Partial(),
 			k.Layout, k.Machine, k.Type, k.Buffers, own.Layout, own.Machine, own.Type, own.Buffers)
 	}
-	return points, nil
+	return text, nil
 }
 
 // keep writes what was measured so far.

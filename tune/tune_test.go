@@ -126,6 +126,11 @@ func TestResume(t *testing.T) {
 	if _, err := sweep(t, context.Background(), other); err == nil || !strings.Contains(err.Error(), "remove it or choose another --out") {
 		t.Errorf("on another machine it ends with %v", err)
 	}
+	other = c
+	other.Machine.GPU = "another"
+	if _, err := sweep(t, context.Background(), other); err == nil || !strings.Contains(err.Error(), "and a GPU (another)") {
+		t.Errorf("with another GPU it ends with %v", err)
+	}
 	r, err := sweep(t, context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
