@@ -16,6 +16,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/mpi"
 	"github.com/scaffe/scaffe/schedule"
+	"github.com/scaffe/scaffe/schedule/sim"
 	"github.com/scaffe/scaffe/tune"
 )
 
@@ -96,12 +97,12 @@ func selectorFor(opts collectives.Options, nodes []int, ppn int, buffers selecti
 		return nil, err
 	}
 	machine := launch.Machine(0)
-	here := func() *selection.Selector { return s.Here(launch.Node(0), ppn) }
+	var gpu selection.Kept
+	var sharing sim.GPU
+	found := false
 	if buffers == selection.CUDA {
-		if kept, sharing, found := launch.GPUsHere(ppn); found {
-			machine.GPU = kept.GPU
-			here = func() *selection.Selector { return s.HereOn(launch.Node(0), ppn, kept, sharing) }
-		}
+		gpu, sharing, found = launch.GPUsHere(ppn)
+		machine.GPU = gpu.GPU
 	}
 	for _, src := range s.Sources {
 		if src.Table != nil {
@@ -110,7 +111,10 @@ func selectorFor(opts collectives.Options, nodes []int, ppn int, buffers selecti
 			}
 		}
 	}
-	return here(), nil
+	if found {
+		return s.HereOn(launch.Node(0), ppn, gpu, sharing), nil
+	}
+	return s.Here(launch.Node(0), ppn), nil
 }
 
 func question(c *cli.Context) (q tune.Question, err error) {
