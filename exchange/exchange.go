@@ -470,6 +470,9 @@ func (x *Exchange) waited(b *bucketState, begin, end time.Time) {
 	}
 	turn := begin
 	if b.state == pushing {
+		if begin.Before(b.beganAt) { // until then it was computation that was waited for
+			begin = b.beganAt
+		}
 		turn = end
 		if b.policy.pullAt == onSum && b.summedAt.Before(end) {
 			turn = b.summedAt

@@ -52,6 +52,7 @@ type bucketState struct {
 	jobs chan job
 	done chan error
 	// The bucket's goroutine's, until it is done.
+	beganAt  time.Time // when the push began, which may be later than it was asked for
 	summedAt time.Time // when the last part's sum arrived
 	account  account
 }
@@ -339,6 +340,10 @@ func (x *Exchange) do(b *bucketState, j job) error {
 		if err := b.sync.Pull(part); err != nil {
 			return err
 		}
+	}
+	b.beganAt = j.begin
+	if s, ok := b.sync.(interface{ Began() time.Time }); ok && s.Began().After(j.begin) { // until then the GPU computed
+		b.beganAt, j.begin = s.Began(), s.Began()
 	}
 	x.tell(trace.Push, b, j, b.summedAt)
 	if pulls.IsZero() {

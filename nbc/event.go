@@ -29,13 +29,17 @@ func (r *Request) StartAfter(event Event) error {
 	if ended, err := r.begin(); ended || err != nil {
 		return err
 	}
-	r.event, r.submitted = event, time.Now()
+	r.event, r.submitted, r.began = event, time.Now(), time.Time{}
 	err := r.engine.submit(r)
 	if err != nil {
 		r.event = nil
 	}
 	return err
 }
+
+// Began returns when the engine saw the event pass after which the last execution began, the zero time where there was none. It is
+// for executions that have ended.
+func (r *Request) Began() time.Time { return r.began }
 
 // errNotPassed is why a request did not begin.
 var errNotPassed = errors.New("the event that it is to begin after has not passed: what it waits for hangs, or was never begun")
@@ -64,7 +68,7 @@ func (e *Engine) admitPassed() (any bool) {
 			e.failAndTell(fmt.Errorf("%s, before it began: %w", r.name(), err))
 			return false
 		case passed:
-			r.event = nil
+			r.event, r.began = nil, time.Now()
 			e.admit(r, nil, nil)
 			any = true
 		default:

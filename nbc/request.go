@@ -109,6 +109,7 @@ type Request struct {
 	watch       *watch        // nil where the loop has not had it yet
 	event       Event         // after which it begins; nil: at once, or it has passed
 	submitted   time.Time     // where there is one
+	began       time.Time     // when that had passed; see Began
 }
 
 const (

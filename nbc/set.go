@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/scaffe/scaffe/nbc/internal/fifo"
 )
@@ -57,6 +58,16 @@ func (s *Set) StartAfter(event Event) error {
 		}
 	}
 	return nil
+}
+
+// Began returns the last of the requests' Began.
+func (s *Set) Began() (last time.Time) {
+	for _, r := range s.requests {
+		if t := r.Began(); t.After(last) {
+			last = t
+		}
+	}
+	return last
 }
 
 // end says that a request has ended.

@@ -2,6 +2,7 @@ package syncer
 
 import (
 	"context"
+	"time"
 
 	"github.com/scaffe/scaffe/nbc"
 )
@@ -59,6 +60,10 @@ func (r *Requests) Push() (err error) {
 	}
 	return r.push.StartAfter(r.gradients)
 }
+
+// Began returns when the pushes began, where that was after the GPU had come to an event: before it they waited for what is computed.
+// It is called when all have ended.
+func (r *Requests) Began() time.Time { return r.push.Began() }
 
 // Pushed waits for the push of one more part.
 func (r *Requests) Pushed(ctx context.Context) (int, error) {

@@ -278,7 +278,7 @@ func (d *Device) wait(e *cuda.Event, count *int64) {
 		case took > within:
 			d.fail(fmt.Errorf("%v: waiting for %v: %w", d, within, cuda.ErrDeadline))
 		case took > 50*time.Microsecond:
-			time.Sleep(20 * time.Microsecond)
+			cuda.Rest()
 		}
 	}
 }

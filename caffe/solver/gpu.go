@@ -25,8 +25,12 @@ type onGPU struct {
 // found is the first gradient that is NaN or infinite, as the GPU tells.
 type found struct {
 	where  *gpu.Memory // two float64: see kernel not_finite
-	looked bool        // in this iteration
+	looked bool        // at all gradients, since the last backward pass
+	of     int         // the iteration whose updates have gone by that, or none
 }
+
+// none is no iteration.
+const none = -1
 
 // UpdateOnHost has the updates be made on the host, in the packed buffers' host side, where others see to it that gradients are
 // there before, and that the GPU takes the parameters after it.
@@ -115,7 +119,7 @@ func (s *Solver) look() {
 		}
 	}
 	b.where.Prefetch()
-	b.looked = true
+	b.looked, b.of = true, none
 }
 
 // awaitPass waits once for all that is to be known of the last pass.
@@ -151,10 +155,13 @@ func (u Update) applyOn(lo, hi int) error {
 		return u.applyBeside(lo, hi)
 	}
 	if !s.gpu.sums {
+		if b := s.gpu.bad; b != nil && b.of != none && b.of != u.iter {
+			b.looked = false
+		}
 		if i, value, is := s.notFiniteOn(0, s.net.PackedCount()); is { // wherever it lies: the others come to it
 			return u.NotFinite(i, value)
 		}
-		s.gpu.bad.looked = false
+		s.gpu.bad.of = u.iter // whose other parts go by the same look
 	}
 	_, buf := s.net.Packed()
 	diff := mem.Float32s(buf)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ type Check struct {
 	Root string    // of the archive: programs in bin, tests in tests, files in data
 	Dir  string    // where the report goes, and what programs print
 	Log  io.Writer // what is being done
+	Only []string  // the titles of the parts to run; all where it is empty
 
 	// Patience is how long an MPS daemon has to start, to answer and to end; 10 s where it is 0.
 	Patience time.Duration
@@ -61,10 +63,24 @@ var parts = []part{
 	{"Errors", (*Check).errors},
 }
 
+// Parts are the titles of the parts, in their order.
+func Parts() []string {
+	var titles []string
+	for _, p := range parts {
+		titles = append(titles, p.title)
+	}
+	return titles
+}
+
 // Run does all parts, until ctx ends. What has failed is in the report, and counted in the error; so is what is missing where
 // it was stopped.
 func (c *Check) Run(ctx context.Context) error {
 	c.started = time.Now()
+	for _, title := range c.Only {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.title == title }) {
+			return fmt.Errorf("no part %q: there are %s", title, strings.Join(Parts(), ", "))
+		}
+	}
 	if c.Patience == 0 {
 		c.Patience = 10 * time.Second
 	}
@@ -79,6 +95,10 @@ func (c *Check) Run(ctx context.Context) error {
 		if c.part = p.title; ctx.Err() != nil {
 			c.stop(ctx)
 			c.add(Row{What: "all of it", Result: notRun, Note: c.stopped})
+			continue
+		}
+		if len(c.Only) > 0 && !slices.Contains(c.Only, p.title) {
+			c.add(Row{What: "all of it", Result: notRun, Note: "not asked for"})
 			continue
 		}
 		fmt.Fprintf(c.Log, "%4.0f s  %s\n", time.Since(c.started).Seconds(), p.title)

@@ -64,24 +64,37 @@ func (c *Check) measure(ctx context.Context) (err error) {
 	if err := errors.Join(s.Copy(a, host), s.Copy(b, host)); err != nil {
 		return err
 	}
-	// rate is the bytes a second of what f puts on the stream, a number of times: the median of some.
+	begin, err := d.NewTimer()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, begin.Close()) }()
+	end, err := d.NewTimer()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end.Close()) }()
+	// rate is the bytes a second of what f puts on the stream, a number of times, by the GPU's clock: the median of some.
 	rate := func(bytes int, f func() error) (float64, error) {
 		const times, rounds = 8, 5
 		var all []float64
 		for range rounds + 1 {
-			if err := errors.Join(ctx.Err(), s.Synchronize(within)); err != nil {
+			if err := errors.Join(ctx.Err(), s.Record(begin)); err != nil {
 				return 0, err
 			}
-			start := time.Now()
 			for range times {
 				if err := f(); err != nil {
 					return 0, err
 				}
 			}
-			if err := s.Synchronize(within); err != nil {
+			if err := errors.Join(s.Record(end), s.Synchronize(within)); err != nil {
 				return 0, err
 			}
-			all = append(all, float64(times*bytes)/time.Since(start).Seconds())
+			took, err := end.Since(begin)
+			if err != nil {
+				return 0, err
+			}
+			all = append(all, float64(times*bytes)/took.Seconds())
 		}
 		all = all[1:] // the first is a warm-up
 		slices.Sort(all)

@@ -53,7 +53,7 @@ func (s *Stream) Synchronize(within time.Duration) error {
 		case passed > within:
 			return s.d.wrap(fmt.Sprintf("wait for %v", within), ErrDeadline)
 		case passed > 50*time.Microsecond: // what is short ends within some microseconds
-			time.Sleep(20 * time.Microsecond)
+			Rest()
 		}
 	}
 }

@@ -14,12 +14,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
+	"github.com/scaffe/scaffe/nbc/internal/backoff"
 	"github.com/scaffe/scaffe/nbc/internal/fifo"
 	"github.com/scaffe/scaffe/nbc/internal/match"
 )
@@ -40,6 +43,7 @@ func NewWorld(n int, opts Options) *World {
 		e := &endpoint{
 			world: w, rank: r,
 			lent: map[nbc.Token]sent{}, wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
+			rest: backoff.Backoff{Spins: backoff.Spins(runtime.NumCPU(), n)},
 		}
 		if opts.Seed != 0 {
 			e.random = rand.New(rand.NewPCG(opts.Seed, uint64(r)))
@@ -89,6 +93,10 @@ type endpoint struct {
 	rank  int
 	wake  chan struct{}
 	timer *time.Timer
+	// Short rests.
+	rest  backoff.Backoff
+	naps  backoff.Naps
+	woken atomic.Bool
 
 	mu      sync.Mutex
 	waiting match.Table[receive, sent]
@@ -217,7 +225,21 @@ func (e *endpoint) Release(tok nbc.Token) {
 	}
 }
 
+// short is the least rest that timers of Go keep to: where nothing else runs its runtime waits by whole milliseconds.
+const short = time.Millisecond
+
+// Park rests for d, or until woken. A short rest, with a GPU at work, is first no rest at all where there are cores to spare,
+// and then a nap in the kernel.
 func (e *endpoint) Park(d time.Duration) {
+	if d < short {
+		switch {
+		case e.woken.Swap(false):
+			e.rest.Reset()
+		case e.rest.Pause():
+			e.naps.Nap(d, &e.woken)
+		}
+		return
+	}
 	e.timer.Reset(d)
 	select {
 	case <-e.wake:
@@ -229,10 +251,12 @@ func (e *endpoint) Park(d time.Duration) {
 func (e *endpoint) Migrate() bool { return true }
 
 func (e *endpoint) Wake() {
+	e.woken.Store(true)
 	select {
 	case e.wake <- struct{}{}:
 	default:
 	}
+	e.naps.End()
 }
 
 func (e *endpoint) Abort(_ context.Context, reason string) error {

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -40,10 +41,12 @@ func newApp() *cli.App {
 			cmdline.Examples("./run results", "./run results 3m"),
 		Commands: []*cli.Command{{
 			Name: "run", Usage: "check, and write a report",
+			Description: "Its parts are, in their order: " + strings.Join(gpucheck.Parts(), ", ") + ".",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "root", Usage: "the archive's folder `DIR`", Required: true},
 				&cli.StringFlag{Name: "out", Usage: "write the report to `DIR`", Required: true},
 				&cli.DurationFlag{Name: "for", Usage: "end after `TIME`", Value: gpucheck.Usual},
+				&cli.StringSliceFlag{Name: "only", Usage: "run these `PARTS` alone, such as Kernels,Training"},
 			},
 			Before: cmdline.NoArguments,
 			Action: run,
@@ -70,5 +73,5 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&gpucheck.Check{Root: root, Dir: dir, Log: os.Stderr}).Run(ctx)
+	return (&gpucheck.Check{Root: root, Dir: dir, Log: os.Stderr, Only: c.StringSlice("only")}).Run(ctx)
 }
