@@ -128,7 +128,7 @@ func (l *Libraries) plan(s ConvShape) (*driver.Convolution, error) {
 	c := l.shapes[s]
 	if c == nil {
 		var err error
-		if c, err = l.dnn.Plan(s, l.math == TF32, convolutionRoom); err != nil {
+		if c, err = l.dnn.Plan(s, l.math == TF32, convolutionRoom(l.s.d.GPU.Memory)); err != nil {
 			return nil, l.s.d.wrap(fmt.Sprintf("plan convolutions of %+v", s), l.ofDNN(err))
 		}
 		l.shapes[s] = c
@@ -218,8 +218,9 @@ func (m Multiplication) forBLAS() (p driver.Product, ok bool) {
 	}, true
 }
 
-// convolutionRoom bounds the workspace that cuDNN is given.
-const convolutionRoom = 256 << 20
+// convolutionRoom bounds the workspace that cuDNN is given on a GPU with so much memory: the fastest ways of large batches take up to
+// a gigabyte, and there is one workspace for all.
+func convolutionRoom(memory int64) int { return int(max(256<<20, memory/64)) }
 
 // fits reports whether cuDNN's numbers hold the shape.
 func fits(s ConvShape) bool {
