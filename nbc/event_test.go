@@ -77,9 +77,13 @@ func TestStartAfter(t *testing.T) {
 			for i := range bufs[0] { // what a kernel would have computed meanwhile
 				bufs[0][i] = 7*round + int64(i)
 			}
+			before := time.Now()
 			is.passed.Store(true)
 			if err := late.Wait(ctx); err != nil {
 				return err
+			}
+			if began, others := late.Began(), set.Began(); began.Before(before) || began.After(time.Now()) || others.IsZero() || others.After(before) {
+				t.Errorf("rank %d, round %d: it began at %v and the others at %v, and its event passed after %v", e.Rank(), round, began, others, before)
 			}
 			for i, v := range bufs[0] {
 				if e.Rank() == 0 && (v != 2*(7*round+int64(i)) || bufs[1][i] != 2*round || bufs[2][i] != 2*round) {

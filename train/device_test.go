@@ -72,7 +72,7 @@ func TestDevice(t *testing.T) {
 				return err
 			}
 			*f.Solver.MaxIter = int32(most)
-			cfg := train.Config{Solver: f, Snapshot: snapshot, Checkpoint: train.Checkpoint{Dir: filepath.Join(dir, strings.ReplaceAll(device, ":", ""))}}
+			cfg := train.Config{Solver: f, Bucket: 1, Snapshot: snapshot, Checkpoint: train.Checkpoint{Dir: filepath.Join(dir, strings.ReplaceAll(device, ":", ""))}}
 			if cfg.Device, err = train.ParseDevice(device); err != nil {
 				return err
 			}
@@ -107,6 +107,9 @@ func TestDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	same("cuda", first, cpu[:12])
+	if s.GPU.Fetches > 12 {
+		t.Errorf("a lone rank of several buckets has waited %d times for what 12 passes come to: want once for each", s.GPU.Fetches)
+	}
 	if g := s.GPU; g == nil || g.Memory == 0 || g.Pinned == 0 || g.Up == 0 || g.Down == 0 || g.Fetches+g.Waits == 0 || !strings.HasPrefix(g.Name, "cuda:0 (") {
 		t.Errorf("the summary has %+v", g)
 	}
@@ -416,6 +419,19 @@ func TestDeviceTrace(t *testing.T) {
 		on, host := found[key{trace.OnBackward, "pool1", at}], found[key{trace.Backward, "pool1", at}]
 		if took := on.End - on.Begin; took < long/2 || host.End-host.Begin > took/2 {
 			t.Errorf("rank %d: a pass that was held for %v took %v on the GPU, and %v on the host", r.Rank, long, took, host.End-host.Begin)
+		}
+		pushed := false
+		for _, e := range r.Events {
+			if e.Iter != at || !strings.HasPrefix(e.Name, "conv1") || e.Kind != trace.Push && e.Kind != trace.WaitPush {
+				continue
+			}
+			pushed = pushed || e.Kind == trace.Push
+			if e.Begin < on.End-clocks { // what lies before is no communication
+				t.Errorf("rank %d: %v %s begins at %v, and the pass before it ends at %v", r.Rank, e.Kind, e.Name, e.Begin, on.End)
+			}
+		}
+		if !pushed {
+			t.Errorf("rank %d: no push", r.Rank)
 		}
 		if batch := int64(15 * (28*28*3 + 1) * 4); bytes[trace.CopyUp] < 8*batch || bytes[trace.CopyDown] < 8*4 {
 			t.Errorf("rank %d: %v bytes copied in 8 iterations", r.Rank, bytes)

@@ -4,6 +4,7 @@ package gpucheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -152,6 +153,28 @@ func TestStandInIsNoMeasurement(t *testing.T) {
 		if numbers.MatchString(l) && !strings.HasPrefix(l, "| what |") && !strings.HasPrefix(l, "| ---") {
 			t.Errorf("a number of the stand-in: %s", l)
 		}
+	}
+}
+
+// Some parts alone are run where they are asked for, and a part that is not there is an error. What tests skip is told.
+func TestSomeParts(t *testing.T) {
+	c := &Check{Root: archive(t, map[string]string{"tests/cuda.test": `echo "--- PASS: TestSome"; echo "--- SKIP: TestOther"`}), Dir: t.TempDir(), Log: io.Discard, Patience: patience, Only: []string{"Kernels"}}
+	err := c.Run(context.Background())
+	text, e := os.ReadFile(c.report())
+	if err := errors.Join(err, e); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, w := range []string{"| right: 1 more are not for this machine |", "s, of what was asked for: Kernels |", "\n## Training\n", "| all of it |  |  |  | not run: not asked for |"} {
+		if !strings.Contains(string(text), w) {
+			t.Errorf("want %q in\n%s", w, text)
+		}
+	}
+	if strings.Contains(string(text), "copy on the device") {
+		t.Errorf("bandwidths were not asked for:\n%s", text)
+	}
+	c.Only = []string{"Kernel"}
+	if err := c.Run(context.Background()); err == nil || !strings.HasPrefix(err.Error(), `no part "Kernel": there are Kernels, Bandwidth, `) {
+		t.Errorf("the error is %v", err)
 	}
 }
 

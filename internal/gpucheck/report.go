@@ -119,6 +119,9 @@ func (c *Check) text() string {
 		state = c.stopped + ", before all was run"
 	case c.finished:
 		state = fmt.Sprintf("complete, %.0f s", time.Since(c.started).Seconds())
+		if len(c.Only) > 0 {
+			state += ", of what was asked for: " + strings.Join(c.Only, ", ")
+		}
 	}
 	line("run", state)
 	of := ""

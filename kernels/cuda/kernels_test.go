@@ -538,9 +538,14 @@ func TestStreamsWaitForEvents(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	tell(t, "delay=300")
+	both := []bool{true, false}
+	if cudatest.Hardware() { // which may be right without a wait, too
+		both = both[:1]
+	} else {
+		tell(t, "delay=300")
+	}
 	wrong := 0
-	for _, wait := range []bool{true, false} {
+	for _, wait := range both {
 		for range 30 {
 			b, host := a.put(0, make([]byte, 8*64))
 			if err := first.Synchronize(within); err != nil {
@@ -569,7 +574,7 @@ func TestStreamsWaitForEvents(t *testing.T) {
 			}
 		}
 	}
-	if wrong == 0 {
+	if len(both) > 1 && wrong == 0 {
 		t.Error("streams that do not wait are right each time: the stand-in has no delays")
 	}
 }

@@ -35,6 +35,14 @@ func tell(t *testing.T, text string) {
 	cudatest.Change(t, library, text, usual)
 }
 
+// delays is tell where a GPU has delays of its own, and is told nothing.
+func delays(t *testing.T, text string) {
+	t.Helper()
+	if !cudatest.Hardware() {
+		tell(t, text)
+	}
+}
+
 // memory is that of a GPU.
 type memory struct {
 	t *testing.T
@@ -101,7 +109,7 @@ func (anyThread) Migrate() bool { return true }
 func TestCUDAConformance(t *testing.T) {
 	d, m := open(t)
 	for _, seed := range []int{1, 2} {
-		tell(t, fmt.Sprintf("delay=30 seed=%d", seed))
+		delays(t, fmt.Sprintf("delay=30 seed=%d", seed))
 		for _, c := range devicetest.Cases() {
 			t.Run(fmt.Sprintf("%s, seed %d", c.Name, seed), func(t *testing.T) {
 				if err := c.Run(devicetest.Subject{Device: anyThread{d}, Memory: m, Both: true}); err != nil {
@@ -319,7 +327,7 @@ func TestCUDAAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Free(b)
-	tell(t, "delay=0")
+	delays(t, "delay=0")
 	var done [4]nbc.Completion
 	if n := testing.AllocsPerRun(100, func() {
 		if _, err := d.Reduce(1, mem.Float32, mem.Sum, b, b, b); err != nil {
