@@ -26,11 +26,11 @@ type onGPU struct {
 type found struct {
 	where  *gpu.Memory // two float64: see kernel not_finite
 	looked bool        // at all gradients, since the last backward pass
-	of     int         // the iteration whose updates have gone by that, or none
+	of     int         // the iteration whose updates have gone by that, or noIteration
 }
 
-// none is no iteration.
-const none = -1
+// noIteration is the number of none.
+const noIteration = -1
 
 // UpdateOnHost has the updates be made on the host, in the packed buffers' host side, where others see to it that gradients are
 // there before, and that the GPU takes the parameters after it.
@@ -119,7 +119,7 @@ func (s *Solver) look() {
 		}
 	}
 	b.where.Prefetch()
-	b.looked, b.of = true, none
+	b.looked, b.of = true, noIteration
 }
 
 // awaitPass waits once for all that is to be known of the last pass.
@@ -155,7 +155,7 @@ func (u Update) applyOn(lo, hi int) error {
 		return u.applyBeside(lo, hi)
 	}
 	if !s.gpu.sums {
-		if b := s.gpu.bad; b != nil && b.of != none && b.of != u.iter {
+		if b := s.gpu.bad; b != nil && b.of != noIteration && b.of != u.iter {
 			b.looked = false
 		}
 		if i, value, is := s.notFiniteOn(0, s.net.PackedCount()); is { // wherever it lies: the others come to it
