@@ -164,7 +164,7 @@ func TestSomeParts(t *testing.T) {
 	if err := errors.Join(err, e); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for _, w := range []string{"| right: 1 more are not for this machine |", "s, of what was asked for: Kernels |", "\n## Training\n", "| all of it |  |  |  | not run: not asked for |"} {
+	for _, w := range []string{"| right: 1 skipped here |", "s, of what was asked for: Kernels |", "\n## Training\n", "| all of it |  |  |  | not run: not asked for |"} {
 		if !strings.Contains(string(text), w) {
 			t.Errorf("want %q in\n%s", w, text)
 		}
