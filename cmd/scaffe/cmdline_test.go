@@ -106,19 +106,11 @@ func TestExamplesParse(t *testing.T) {
 
 // The command lines in the documentation are understood, too.
 func TestDocsCommandLines(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	shown := regexp.MustCompile(`(?m)^ {4,}(?:\$ )?(?:[A-Z_]+=\S+ )*(?:mpirun .* )?(?:bin/)?scaffe ([a-z].*)$`)
 	end := regexp.MustCompile(` 2?>| [#|;&]|\\$`) // of the command: a comment, or more for the shell
 	n := 0
-	for _, page := range append(pages, "../../README.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range shown.FindAllStringSubmatch(string(text), -1) {
+	for page, text := range pages(t) {
+		for _, m := range shown.FindAllStringSubmatch(text, -1) {
 			n++
 			args := end.Split(m[1], 2)[0]
 			if stderr := parses(args); stderr != "" {

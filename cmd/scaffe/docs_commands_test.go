@@ -16,21 +16,19 @@ import (
 // pages returns README.md and the pages of docs, by path from the root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tops, err := filepath.Glob("../../*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	texts := map[string]string{}
-	for _, f := range append(files, tops...) {
-		text, err := os.ReadFile(f)
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		files, err := filepath.Glob("../../" + pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts[strings.TrimPrefix(f, "../../")] = string(text)
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[strings.TrimPrefix(f, "../../")] = string(text)
+		}
 	}
 	return texts
 }

@@ -46,7 +46,7 @@ func (r *rest) open(localSize int) error {
 	r.event = fd
 	r.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	// Ranks of other nodes may have the same cores (Rivals), but to give way to them, for a rank that is
-	// alone on its node, mostly makes small calls longer, up to twice (docs/benchmarks.md, "Nodes that share a machine").
+	// alone on its node, mostly makes small calls longer, up to twice (docs/benchmarks/nodes.md, "Nodes that share a machine").
 	r.Spins, r.Yields = backoff.Spins(cores(), localSize), yields
 	r.stir()
 	backoff.QuickSleeps()
