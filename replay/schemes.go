@@ -108,7 +108,7 @@ func rebuilding(l *workload.Layer, workers int) (left, product time.Duration) {
 func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*plan, error) {
 	one, alone := asked.One()
 	p := &plan{asked: asked, bucket: r.c.Bucket, layers: slices.Clone(r.layers), schemes: slices.Repeat([]exchange.Scheme{one}, len(r.layers))}
-	p.place, p.back, p.wanted, p.credit, p.firstCome = s.moves(&r.c, r.comm.Layout().Nodes)
+	p.place, p.back, p.wanted, p.credit, p.firstCome = s.moves(&r.c, r.comm.Layout().Nodes, r.team.Layout().Nodes)
 	p.slice, p.may = p.wanted, r.c.MaySlice
 	if s.ByLayer && p.bucket == 0 {
 		p.bucket = 1
@@ -135,7 +135,7 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 				return nil, err
 			}
 			if p.slice = b.Slice; p.slice != p.wanted {
-				p.credit = coordinator.Credit(r.c.Credit, p.slice, r.comm.Layout().Nodes)
+				p.credit = coordinator.Credit(r.c.Credit, p.slice, r.comm.Layout().Nodes, r.team.Layout().Nodes)
 			}
 		}
 	}

@@ -44,8 +44,8 @@ var (
 	request    = coordinator.PullRequest
 )
 
-// moves says in what pieces a system's parameters move between so many nodes, how, and in what order.
-func (s *System) moves(c *Config, nodes int) (place coordinator.Placement, pull coordinator.Pull, slice coordinator.Slice, credit int, firstCome bool) {
+// moves says in what pieces a system's parameters move between so many nodes, of which some work, how, and in what order.
+func (s *System) moves(c *Config, nodes, working int) (place coordinator.Placement, pull coordinator.Pull, slice coordinator.Slice, credit int, firstCome bool) {
 	place, pull, slice = c.Placement, c.Pull, c.Slice
 	if s.Placement != nil {
 		place = *s.Placement
@@ -63,9 +63,9 @@ func (s *System) moves(c *Config, nodes int) (place coordinator.Placement, pull 
 	case s.FirstCome || s.Plain:
 		credit = 0
 	case s.Urgent && c.Credit == 0:
-		credit = coordinator.DefaultCredit(nodes)
+		credit = coordinator.DefaultCredit(nodes, working)
 	default:
-		credit = coordinator.Credit(c.Credit, slice, nodes)
+		credit = coordinator.Credit(c.Credit, slice, nodes, working)
 	}
 	return place, pull, slice, credit, s.FirstCome
 }

@@ -141,7 +141,7 @@ func TestP3_SystemsOfSection5(t *testing.T) {
 		firstCome bool
 	}
 	of := func(s System, c Config) (r row) {
-		r.place, r.pull, r.slice, r.credit, r.firstCome = s.moves(&c, 4)
+		r.place, r.pull, r.slice, r.credit, r.firstCome = s.moves(&c, 4, 4)
 		return r
 	}
 	for i, want := range [][3]row{

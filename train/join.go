@@ -76,7 +76,7 @@ func (w *Worker) join(ctx context.Context, c Config) error {
 	if err := w.choose(ctx, c); err != nil {
 		return err
 	}
-	w.moves.credit = coordinator.Credit(c.Credit, w.moves.slice, w.comm.Layout().Nodes)
+	w.moves.credit = coordinator.Credit(c.Credit, w.moves.slice, w.comm.Layout().Nodes, w.team.Layout().Nodes)
 	c.Slice, c.Credit = w.moves.slice, w.moves.credit
 	if err := w.checkConsistency(ctx, c); err != nil {
 		return err

@@ -40,7 +40,7 @@ func moveFlags() []cli.Flag {
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
 		cmdline.Checked("credit", auto, fmt.Sprintf("let at most `N` large messages be under way from a rank to other nodes together, the most urgent first; "+
-			"off binds each link by itself; auto with slices is the number of other nodes, %d to %d, else off", coordinator.LeastCredit, coordinator.MostCredit),
+			"off binds each link by itself; auto with slices is one for each node that it sends to, %d at least, and two where these are more than %d, else off", coordinator.LeastCredit, coordinator.FewPeers),
 			cmdline.Parsed(parseCredit, ""), auto, creditOff),
 	}, selectionFlags(), []cli.Flag{
 		localFlag(),
@@ -72,7 +72,7 @@ func parseCredit(s string) (int, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("invalid credit %q: want a number of messages, such as %d, or %s to bind each link by itself", s, coordinator.MostCredit, creditOff)
+		return 0, fmt.Errorf("invalid credit %q: want a number of messages, such as %d, or %s to bind each link by itself", s, coordinator.FewPeers, creditOff)
 	}
 	return n, nil
 }

@@ -289,6 +289,15 @@ func (b *Book) NodeCount() int {
 	return len(slices.Compact(slices.Sorted(slices.Values(b.Nodes))))
 }
 
+// workingNodes returns how many nodes the workers lie on.
+func (b *Book) workingNodes() int {
+	nodes := map[int]bool{}
+	for _, r := range b.Workers {
+		nodes[b.Nodes[r]] = true
+	}
+	return len(nodes)
+}
+
 // Layer returns the layer of that name; the first of several.
 func (b *Book) Layer(name string) (*Layer, error) {
 	for i := range b.Layers {

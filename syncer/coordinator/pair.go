@@ -46,22 +46,34 @@ const (
 )
 
 const (
-	// LeastCredit and MostCredit bound DefaultCredit.
-	LeastCredit, MostCredit = 2, 4
+	// LeastCredit is the least that DefaultCredit comes to.
+	LeastCredit = 2
+	// FewPeers is up to how many other nodes DefaultCredit is one for each.
+	FewPeers = 4
 	// NoCredit, where a credit is asked for, is none.
 	NoCredit = -1
 )
 
-// DefaultCredit returns how many large messages a rank has under way to other nodes where parameters are cut to slices: one for each of
-// the others, so that its port does not stand still when several ranks send to one server. What is urgent waits behind each, so that there
-// are MostCredit of them at most: on four nodes a slice of the first layer is at its server within six slices' time.
-func DefaultCredit(nodes int) int { return min(max(LeastCredit, nodes-1), MostCredit) }
+// DefaultCredit returns how many large messages a rank has under way to other nodes where parameters are cut to slices, so that its
+// port does not stand still when all ranks send to the few servers that have the most urgent ones: one for each node that it sends to, and two
+// for each of more than FewPeers. What is urgent waits behind each: on four nodes a slice of the first layer is at its server within six slices'
+// time. Of so many nodes some work: a rank sends to all others, or, where some only serve, to these or to those.
+func DefaultCredit(nodes, working int) int {
+	peers := nodes - 1
+	if working < nodes {
+		peers = max(working, nodes-working)
+	}
+	if peers > FewPeers {
+		return 2 * peers
+	}
+	return max(LeastCredit, peers)
+}
 
 // Credit returns how many large messages a rank has under way to other nodes, where so many are asked for, parameters are
-// cut by s, and there are so many nodes in all: DefaultCredit where 0 is asked for and there are slices; 0 if each link is bound by itself.
-func Credit(asked int, s Slice, nodes int) int {
+// cut by s, and so many nodes of all work: DefaultCredit where 0 is asked for and there are slices; 0 if each link is bound by itself.
+func Credit(asked int, s Slice, nodes, working int) int {
 	if asked == 0 && s > 0 {
-		return DefaultCredit(nodes)
+		return DefaultCredit(nodes, working)
 	}
 	return max(0, asked)
 }

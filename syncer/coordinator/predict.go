@@ -294,7 +294,7 @@ func (n *Network) add(bytes float64) float64 {
 }
 
 // credit is that of slices.
-func (n *Network) credit() int { return DefaultCredit(n.Book.NodeCount()) }
+func (n *Network) credit() int { return DefaultCredit(n.Book.NodeCount(), n.Book.workingNodes()) }
 
 // senders is how many send through the network to a server: nodes, whose ranks
 // are summed first; on one node, ranks.

@@ -223,7 +223,7 @@ func TestPairsThatTravelSideBySide(t *testing.T) {
 	}{
 		{PullBroadcast, 0, 1 << 18, 4}, // 16 pairs of 2^16 elements, one to each server at a time
 		{PullBroadcast, 0, 1 << 20, 1},
-		{PullBroadcast, 1 << 16, 0, (16 + DefaultCredit(4) - 1) / DefaultCredit(4)},
+		{PullBroadcast, 1 << 16, 0, (16 + DefaultCredit(4, 4) - 1) / DefaultCredit(4, 4)},
 		{PullRequest, 0, 1 << 18, 1},
 		{PullRequest, 1 << 16, 0, 1},
 	} {
@@ -237,6 +237,32 @@ func TestPairsThatTravelSideBySide(t *testing.T) {
 		n := Network{Book: b, Selector: selection.Default()}
 		if p, err := n.Phases([]*Layer{&b.Layers[0]}, PS); err != nil || p.Parts != c.parts {
 			t.Errorf("pull by %v, slices of %v, pairs of %d bytes: %d parts (%v), want %d", c.pull, c.slice, c.pair, p.Parts, err, c.parts)
+		}
+	}
+}
+
+// TestDefaultCredit is one message for each node that a rank sends to where these are few, so that what is urgent waits for little, and two where they are more and
+// all ranks send to the few servers that have what is urgent.
+func TestDefaultCredit(t *testing.T) {
+	for _, c := range []struct{ nodes, working, want int }{
+		{1, 1, 2},
+		{2, 2, 2},
+		{3, 3, 2},
+		{4, 4, 3},
+		{5, 5, 4},
+		{6, 6, 10},
+		{8, 8, 14},
+		{16, 16, 30},
+		{8, 4, 4},
+		{6, 4, 4},
+		{3, 1, 2},
+		{12, 8, 16}, // servers apart
+	} {
+		if got := DefaultCredit(c.nodes, c.working); got != c.want {
+			t.Errorf("%d of %d nodes work: a credit of %d, want %d", c.working, c.nodes, got, c.want)
+		}
+		if got := Credit(0, DefaultSlice, c.nodes, c.working); got != c.want {
+			t.Errorf("%d of %d nodes work, none asked for: a credit of %d, want %d", c.working, c.nodes, got, c.want)
 		}
 	}
 }
