@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/units"
 )
 
@@ -286,16 +287,16 @@ func (b *Book) apart() bool {
 
 // NodeCount returns how many nodes the ranks lie on.
 func (b *Book) NodeCount() int {
-	return len(slices.Compact(slices.Sorted(slices.Values(b.Nodes))))
+	return spec.LayoutOf(b.Nodes).Nodes
 }
 
 // workingNodes returns how many nodes the workers lie on.
 func (b *Book) workingNodes() int {
-	nodes := map[int]bool{}
+	var nodes []int
 	for _, r := range b.Workers {
-		nodes[b.Nodes[r]] = true
+		nodes = append(nodes, b.Nodes[r])
 	}
-	return len(nodes)
+	return spec.LayoutOf(nodes).Nodes
 }
 
 // Layer returns the layer of that name; the first of several.
