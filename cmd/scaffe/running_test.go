@@ -165,7 +165,8 @@ func processes(dir string) map[int][]string {
 		env, _ := os.ReadFile(filepath.Join(p, "environ"))
 		args, _ := os.ReadFile(filepath.Join(p, "cmdline"))
 		vars := strings.Split(string(env), "\x00")
-		if exe != scaffe || cwd != dir || strings.Contains(string(args), "\x00launch-sentinel\x00") {
+		ending := len(args) == 0 // it has lost its memory since exe was read; it may have been a sentinel
+		if exe != scaffe || cwd != dir || ending || strings.Contains(string(args), "\x00launch-sentinel\x00") {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(p)); err == nil {
