@@ -37,22 +37,15 @@ func fresh(t *testing.T, lines string) string {
 	return file
 }
 
-// apart is a transport whose ranks are on a node each.
-type apart struct{ nbc.Transport }
-
-func (t apart) Nodes() []int {
-	nodes := make([]int, t.Size())
-	for r := range nodes {
-		nodes[r] = r
-	}
-	return nodes
-}
-
 // configured runs f on n ranks, each on a node of its own and with its own
 // options, after Configure.
 func configured(t *testing.T, opts []collectives.Options, f func(c *collectives.Comm, warnings []string) error) []error {
 	t.Helper()
-	w := inproc.NewWorld(len(opts), inproc.Options{})
+	nodes := make([]int, len(opts))
+	for r := range nodes {
+		nodes[r] = r
+	}
+	w := inproc.NewWorld(len(opts), inproc.Options{Nodes: nodes})
 	errs := make([]error, len(opts))
 	var wg sync.WaitGroup
 	for r := range opts {
@@ -60,11 +53,7 @@ func configured(t *testing.T, opts []collectives.Options, f func(c *collectives.
 		if err != nil {
 			t.Fatal(err)
 		}
-		open := func() (nbc.Transport, error) {
-			inner, err := w.Open(r)()
-			return apart{inner}, err
-		}
-		e, err := nbc.Start(open, device.CPU(k), nbc.Options{Deadline: 10 * time.Minute})
+		e, err := nbc.Start(w.Open(r), device.CPU(k), nbc.Options{Deadline: 10 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

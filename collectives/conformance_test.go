@@ -25,25 +25,14 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// on is a transport whose ranks are on the given nodes.
-type on struct {
-	*faulty.Transport
-	nodes []int
-}
-
-func (o on) Nodes() []int { return o.nodes }
-
 // under opens the transports of n ranks of one process, on the given nodes (nil:
 // one), each with the faults that plan says.
 func under(n int, nodes []int, seed uint64, plan func(rank int) faulty.Plan) func(rank int) func() (nbc.Transport, error) {
-	w := inproc.NewWorld(n, inproc.Options{Seed: seed})
-	if nodes == nil {
-		nodes = make([]int, n)
-	}
+	w := inproc.NewWorld(n, inproc.Options{Seed: seed, Nodes: nodes})
 	return func(rank int) func() (nbc.Transport, error) {
 		return func() (nbc.Transport, error) {
 			t, err := w.Open(rank)()
-			return on{faulty.Wrap(t, plan(rank)), nodes}, err
+			return faulty.Wrap(t, plan(rank)), err
 		}
 	}
 }

@@ -14,14 +14,6 @@ import (
 	"github.com/scaffe/scaffe/nbc/inproc"
 )
 
-// placed is a transport between ranks on nodes as the test says.
-type placed struct {
-	nbc.Transport
-	nodes []int
-}
-
-func (p placed) Nodes() []int { return p.nodes }
-
 // TestLinearAddsInRankOrder: a linear reduction adds in0 ⊕ in1 ⊕ in2 …, each node's ranks
 // first where a level is, in the order of the nodes' lowest ranks: whoever is the root,
 // in place or not, executed alone (few bytes) or by the loop.
@@ -48,21 +40,10 @@ func TestLinearAddsInRankOrder(t *testing.T) {
 			for i := range want {
 				want[i] = inOrder(k.nodes, len(sp.Levels) == 1, func(r int) float32 { return value(r, i) })
 			}
-			w := inproc.NewWorld(n, inproc.Options{})
-			open := func(rank int) func() (nbc.Transport, error) {
-				return func() (nbc.Transport, error) {
-					t, err := w.Open(rank)()
-					return placed{t, k.nodes}, err
-				}
-			}
-			for _, plain := range []bool{false, true} {
-				if plain {
-					if len(sp.Levels) > 1 {
-						break // inproc itself knows one node
-					}
-					w = inproc.NewWorld(n, inproc.Options{})
-					open = w.Open
-				}
+			for how, open := range map[string]func(rank int) func() (nbc.Transport, error){
+				"by the loop": under(n, k.nodes, 0, none), // faulty's ranks cannot change threads
+				"alone":       inproc.NewWorld(n, inproc.Options{Nodes: k.nodes}).Open,
+			} {
 				errs := ct.World(n, open, nbc.Options{Deadline: 10 * time.Minute}, func(c *collectives.Comm, _ *nbc.Engine) error {
 					for root := range n {
 						for _, inPlace := range []bool{false, true} {
@@ -87,7 +68,7 @@ func TestLinearAddsInRankOrder(t *testing.T) {
 				})
 				for _, err := range errs {
 					if err != nil {
-						t.Errorf("%s over nodes %v, %d elements: %v", k.spec, k.nodes, count, err)
+						t.Errorf("%s over nodes %v, %s, %d elements: %v", k.spec, k.nodes, how, count, err)
 					}
 				}
 			}

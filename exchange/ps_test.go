@@ -150,14 +150,6 @@ func TestPoseidon_MixedWithServers(t *testing.T) {
 	}
 }
 
-// placed is a transport between ranks on nodes as the test says.
-type placed struct {
-	nbc.Transport
-	nodes []int
-}
-
-func (p placed) Nodes() []int { return p.nodes }
-
 // on trains on ranks of this process that lie on nodes, of which workers work, and returns the
 // workers' parameters.
 func on(t *testing.T, nodes, workers []int, servers string, pair int, c exchange.Config) [][]float32 {
@@ -167,14 +159,8 @@ func on(t *testing.T, nodes, workers []int, servers string, pair int, c exchange
 		books[r] = bookOf(t, nodes, coordinator.Places{Ranks: workers}, servers, pair)
 	}
 	got := make([][]float32, len(workers))
-	w := inproc.NewWorld(len(nodes), inproc.Options{})
-	open := func(rank int) func() (nbc.Transport, error) {
-		return func() (nbc.Transport, error) {
-			t, err := w.Open(rank)()
-			return placed{t, nodes}, err
-		}
-	}
-	for _, err := range ct.World(len(nodes), open, nbc.Options{Deadline: 10 * time.Minute}, func(comm *collectives.Comm, _ *nbc.Engine) error {
+	w := inproc.NewWorld(len(nodes), inproc.Options{Nodes: nodes})
+	for _, err := range ct.World(len(nodes), w.Open, nbc.Options{Deadline: 10 * time.Minute}, func(comm *collectives.Comm, _ *nbc.Engine) error {
 		c, ctx := c, context.Background()
 		c.Book = books[comm.Rank()]
 		var err error

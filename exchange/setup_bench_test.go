@@ -31,16 +31,10 @@ func BenchmarkSetUpOfSlices(b *testing.B) {
 	for _, scheme := range []exchange.Scheme{exchange.PS, exchange.Reduce} {
 		b.Run(scheme.String(), func(b *testing.B) {
 			for b.Loop() {
-				w := inproc.NewWorld(ranks, inproc.Options{})
-				open := func(rank int) func() (nbc.Transport, error) {
-					return func() (nbc.Transport, error) {
-						t, err := w.Open(rank)()
-						return placed{t, nodes}, err
-					}
-				}
+				w := inproc.NewWorld(ranks, inproc.Options{Nodes: nodes})
 				var mu sync.Mutex
 				var slowest time.Duration
-				errs := ct.World(ranks, open, nbc.Options{}, func(comm *collectives.Comm, _ *nbc.Engine) error {
+				errs := ct.World(ranks, w.Open, nbc.Options{}, func(comm *collectives.Comm, _ *nbc.Engine) error {
 					c := exchange.Config{
 						Layers: ls, Scheme: scheme, Spec: parse(b, "binomial"), Bucket: 1, Slice: size, Credit: 2,
 						Data: mem.Of(data), Diff: mem.Of(diff), OnSum: func(int, exchange.Sum) error { return nil },

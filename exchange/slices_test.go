@@ -75,11 +75,11 @@ func amid(t *testing.T, nodes []int, seed uint64, c exchange.Config) (got [][]fl
 	c.Layers = sliced()
 	got = make([][]float32, len(nodes))
 	orders := make([]nbc.Order, len(nodes))
-	w := inproc.NewWorld(len(nodes), inproc.Options{Seed: seed})
+	w := inproc.NewWorld(len(nodes), inproc.Options{Seed: seed, Nodes: nodes})
 	open := func(rank int) func() (nbc.Transport, error) {
 		return func() (nbc.Transport, error) {
 			t, err := w.Open(rank)()
-			return placed{faulty.Wrap(t, faulty.Plan{Seed: seed, Delay: int(seed % 4), Reorder: seed%2 == 1}), nodes}, err
+			return faulty.Wrap(t, faulty.Plan{Seed: seed, Delay: int(seed % 4), Reorder: seed%2 == 1}), err
 		}
 	}
 	errs := ct.World(len(nodes), open, nbc.Options{}, func(comm *collectives.Comm, e *nbc.Engine) error {

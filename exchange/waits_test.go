@@ -32,7 +32,7 @@ func TestP3_ErrorsNameTheSlice(t *testing.T) {
 			t.Run(fmt.Sprintf("rank %d stops at %d", victim, op), func(t *testing.T) {
 				t.Parallel()
 				nodes := []int{0, 1, 2}
-				w := inproc.NewWorld(len(nodes), inproc.Options{})
+				w := inproc.NewWorld(len(nodes), inproc.Options{Nodes: nodes})
 				open := func(rank int) func() (nbc.Transport, error) {
 					return func() (nbc.Transport, error) {
 						t, err := w.Open(rank)()
@@ -40,7 +40,7 @@ func TestP3_ErrorsNameTheSlice(t *testing.T) {
 						if rank == victim {
 							plan.Die = op
 						}
-						return placed{faulty.Wrap(t, plan), nodes}, err
+						return faulty.Wrap(t, plan), err
 					}
 				}
 				deadlines := nbc.Options{Deadline: 2 * time.Second, MaxDeadline: 4 * time.Second}

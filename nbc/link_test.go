@@ -12,40 +12,33 @@ import (
 	"github.com/scaffe/scaffe/nbc/inproc"
 )
 
-// apart is a transport whose ranks are each on a node of their own. It writes
-// down which instances' messages are sent, in order.
-type apart struct {
+// logged is a transport that writes down which instances' messages are sent, in order.
+type logged struct {
 	nbc.Transport
 	mu   *sync.Mutex
 	sent *[]uint32
 }
 
-func (a apart) Nodes() []int {
-	nodes := make([]int, a.Size())
-	for i := range nodes {
-		nodes[i] = i
-	}
-	return nodes
-}
+func (l logged) Nodes() []int { return l.Transport.(nbc.Topology).Nodes() }
 
-func (a apart) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
-	a.mu.Lock()
-	*a.sent = append(*a.sent, tag.Instance)
-	a.mu.Unlock()
-	return a.Transport.Send(tok, to, tag, src)
+func (l logged) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
+	l.mu.Lock()
+	*l.sent = append(*l.sent, tag.Instance)
+	l.mu.Unlock()
+	return l.Transport.Send(tok, to, tag, src)
 }
 
 // linked starts two engines on nodes of their own; it returns what rank 1 has
 // sent so far.
 func linked(t *testing.T) (engines [2]*nbc.Engine, sent func() []uint32) {
 	t.Helper()
-	w := inproc.NewWorld(2, inproc.Options{})
+	w := inproc.NewWorld(2, inproc.Options{Nodes: []int{0, 1}})
 	var mu sync.Mutex
 	var logs [2][]uint32
 	for r := range engines {
 		open := func() (nbc.Transport, error) {
 			inner, err := w.Open(r)()
-			return apart{inner, &mu, &logs[r]}, err
+			return logged{inner, &mu, &logs[r]}, err
 		}
 		e, err := nbc.Start(open, host(t), nbc.Options{Deadline: 20 * time.Second})
 		if err != nil {

@@ -14,14 +14,6 @@ import (
 	"github.com/scaffe/scaffe/syncer"
 )
 
-// placed is a transport between ranks that lie on nodes as a test says.
-type placed struct {
-	nbc.Transport
-	nodes []int
-}
-
-func (p placed) Nodes() []int { return p.nodes }
-
 // TestServersApartBeginWithDifferentWorkers: a broadcast sends to those behind its root first, so each of the servers that do not work is
 // numbered before the workers of another node. One on a worker's own node is the last, and workers stay in order whoever serves.
 func TestServersApartBeginWithDifferentWorkers(t *testing.T) {
@@ -36,19 +28,13 @@ func TestServersApartBeginWithDifferentWorkers(t *testing.T) {
 		{[]int{0, 1, 2}, []int{0, 1}, []int{0, 2}, []int{0, 0}},
 	} {
 		t.Run(fmt.Sprint(c.nodes, c.workers, c.servers), func(t *testing.T) {
-			w := inproc.NewWorld(len(c.nodes), inproc.Options{})
-			open := func(rank int) func() (nbc.Transport, error) {
-				return func() (nbc.Transport, error) {
-					t, err := w.Open(rank)()
-					return placed{t, c.nodes}, err
-				}
-			}
+			w := inproc.NewWorld(len(c.nodes), inproc.Options{Nodes: c.nodes})
 			var mu sync.Mutex
 			ranks := map[int][]int{} // by server: the ranks that have a number between it and the workers, in that order
 			for _, s := range c.servers {
 				ranks[s] = make([]int, len(c.workers)+1)
 			}
-			for _, err := range ct.World(len(c.nodes), open, nbc.Options{}, func(comm *collectives.Comm, _ *nbc.Engine) error {
+			for _, err := range ct.World(len(c.nodes), w.Open, nbc.Options{}, func(comm *collectives.Comm, _ *nbc.Engine) error {
 				team, err := syncer.NewTeam(context.Background(), comm, c.workers, c.servers)
 				if err != nil {
 					return err

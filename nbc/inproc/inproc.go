@@ -31,14 +31,22 @@ import (
 type Options struct {
 	// Seed, unless 0, makes the order and delay of deliveries random.
 	Seed uint64
+	// Nodes is for every rank the index of the node on which it seems to be; nil is one node.
+	Nodes []int
 }
 
 // World is the ranks of one process.
-type World struct{ ranks []*endpoint }
+type World struct {
+	ranks []*endpoint
+	nodes []int
+}
 
 // NewWorld returns a world of n ranks.
 func NewWorld(n int, opts Options) *World {
-	w := &World{}
+	w := &World{nodes: opts.Nodes}
+	if w.nodes == nil {
+		w.nodes = make([]int, n)
+	}
 	for r := range n {
 		e := &endpoint{
 			world: w, rank: r,
@@ -115,10 +123,13 @@ type endpoint struct {
 var (
 	_ nbc.Transport = (*endpoint)(nil)
 	_ nbc.Notifier  = (*endpoint)(nil)
+	_ nbc.Topology  = (*endpoint)(nil)
 )
 
 func (e *endpoint) Rank() int { return e.rank }
 func (e *endpoint) Size() int { return len(e.world.ranks) }
+
+func (e *endpoint) Nodes() []int { return e.world.nodes }
 
 func (e *endpoint) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
 	if to < 0 || to >= len(e.world.ranks) {

@@ -23,11 +23,6 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// movable is placed for any thread.
-type movable struct{ placed }
-
-func (movable) Migrate() bool { return true }
-
 // counts are the operations that the loop begins: a request that its caller executes
 // alone begins none; the messages that such a caller sends; and those for which the loop
 // has a place where they may be copied.
@@ -90,7 +85,7 @@ func enginesWith(t *testing.T, n int, o Options, f func(e *nbc.Engine) error) []
 			if err != nil {
 				return nil, err
 			}
-			x, err := New(movable{placed{Transport: inner, Notifier: inner.(nbc.Notifier), nodes: make([]int, n)}}, o)
+			x, err := New(inner, o)
 			if err != nil {
 				return nil, err
 			}

@@ -175,7 +175,7 @@ func spread(t *testing.T, n int, places *atomic.Int64, f func(e *nbc.Engine) err
 			if err != nil {
 				return nil, err
 			}
-			return New(movable{placed{Transport: inner, Notifier: inner.(nbc.Notifier), nodes: make([]int, n)}}, Options{Room: 1 << 28, forceShare: true})
+			return New(inner, Options{Room: 1 << 28, forceShare: true})
 		}
 		e, err := nbc.Start(open, struct {
 			nbc.Device

@@ -23,22 +23,20 @@ import (
 	"github.com/scaffe/scaffe/nbc/transporttest"
 )
 
-// placed is a transport that says where its ranks are.
-type placed struct {
+// bound is a transport of one thread, that knows who has its cores.
+type bound struct {
 	nbc.Transport
 	nbc.Notifier
-	nodes  []int
+	nbc.Topology
 	rivals int // of rank 1
 }
 
-func (p placed) Nodes() []int { return p.nodes }
-
 // Rivals returns how many ranks of other nodes have this rank's cores.
-func (p placed) Rivals() int {
-	if p.Rank() != 1 {
+func (b bound) Rivals() int {
+	if b.Rank() != 1 {
 		return 0
 	}
-	return p.rivals
+	return b.rivals
 }
 
 // world opens a transport for every rank of one process, over inproc. Ranks
@@ -54,13 +52,13 @@ func hosted(t *testing.T, opts Options, rivals int, nodes ...int) []nbc.Transpor
 	if processes() > 1 {
 		t.Skip("for one process; under mpirun the tests over MPI run")
 	}
-	w := inproc.NewWorld(len(nodes), inproc.Options{})
+	w := inproc.NewWorld(len(nodes), inproc.Options{Nodes: nodes})
 	opts.Room = 1 << 30
 	ts := make([]nbc.Transport, len(nodes))
 	err := each(len(nodes), func(r int) (err error) {
 		inner, err := w.Open(r)()
 		if err == nil {
-			ts[r], err = New(placed{Transport: inner, Notifier: inner.(nbc.Notifier), nodes: nodes, rivals: rivals}, opts)
+			ts[r], err = New(bound{inner, inner.(nbc.Notifier), inner.(nbc.Topology), rivals}, opts)
 		}
 		return err
 	})
