@@ -44,30 +44,29 @@ func (x *figureCell) begin(rows []FigureRow) int {
 }
 
 // bearable returns a rate, at most the given one and halves of it, at which carrying messages does not keep the
-// cores busy for too much even of the computation, if it took them this long at the rate measured.
-func bearable(carrying, compute float64, measured, rate int) int {
-	for rate > lastRate && carrying > carryingAtMost*compute*float64(measured)/float64(rate) {
+// cores busy for too much of a time that grows as the rate falls, if it took them this long at the rate measured.
+func bearable(carrying, of float64, measured, rate int) int {
+	for rate > lastRate && carrying > carryingAtMost*of*float64(measured)/float64(rate) {
 		rate /= 2
 	}
 	return rate
 }
 
 // settle measures a cell at lower and lower rates until the lab's cores do not strain. Rates that are not
-// bearable are passed over.
+// bearable are passed over: an iteration takes twice as long at half the rate, and carrying its messages as long as before.
 func (x *figureCell) settle(ctx context.Context, rate int, replay replayer, log io.Writer) ([]FigureRow, error) {
 	for {
 		rows, err := replay(ctx, *x, rate)
 		if err != nil || rate <= lastRate || !slices.ContainsFunc(rows, func(r FigureRow) bool { return r.strained() }) {
 			return rows, err
 		}
-		late, busy, carrying, compute := 0.0, 0.0, 0.0, 0.0
+		late, busy, next := 0.0, 0.0, rate/2
 		for _, r := range rows {
 			if r.measured() {
-				late, busy, carrying = max(late, r.Late/r.Iteration), max(busy, r.Carrying/r.Iteration), max(carrying, r.Carrying)
-				compute = r.Compute
+				late, busy = max(late, r.Late/r.Iteration), max(busy, r.Carrying/r.Iteration)
+				next = min(next, bearable(r.Carrying, r.Iteration, rate, rate/2))
 			}
 		}
-		next := bearable(carrying, compute, rate, rate/2)
 		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late, messages kept the cores busy for up to %.0f %%: again at %d Mbit/s\n", 100*late, 100*busy, next)
 		rate = next
 	}

@@ -164,21 +164,27 @@ func first(t *testing.T, path string) string {
 	return header + "\n" + strings.Repeat(",", len(figureColumns)-3) + "\n"
 }
 
-// Rates at which messages would keep the cores busy for more than half of the computation are passed over,
-// by what fewer nodes took from the first one on.
+// Rates at which messages would keep the cores busy for more than half of an iteration are passed over; the first
+// one is that at which they would not for more than half of the computation, by what fewer nodes took.
 func TestFigureSettles(t *testing.T) {
 	x := figureCell{profile: "vgg19-titanx", gbit: 10, layout: Layout{8, 1}, systems: []string{"caffe+wfbp", "poseidon"}, sizes: 0.05}
 	var asked []int
+	longer := 1.0 // an iteration
 	fake := func(_ context.Context, x figureCell, rate int) ([]FigureRow, error) {
 		asked = append(asked, rate)
 		rows, err := x.rows("poseidon-8", rate, fmt.Sprintf(replayed, 0.0, 8))
 		for i := range rows {
 			rows[i].Carrying = 900
 			rows[i].Compute *= float64(firstRate) / float64(rate)
-			rows[i].Iteration *= float64(firstRate) / float64(rate)
+			rows[i].Iteration *= longer * float64(firstRate) / float64(rate)
 		}
 		return rows, err
 	}
+	longer = 2.5
+	if _, err := x.settle(context.Background(), x.begin(nil), fake, io.Discard); err != nil || !slices.Equal(asked, []int{1000, 500}) {
+		t.Error(asked, err)
+	}
+	longer, asked = 1, nil
 	var log bytes.Buffer
 	rows, err := x.settle(context.Background(), x.begin(nil), fake, &log)
 	if err != nil || len(rows) != 3 || rows[0].Rate != 250 || !slices.Equal(asked, []int{1000, 250}) {
