@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -38,7 +39,7 @@ var (
 type network struct {
 	hop, packet  []float64   // a short message's way, and the time from one to the next of many
 	burst, probe []float64   // burstBytes and probeBytes one way and an answer
-	carry        []float64   // the CPU time of a byte at an end
+	carry        []carrying  // what a byte costs the CPU at an end
 	library      [][]float64 // the MPI library's allreduce of selection.LibraryProbes, each over that by yardstick
 }
 
@@ -131,7 +132,6 @@ func (n *network) byLibrary(ctx context.Context, c *Comm) error {
 // on returns m with what was measured between ranks of a layout. What is measured is rounded
 // before anything is taken from it: differences of two such vary more than either.
 func (n *network) on(m sim.Model, l spec.Layout) sim.Model {
-	middle := func(turns []float64) float64 { return slices.Sorted(slices.Values(turns))[len(turns)/2] }
 	round := func(turns []float64, least float64, steps ...float64) float64 {
 		return selection.Rounded(max(middle(turns), least), steps...)
 	}
@@ -148,7 +148,7 @@ func (n *network) on(m sim.Model, l spec.Layout) sim.Model {
 			m.Inter.Burst = burstBytes
 		}
 		if m.Carry = 0; len(n.carry) > 0 {
-			perByte := middle(n.carry) - 4*m.Packet/carryChunk
+			perByte := worked(n.carry) - 4*m.Packet/carryChunk
 			m.Carry = selection.Rounded(1/min(max(perByte, 1e-12), 1e-7), fiveSteps...)
 		}
 	}
@@ -166,28 +166,71 @@ func (n *network) on(m sim.Model, l spec.Layout) sim.Model {
 	return m
 }
 
+// middle returns the median.
+func middle(turns []float64) float64 { return slices.Sorted(slices.Values(turns))[len(turns)/2] }
+
 // carryChunk is the size of the messages that carry sends.
 const carryChunk = 256 << 10
 
-// carry is a collective of two ranks that returns the CPU time that a byte of a stream
-// from one to the other costs at an end. Ranks that wait look whether there is something,
-// which is no cost of a message. So another thread of each wants its core meanwhile, for then
-// they sleep (nbc/internal/backoff), as they do where ranks share cores.
-func (c *Comm) carry(ctx context.Context, b mem.Buffer) (float64, error) {
+// carrying is what a stream from one rank to another took: CPU time at the end that had more, and its time, both for
+// a byte; and the share of a core that a rank has which only waits.
+type carrying struct{ spent, took, waits float64 }
+
+// worked returns the CPU time that a byte costs at an end, without that of waiting for the network, which is the longer the
+// slower it is, of what turns measured. What disturbs a turn makes a rank that waits look busier, so the least share counts;
+// and waiting explains no more than half of what was spent, for the difference of two that are nearly the same is none of a cost.
+func worked(turns []carrying) float64 {
+	var spent, took, waits []float64
+	for _, t := range turns {
+		spent, took, waits = append(spent, t.spent), append(took, t.took), append(waits, t.waits)
+	}
+	share := min(slices.Min(waits), 0.9)
+	return max((middle(spent)-share*middle(took))/(1-share), middle(spent)/2)
+}
+
+// carry is a collective of two ranks that measures a stream of b's bytes from one to the other, and then what it takes to wait
+// for as long, for as many messages of one byte.
+func (c *Comm) carry(ctx context.Context, b mem.Buffer) (carrying, error) {
+	spent, took, err := c.spent(ctx, func() error {
+		return c.Bcast(ctx, b, mem.Uint8, 0, rule("chain", carryChunk))
+	})
+	if err != nil {
+		return carrying{}, err
+	}
+	token, chunks := mem.Of(make([]byte, 1)), b.Len()/carryChunk
+	idle, waited, err := c.spent(ctx, func() error {
+		for range chunks {
+			if c.rank == 0 {
+				time.Sleep(time.Duration(took / float64(chunks) * 1e9))
+			}
+			if err := c.Bcast(ctx, token, mem.Uint8, 0, control); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return carrying{}, err
+	}
+	bytes := float64(b.Len())
+	most := []float64{spent / bytes, took / bytes, idle / waited} // rank 0 does not wait
+	err = c.Allreduce(ctx, mem.Of(most), mem.Of(most), mem.Float64, mem.Max, control)
+	return carrying{most[0], most[1], most[2]}, err
+}
+
+// spent is a collective that returns how much CPU time this rank has within do, and how long that takes, in seconds. Ranks that
+// wait look whether there is something as long as nobody else wants their core. So another thread of each wants it meanwhile, for
+// then they sleep (nbc/internal/backoff), as they do where ranks share cores.
+func (c *Comm) spent(ctx context.Context, do func() error) (cpu, took float64, err error) {
 	if err := c.Barrier(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	stop := spin()
-	before := cpuTime(false)
-	err := c.Bcast(ctx, b, mem.Uint8, 0, rule("chain", carryChunk))
+	began, before := time.Now(), cpuTime(false)
+	err = do()
 	all := cpuTime(false) - before
-	spun := stop()
-	if err != nil {
-		return 0, err
-	}
-	cost := []float64{max(0, all-spun) / float64(b.Len())}
-	err = c.Allreduce(ctx, mem.Of(cost), mem.Of(cost), mem.Float64, mem.Max, control)
-	return cost[0], err
+	took = time.Since(began).Seconds()
+	return max(0, all-stop()), took, err
 }
 
 // spin starts a thread that keeps a core busy. What it returns ends it, and returns
