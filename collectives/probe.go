@@ -48,7 +48,7 @@ var yardstick = spec.Spec{Levels: []spec.Level{{Algorithm: "doubling"}}}
 
 // measureNetwork is a collective that measures the network between the first ranks of two
 // nodes, and what the MPI library takes there, for some dozens to some hundreds of
-// milliseconds, and returns m with what it found. Everything is measured in turns, and of the
+// milliseconds (two seconds where the network is slow and ranks share cores), and returns m with what it found. Everything is measured in turns, and of the
 // turns the median counts, so that what disturbs the ranks for some milliseconds is no part of a result.
 // Results are rounded, so that run after run comes to the same choices.
 func (c *Comm) measureNetwork(ctx context.Context, m sim.Model) (sim.Model, error) {
