@@ -122,6 +122,9 @@ generate: ## make generated files again: assembly, protocol buffers
 	@scripts/generate
 
 .PHONY: test
+# Tests and the tools that look at them live too briefly to collect much garbage.
+test: export GOGC = 400
+test: export GOMEMLIMIT = 2GiB
 test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	scripts/test-pure
 	scripts/with-mpi openmpi scripts/test-mpi all

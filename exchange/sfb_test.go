@@ -49,8 +49,7 @@ func (f *factored) backward(layer, pass int) {
 	first := f.layers[layer].Params[0].Off
 	fill := func(x []float32, which int) {
 		for i := range x {
-			at := float64(i + 31*which + 7*pass + 13*rank + f.iter)
-			x[i] = f.data[first+i%(s.Out*s.In)] * float32(math.Cos(at))
+			x[i] = f.data[first+i%(s.Out*s.In)] * wave(i+31*which+7*pass+13*rank+f.iter)
 		}
 	}
 	rows := rowsOf(f.comm.Size())[rank]
@@ -130,7 +129,7 @@ func trainFactored(t *testing.T, ranks int, c exchange.Config, iters int) (got [
 					case ls[i].Factors == nil:
 						for _, r := range ls[i].Params {
 							for k := r.Off; k < r.End(); k++ {
-								f.diff[k] += f.data[k] * float32(math.Cos(float64(k+17*comm.Rank()+f.iter)))
+								f.diff[k] += f.data[k] * wave(k+17*comm.Rank()+f.iter)
 							}
 						}
 					default:

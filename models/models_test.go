@@ -264,8 +264,8 @@ func TestRun(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			want := nets[name]
-			if testing.Short() && name == "vgg19_22k" {
-				t.Skip("-short: vgg19_22k takes 2 GB; vgg19 differs in its classifier alone")
+			if name == "vgg19_22k" {
+				t.Skip("it takes 2 GB; vgg19 differs in its classifier alone")
 			}
 			n := build(t, name, proto.Phase_TRAIN, want.batch(), want.small, false)
 			test := build(t, name, proto.Phase_TEST, 1, want.small, true)

@@ -70,12 +70,12 @@ func TestTuneOnGPUs(t *testing.T) {
 		t.Skip("ranks of one process have no MPI library")
 	}
 	dir := t.TempDir()
-	t.Setenv("XDG_CONFIG_HOME", dir)
-	t.Setenv("XDG_CACHE_HOME", dir)
 	library, err := cudatest.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("XDG_CACHE_HOME", dir)
 	t.Setenv(cuda.EnvLibrary, library)
 	t.Setenv(cudatest.Env, "delay=5")
 	r := command(t, dir, scaffe, append(quickTune, "--local", "2", "--device", "cuda:0,0")...)

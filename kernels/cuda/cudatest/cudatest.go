@@ -5,6 +5,7 @@
 package cudatest
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -58,8 +59,15 @@ func Load(library string) error {
 	return errors.Join(err, blas, dnn, os.Setenv(driver.EnvBLAS, driver.NoLibrary), os.Setenv(driver.EnvDNN, driver.NoLibrary))
 }
 
-// Build compiles the library into a folder and returns its path, for the
-// environment variable cuda.EnvLibrary.
+// sources are the files that the library is made of, below kernels/cuda.
+var sources = []string{
+	"cudatest/src/standin.c", "cudatest/src/cublas.c", "cudatest/src/cudnn.c",
+	"kernels.cu", "layers.cu", "grid.h", "operators.h",
+}
+
+// Build returns the path of the library, for the environment variable cuda.EnvLibrary. What it compiles
+// stays in the user's cache folder for whoever asks next, under a name made of the sources and of what the compiler makes
+// of its options here; without such a folder it compiles into dir.
 func Build(dir string) (string, error) {
 	if Hardware() {
 		return "", nil
@@ -68,17 +76,50 @@ func Build(dir string) (string, error) {
 	if !ok {
 		return "", errors.New("cudatest: no source to compile")
 	}
-	here = filepath.Dir(here)
-	source, library := filepath.Join(here, "src", "standin.c"), filepath.Join(dir, "libcuda-standin.so")
-	for _, f := range []string{source, filepath.Join(here, "src", "cublas.c"), filepath.Join(here, "src", "cudnn.c"), filepath.Join(here, "..", "kernels.cu"), filepath.Join(here, "..", "layers.cu"), filepath.Join(here, "..", "grid.h"), filepath.Join(here, "..", "operators.h")} {
-		if _, err := os.Stat(f); err != nil { // go test looks again where a file has changed that the test has looked at
+	root := filepath.Join(filepath.Dir(here), "..")
+	sum := sha256.New()
+	for _, f := range sources {
+		b, err := os.ReadFile(filepath.Join(root, f)) // go test runs a test again that has read a file which changed
+		if err != nil {
 			return "", fmt.Errorf("cudatest: its source: %w", err)
 		}
+		sum.Write(b)
 	}
-	c := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno",
-		"-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-o", library, source)
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("cudatest: %v: %w\n%s", c, err, out)
+	options := []string{
+		"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno",
+		"-fPIC", "-shared", "-fvisibility=hidden", "-pthread",
 	}
-	return library, nil
+	says, err := cc(append(options, "-v", "-E", "-x", "c", os.DevNull)...) // its version, and what native is
+	if err != nil {
+		return "", err
+	}
+	sum.Write(says)
+	name := fmt.Sprintf("standin-%x.so", sum.Sum(nil)[:8])
+	if cache, err := os.UserCacheDir(); err == nil && os.MkdirAll(filepath.Join(cache, "scaffe"), 0o777) == nil {
+		kept := filepath.Join(cache, "scaffe", name)
+		if _, err := os.Stat(kept); err == nil {
+			return kept, nil
+		}
+		if made, err := os.MkdirTemp(filepath.Dir(kept), "standin"); err == nil {
+			defer os.RemoveAll(made)
+			library := filepath.Join(made, name)
+			if _, err := cc(append(options, "-o", library, filepath.Join(root, sources[0]))...); err != nil {
+				return "", err
+			}
+			return kept, os.Rename(library, kept)
+		}
+	}
+	library := filepath.Join(dir, name)
+	_, err = cc(append(options, "-o", library, filepath.Join(root, sources[0]))...)
+	return library, err
+}
+
+// cc runs the compiler and returns what it prints.
+func cc(args ...string) ([]byte, error) {
+	c := exec.Command("cc", args...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("cudatest: %v: %w\n%s", c, err, out)
+	}
+	return out, nil
 }
