@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
@@ -191,15 +192,21 @@ func offHeap(b []byte) mem.Buffer {
 	return m
 }
 
-// content returns n bytes that no other (sender, message) has.
-func content(from, message, n int) []byte {
-	words := make([]int64, n/8+1) // which the race detector looks at once each
-	x := uint64(from*7919+message*104729) + 1
+// text is what all contents are parts of: made once, since each byte written costs the race detector more than its transfer.
+var text = sync.OnceValue(func() []byte {
+	words := make([]int64, 1<<19)
+	x := uint64(1)
 	for i := range words {
 		x = x*6364136223846793005 + 1442695040888963407
 		words[i] = int64(x ^ x>>29)
 	}
-	return mem.Bytes(mem.Of(words))[:n:n]
+	return mem.Bytes(mem.Of(words))
+})
+
+// content returns n bytes that no other (sender, message) has, to be read only.
+func content(from, message, n int) []byte {
+	at := (from*7919 + message*104729) % (1 << 18) * 8
+	return text()[at : at+n : at+n]
 }
 
 func equal(got []byte, from, message int) error {

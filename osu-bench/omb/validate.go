@@ -3,6 +3,7 @@ package omb
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
@@ -46,29 +47,32 @@ func newChecker(c *testCase) *checker {
 
 func (k *checker) free() { k.tile.Free() }
 
-// encode stores a whole number as element i of b.
-func encode(b mem.Buffer, dt mem.Datatype, i, x int) {
+// encode stores the whole number that value says of each index as an element of b.
+func encode(b mem.Buffer, dt mem.Datatype, value func(index int) int) {
 	switch dt {
 	case mem.Float32:
-		mem.View[float32](b)[i] = float32(x)
+		store(b, value, func(x int) float32 { return float32(x) })
 	case mem.Float64:
-		mem.View[float64](b)[i] = float64(x)
+		store(b, value, func(x int) float64 { return float64(x) })
 	case mem.Float16:
-		mem.View[uint16](b)[i] = half(x)
+		store(b, value, half)
 	case mem.BFloat16:
-		mem.View[uint16](b)[i] = uint16(math.Float32bits(float32(x)) >> 16)
-	case mem.Int32:
-		mem.View[int32](b)[i] = int32(x)
-	case mem.Int64:
-		mem.View[int64](b)[i] = int64(x)
-	case mem.Uint32:
-		mem.View[uint32](b)[i] = uint32(x)
-	case mem.Uint64:
-		mem.View[uint64](b)[i] = uint64(x)
+		store(b, value, func(x int) uint16 { return uint16(math.Float32bits(float32(x)) >> 16) })
+	case mem.Int32, mem.Uint32:
+		store(b, value, func(x int) uint32 { return uint32(x) })
+	case mem.Int64, mem.Uint64:
+		store(b, value, func(x int) uint64 { return uint64(x) })
 	case mem.Int16, mem.Uint16:
-		mem.View[uint16](b)[i] = uint16(x)
+		store(b, value, func(x int) uint16 { return uint16(x) })
 	case mem.Int8, mem.Uint8:
-		mem.View[uint8](b)[i] = uint8(x)
+		store(b, value, func(x int) uint8 { return uint8(x) })
+	}
+}
+
+func store[T mem.Number](b mem.Buffer, value func(index int) int, as func(x int) T) {
+	elements := mem.View[T](b)
+	for i := range elements {
+		elements[i] = as(value(i))
 	}
 }
 
@@ -77,21 +81,19 @@ func half(x int) uint16 {
 	if x == 0 {
 		return 0
 	}
-	e := uint16(math.Ilogb(float64(x)))
+	e := uint16(bits.Len(uint(x)) - 1)
 	return (e+15)<<10 | uint16(x)<<(10-e)&0x3ff
 }
 
 // fill fills b with what value says of each index.
 func (k *checker) fill(b mem.Buffer, value func(index int) int) {
-	k.make(value)
+	k.make(b, value)
 	k.tiles(b, func(at, tile []byte) { copy(at, tile) })
 }
 
-// make fills the tile.
-func (k *checker) make(value func(index int) int) {
-	for i := range period {
-		encode(k.tile, k.dt, i, value(i))
-	}
+// make fills as much of the tile as b has.
+func (k *checker) make(b mem.Buffer, value func(index int) int) {
+	encode(k.tile.Slice(0, min(b.Len(), k.tile.Len())), k.dt, value)
 }
 
 // tiles calls f for every period of b with as much of the tile.
@@ -138,7 +140,7 @@ func poison(b mem.Buffer) {
 
 // wrong counts the elements of b that are not what value says.
 func (k *checker) wrong(b mem.Buffer, value func(index int) int) int {
-	k.make(value)
+	k.make(b, value)
 	n, size := 0, k.dt.Size()
 	k.tiles(b, func(at, tile []byte) {
 		if string(at) == string(tile) {
