@@ -50,7 +50,8 @@ func (r *rank) iterationOf(w *way, nodes []int) (schemes string, ms float64, err
 	if err != nil {
 		return "", 0, fmt.Errorf("replay: predicting %d ranks: %w", len(nodes), err)
 	}
-	network := exchange.Network(r.team, b, r.c.Spec, products(p, b, slower))
+	network := r.network(b, slower)
+	defer network.Forget()
 	f := forecast(p, r.layers, r.count, w.design, w.bucket, network, slower)
 	f.FirstCome = w.firstCome
 	audit, err := exchange.Predicted(w.asked, network)

@@ -27,8 +27,9 @@ type rank struct {
 	buffers
 	check *checker // nil: none
 
-	ways  []*way // which take turns
-	alone way    // what the communication alone is measured of
+	ways     []*way                          // which take turns
+	alone    way                             // what the communication alone is measured of
+	networks map[string]*coordinator.Network // the first that has predicted for workers on such nodes
 
 	// The computing goroutine's.
 	wait  *waiter
@@ -54,7 +55,7 @@ type rank struct {
 type sample struct{ total, push, pull float64 }
 
 func newRank(comm *collectives.Comm, c Config) (*rank, error) {
-	r := &rank{c: c, comm: comm, team: syncer.Everyone(comm), scale: 1, late: &lateness{}}
+	r := &rank{c: c, comm: comm, team: syncer.Everyone(comm), scale: 1, late: &lateness{}, networks: map[string]*coordinator.Network{}}
 	r.layers, r.count = layout(c.Profile)
 	for _, w := range []**waiter{&r.wait, &r.updateWait, &r.multiplyWait} {
 		var err error

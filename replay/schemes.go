@@ -126,7 +126,7 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 		}
 		if !alone {
 			slower := r.scale * max(r.c.Straggler.Factor, 1)
-			network := exchange.Network(r.team, b, r.c.Spec, products(r.c.Profile, b, slower))
+			network := r.network(b, slower)
 			var f *exchange.Forecast
 			if r.known() {
 				f = forecast(r.c.Profile, r.layers, r.count, s.Design, p.bucket, network, slower)
@@ -152,6 +152,18 @@ func (r *rank) choose(ctx context.Context, s System, asked coordinator.Asked) (*
 		}
 	}
 	return p, nil
+}
+
+// network predicts for the workers on b's nodes. Systems that are compared share what is found of collectives there.
+func (r *rank) network(b *coordinator.Book, slower float64) *coordinator.Network {
+	n := exchange.Network(r.team, b, r.c.Spec, products(r.c.Profile, b, slower))
+	where := fmt.Sprint(b.Nodes)
+	if first := r.networks[where]; first != nil && first.Selector == n.Selector {
+		n.Share(first)
+	} else {
+		r.networks[where] = n
+	}
+	return n
 }
 
 // known reports whether it is known how long computation takes when schemes are chosen: with a ratio communication is measured first, which is what

@@ -214,7 +214,7 @@ func TestSystemsOverTheFirst(t *testing.T) {
 // Systems are predicted where they run and on other numbers of nodes, whose rows say so.
 func TestSystemsPredicted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("what is predicted is computed by one goroutine, for half a minute with the race detector")
+		t.Skip("what is predicted is computed by one goroutine")
 	}
 	p := parsed(t, connected)
 	res, err := replayed(t, 2, Config{Profile: p, Systems: systems, Bucket: 2000, Iterations: 1, Predict: []int{1, 4}})

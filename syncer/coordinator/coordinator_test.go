@@ -674,3 +674,42 @@ func TestForget(t *testing.T) {
 		t.Errorf("predicted: %v, and %v after that was forgotten", took[0], took[1])
 	}
 }
+
+// What one network has found, another that shares it has not to find again, and predicts the same.
+func TestShare(t *testing.T) {
+	b, err := New(Config{
+		Layers: []Layer{{Name: "conv", Type: "Convolution", Params: []Range{{Len: 5000}}}, {Name: "fc", Type: "InnerProduct", Params: []Range{{Off: 5000, Len: 3 << 20}}}}, Nodes: spec.NodesOf(4, 1),
+		Workers: Places{All: true}, Servers: Places{All: true}, Batch: []int{32, 32, 32, 32},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := selection.Default()
+	predict := func(n *Network) (times []time.Duration) {
+		do, take := n.Ahead(3, []int{1 << 20})
+		for _, part := range do {
+			part()
+		}
+		take()
+		for i := range b.Layers {
+			p, err := n.Predict(&b.Layers[i], Reduce)
+			if err != nil {
+				t.Fatal(err)
+			}
+			times = append(times, p.Time)
+		}
+		return times
+	}
+	first, second, alone := Network{Book: b, Selector: s}, Network{Book: b, Selector: s}, Network{Book: b, Selector: s}
+	second.Share(&first)
+	want := predict(&alone)
+	if got := predict(&second); !slices.Equal(got, want) {
+		t.Errorf("predicted %v, alone %v", got, want)
+	}
+	if do, _ := first.Ahead(3, []int{1 << 20}); len(do) != 0 {
+		t.Errorf("%d parts are left to find", len(do))
+	}
+	if got := predict(&first); !slices.Equal(got, want) {
+		t.Errorf("predicted %v, alone %v", got, want)
+	}
+}

@@ -147,7 +147,7 @@ func (n *Network) classOf(v schedule.Collective, bytes int) selection.Query {
 
 // class finds what serves a class.
 func (n *Network) class(q selection.Query) class {
-	c, found := n.classes[q]
+	c, found := n.found()[q]
 	if found {
 		return c
 	}
@@ -171,12 +171,21 @@ func (n *Network) class(q selection.Query) class {
 		least.Bytes = c.below
 		c.least = n.predict(least, choice.Spec)
 	}
-	if n.classes == nil {
-		n.classes = map[selection.Query]class{}
-	}
 	n.classes[q] = c
 	return c
 }
+
+// found returns what has been found of classes.
+func (n *Network) found() map[selection.Query]class {
+	if n.classes == nil {
+		n.classes = map[selection.Query]class{}
+	}
+	return n.classes
+}
+
+// Share has n know what other has found of collectives, and other what n finds: both predict for workers on the same nodes, by one
+// selector, as is asked for by one spec. They take turns.
+func (n *Network) Share(other *Network) { n.classes = other.found() }
 
 // Ahead cuts into parts what a choice of schemes is going to ask of collectives, of buckets of such sizes in bytes besides the
 // layers'. The parts can be done side by side; when they have been, take has n know what they came to.
@@ -184,7 +193,8 @@ func (n *Network) Ahead(parts int, buckets []int) (do []func(), take func()) {
 	var queries []selection.Query
 	ask := func(bytes int) {
 		for _, v := range []schedule.Collective{schedule.Reduce, schedule.Bcast, schedule.Allreduce} {
-			if q := n.classOf(v, bytes); !slices.Contains(queries, q) {
+			q := n.classOf(v, bytes)
+			if _, found := n.found()[q]; !found && !slices.Contains(queries, q) {
 				queries = append(queries, q)
 			}
 		}
@@ -198,7 +208,7 @@ func (n *Network) Ahead(parts int, buckets []int) (do []func(), take func()) {
 	slices.SortStableFunc(queries, func(x, y selection.Query) int { return y.Bytes - x.Bytes }) // so that parts are alike
 	var all []*Network
 	for i := range min(parts, len(queries)) {
-		one := &Network{Book: n.Book, Selector: n.Selector, Spec: n.Spec, Library: n.Library, classes: map[selection.Query]class{}}
+		one := &Network{Book: n.Book, Selector: n.Selector, Spec: n.Spec, Library: n.Library}
 		all = append(all, one)
 		do = append(do, func() {
 			for k := i; k < len(queries); k += parts {
@@ -207,9 +217,8 @@ func (n *Network) Ahead(parts int, buckets []int) (do []func(), take func()) {
 		})
 	}
 	return do, func() {
-		n.classes = map[selection.Query]class{}
 		for _, one := range all {
-			maps.Copy(n.classes, one.classes)
+			maps.Copy(n.found(), one.classes)
 		}
 	}
 }
@@ -251,9 +260,7 @@ func (n *Network) asking() *selection.Batch {
 // CutTo returns n for parameters that are cut by s; what has been found already they share.
 func (n *Network) CutTo(s Slice) *Network {
 	n.asking()
-	if n.classes == nil {
-		n.classes = map[selection.Query]class{}
-	}
+	n.found()
 	book, cut := *n.Book, *n
 	book.slice(s)
 	cut.Book = &book
