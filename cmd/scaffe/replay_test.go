@@ -148,14 +148,14 @@ func TestReplayMistakes(t *testing.T) {
 	}
 }
 
-// TestReplayWithFewTags: hundreds of buckets under way together between two
+// TestReplayWithFewTags: 160 buckets under way together between two
 // processes, whose messages through MPI are told apart with next to no tags.
 func TestReplayWithFewTags(t *testing.T) {
 	long(t)
 	run := mpirun(t)
 	t.Setenv("SCAFFE_SHM", "off")
 	t.Setenv("SCAFFE_TAG_BOUND", "3")
-	r := command(t, t.TempDir(), run, "-np", "2", scaffe, "replay", "--profile", "inception_v3-titanx", "--bucket", "256K", "--designs", "SC-OBR",
+	r := command(t, t.TempDir(), run, "-np", "2", scaffe, "replay", "--profile", "resnet152-k80", "--size-scale", "0.1", "--bucket", "1K", "--scheme", "reduce", "--designs", "SC-OBR",
 		"--check", "--compute-scale", "0.01", "--iterations", "1", "--warmup", "0")
 	if r.code != 0 || !strings.Contains(r.stdout, "SC-OBR") {
 		t.Errorf("status %d\n%s%s", r.code, r.stdout, r.stderr)
