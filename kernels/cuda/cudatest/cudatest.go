@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/scaffe/scaffe/kernels/cuda/internal/driver"
 )
@@ -66,8 +67,8 @@ var sources = []string{
 }
 
 // Build returns the path of the library, for the environment variable cuda.EnvLibrary. What it compiles
-// stays in the user's cache folder for whoever asks next, under a name made of the sources and of what the compiler makes
-// of its options here; without such a folder it compiles into dir.
+// stays in the user's cache folder for whoever asks next, in one named after the sources and what the compiler makes
+// of its options here; without a cache folder it compiles into dir.
 func Build(dir string) (string, error) {
 	if Hardware() {
 		return "", nil
@@ -89,29 +90,45 @@ func Build(dir string) (string, error) {
 		"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno",
 		"-fPIC", "-shared", "-fvisibility=hidden", "-pthread",
 	}
-	says, err := cc(append(options, "-v", "-E", "-x", "c", os.DevNull)...) // its version, and what native is
+	says, err := cc(append(options, "-v", "-E", "-x", "c", os.DevNull)...)
 	if err != nil {
 		return "", err
 	}
-	sum.Write(says)
-	name := fmt.Sprintf("standin-%x.so", sum.Sum(nil)[:8])
-	if cache, err := os.UserCacheDir(); err == nil && os.MkdirAll(filepath.Join(cache, "scaffe"), 0o777) == nil {
-		kept := filepath.Join(cache, "scaffe", name)
-		if _, err := os.Stat(kept); err == nil {
-			return kept, nil
-		}
-		if made, err := os.MkdirTemp(filepath.Dir(kept), "standin"); err == nil {
-			defer os.RemoveAll(made)
-			library := filepath.Join(made, name)
-			if _, err := cc(append(options, "-o", library, filepath.Join(root, sources[0]))...); err != nil {
-				return "", err
-			}
-			return kept, os.Rename(library, kept)
+	for line := range strings.Lines(string(says)) { // its version, and what native is
+		if strings.Contains(line, "version") || strings.Contains(line, "cc1") {
+			sum.Write([]byte(line))
 		}
 	}
-	library := filepath.Join(dir, name)
-	_, err = cc(append(options, "-o", library, filepath.Join(root, sources[0]))...)
-	return library, err
+	compile := func(dir string) (string, error) {
+		library := filepath.Join(dir, "libcuda-standin.so")
+		_, err := cc(append(options, "-o", library, filepath.Join(root, sources[0]))...)
+		return library, err
+	}
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		cache = filepath.Join(cache, "scaffe")
+		err = os.MkdirAll(cache, 0o777)
+	}
+	if err != nil {
+		return compile(dir)
+	}
+	kept := filepath.Join(cache, fmt.Sprintf("standin-%x", sum.Sum(nil)[:8]))
+	library := filepath.Join(kept, "libcuda-standin.so")
+	if _, err := os.Stat(library); err == nil {
+		return library, nil
+	}
+	made, err := os.MkdirTemp(cache, "standin")
+	if err != nil {
+		return compile(dir)
+	}
+	defer os.RemoveAll(made)
+	if _, err := compile(made); err != nil {
+		return "", err
+	}
+	if err := os.Rename(made, kept); err != nil && !errors.Is(err, os.ErrExist) { // another was as fast
+		return "", err
+	}
+	return library, nil
 }
 
 // cc runs the compiler and returns what it prints.
