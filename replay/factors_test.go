@@ -70,7 +70,7 @@ func TestPoseidon_ReplayedFactorsAreTheSum(t *testing.T) {
 			"ps,conv=reduce,fc1=allreduce": "ps,conv=reduce,fc1=allreduce",
 		} {
 			if testing.Short() && text == "auto" && ranks > 1 {
-				continue // choosing takes a core ten seconds with the race detector; TestP3_AutoSlicesForServersApart has it
+				continue // choosing takes a core ten seconds with the race detector; TestSystemsCheck has it
 			}
 			res, err := replayed(t, ranks, Config{
 				Profile: parsed(t, connected), Designs: append(exchange.All(), exchange.WFBP), Asked: ask(t, text), Bucket: 1,

@@ -90,6 +90,7 @@ func Build(dir string) (string, error) {
 		"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno",
 		"-fPIC", "-shared", "-fvisibility=hidden", "-pthread",
 	}
+	fmt.Fprintln(sum, options)
 	says, err := cc(append(options, "-v", "-E", "-x", "c", os.DevNull)...)
 	if err != nil {
 		return "", err
