@@ -240,7 +240,7 @@ func TestMPICallsWithoutSharedMemory(t *testing.T) {
 // On memory of a GPU, which the library below does not take: who has such memory stages it, also where others have the host's.
 func TestMPIDevice(t *testing.T) {
 	folder := built(t)
-	driver, err := cudatest.Build(folder)
+	driver, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func TestSharing(t *testing.T) {
 	if !cuda.Built {
 		t.Skip("built without the tag cuda")
 	}
-	library, err := cudatest.Build(t.TempDir())
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestPaths(t *testing.T) {
 	if !cuda.Built {
 		t.Skip("built without the tag cuda")
 	}
-	library, err := cudatest.Build(t.TempDir())
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestSomeRanksWithGPUs(t *testing.T) {
 	if !cuda.Built {
 		t.Skip("built without the tag cuda")
 	}
-	library, err := cudatest.Build(t.TempDir())
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

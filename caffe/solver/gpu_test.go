@@ -26,11 +26,7 @@ import (
 func openGPU(t *testing.T) *gpu.Device {
 	t.Helper()
 	if os.Getenv(cuda.EnvLibrary) == "" {
-		dir, err := os.MkdirTemp("", "scaffe-solver")
-		if err != nil {
-			t.Fatal(err)
-		}
-		library, err := cudatest.Build(dir)
+		library, err := cudatest.Build()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +35,6 @@ func openGPU(t *testing.T) *gpu.Device {
 		if _, err := cuda.GPUs(); err != nil {
 			t.Fatal(err)
 		}
-		os.RemoveAll(dir) // it is loaded
 	}
 	d, err := gpu.Open(0)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestTrainOnGPUs(t *testing.T) {
 	long(t)
 	const iters = 10
 	dir := workplace(t, iters)
-	library, err := cudatest.Build(t.TempDir())
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestTuneOnGPUs(t *testing.T) {
 		t.Skip("ranks of one process have no MPI library")
 	}
 	dir := t.TempDir()
-	library, err := cudatest.Build(t.TempDir())
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

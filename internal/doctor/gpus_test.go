@@ -30,7 +30,7 @@ func TestGPUPaths(t *testing.T) {
 	if !cuda.Built {
 		t.Skip("built without the tag cuda")
 	}
-	library, err := cudatest.Build(t.TempDir())
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestGPUs(t *testing.T) {
 	if !cuda.Built {
 		t.Skip("built without the tag cuda")
 	}
-	library, err := cudatest.Build(t.TempDir())
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func standIn(t *testing.T, built bool) bool {
 	library := "/nonexistent/libcuda.so.1"
 	if built {
 		var err error
-		if library, err = cudatest.Build(t.TempDir()); err != nil {
+		if library, err = cudatest.Build(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestCUDAMPI(t *testing.T) {
 		t.Skip("no MPI: run `make test-mpi`")
 	}
 	dir := t.TempDir()
-	library, err := cudatest.Build(dir)
+	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

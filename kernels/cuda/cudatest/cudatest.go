@@ -34,12 +34,9 @@ func Main(m interface{ Run() int }, library *string, like string) int {
 	if Hardware() {
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "scaffe-cuda")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		if *library, err = Build(dir); err == nil {
-			err = errors.Join(os.Setenv(driver.EnvLibrary, *library), os.Setenv(driver.EnvBLAS, driver.NoLibrary), os.Setenv(driver.EnvDNN, driver.NoLibrary), os.Setenv(Env, like))
-		}
+	var err error
+	if *library, err = Build(); err == nil {
+		err = errors.Join(os.Setenv(driver.EnvLibrary, *library), os.Setenv(driver.EnvBLAS, driver.NoLibrary), os.Setenv(driver.EnvDNN, driver.NoLibrary), os.Setenv(Env, like))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -67,9 +64,9 @@ var sources = []string{
 }
 
 // Build returns the path of the library, for the environment variable cuda.EnvLibrary. What it compiles
-// stays in the user's cache folder for whoever asks next, in one named after the sources and what the compiler makes
-// of its options here; without a cache folder it compiles into dir.
-func Build(dir string) (string, error) {
+// stays in the user's cache folder, or else that of temporary files, for all who ask later, in a folder named after the sources and
+// what the compiler makes of its options here.
+func Build() (string, error) {
 	if Hardware() {
 		return "", nil
 	}
@@ -100,36 +97,30 @@ func Build(dir string) (string, error) {
 			sum.Write([]byte(line))
 		}
 	}
-	compile := func(dir string) (string, error) {
-		library := filepath.Join(dir, "libcuda-standin.so")
-		_, err := cc(append(options, "-o", library, filepath.Join(root, sources[0]))...)
-		return library, err
-	}
 	cache, err := os.UserCacheDir()
-	if err == nil {
-		cache = filepath.Join(cache, "scaffe")
-		err = os.MkdirAll(cache, 0o777)
-	}
 	if err != nil {
-		return compile(dir)
+		cache = os.TempDir()
 	}
-	kept := filepath.Join(cache, fmt.Sprintf("standin-%x", sum.Sum(nil)[:8]))
+	kept := filepath.Join(cache, "scaffe", fmt.Sprintf("standin-%x", sum.Sum(nil)[:8]))
 	library := filepath.Join(kept, "libcuda-standin.so")
 	if _, err := os.Stat(library); err == nil {
 		return library, nil
 	}
-	made, err := os.MkdirTemp(cache, "standin")
+	if err := os.MkdirAll(kept, 0o777); err != nil {
+		return "", err
+	}
+	made, err := os.CreateTemp(kept, "made")
 	if err != nil {
-		return compile(dir)
-	}
-	defer os.RemoveAll(made)
-	if _, err := compile(made); err != nil {
 		return "", err
 	}
-	if err := os.Rename(made, kept); err != nil && !errors.Is(err, os.ErrExist) { // another was as fast
+	defer os.Remove(made.Name())
+	if err := made.Close(); err != nil {
 		return "", err
 	}
-	return library, nil
+	if _, err := cc(append(options, "-o", made.Name(), filepath.Join(root, sources[0]))...); err != nil {
+		return "", err
+	}
+	return library, os.Rename(made.Name(), library) // whole, also for who looks now
 }
 
 // cc runs the compiler and returns what it prints.
