@@ -62,7 +62,7 @@ snapshot_after_train: false snapshot_prefix: "s"`)
 
 // allocations returns how many there are in an iteration, over all ranks of a run.
 func allocations(t *testing.T, path string, ranks int, c train.Config) float64 {
-	const warm, measured = 50, 500
+	const warm, measured = 50, 200
 	var before, after runtime.MemStats
 	err := launch.Run(context.Background(), launch.Options{Local: ranks}, func(ctx context.Context, comm *collectives.Comm) error {
 		cfg := c

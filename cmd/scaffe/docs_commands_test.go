@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scaffe/scaffe/internal/ranktest"
 )
 
 // pages returns README.md and the pages of docs, by path from the root.
@@ -98,16 +100,20 @@ func docRules(t *testing.T) []*rule {
 func TestDocsCommands(t *testing.T) {
 	long(t)
 	rules := docRules(t)
-	bin := t.TempDir()
-	if err := os.Symlink(scaffe, filepath.Join(bin, "scaffe")); err != nil {
-		t.Fatal(err)
-	}
+	bin, programs := t.TempDir(), []string{scaffe}
 	path := bin
 	mpi := os.Getenv("SCAFFE_MPI_DIR")
 	if mpi != "" {
 		path = bin + ":" + filepath.Join(mpi, "bin")
-		if out, err := exec.Command("go", "build", "-o", bin+"/", "../../osu-bench/...").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		osu, err := filepath.Glob(filepath.Join(ranktest.Programs(t), "osu_*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, osu...)
+	}
+	for _, p := range programs {
+		if err := os.Symlink(p, filepath.Join(bin, filepath.Base(p))); err != nil {
+			t.Fatal(err)
 		}
 	}
 	ran := 0

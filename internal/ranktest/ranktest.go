@@ -95,6 +95,21 @@ func Run(t *testing.T, n int, words ...string) Ended {
 	return Through(t, nil, n, words...)
 }
 
+// Programs returns the folder of osu-bench's programs, built with the library that scripts/with-mpi has chosen, beside
+// which it stays: what is up to date there is not built again.
+func Programs(t *testing.T) string {
+	t.Helper()
+	mpi := os.Getenv("SCAFFE_MPI_DIR")
+	if mpi == "" {
+		t.Skip("no MPI: run `make test-mpi`")
+	}
+	dir := filepath.Join(mpi, "osu-bench")
+	if out, err := exec.Command("go", "build", "-o", dir+"/", "github.com/scaffe/scaffe/osu-bench/...").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
 // Through is Run with mpirun as the arguments of another command, nil for none.
 func Through(t *testing.T, command []string, n int, words ...string) Ended {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/scaffe/scaffe/internal/ranktest"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
 	"github.com/scaffe/scaffe/mem"
@@ -82,19 +83,12 @@ func TestCUDALocal(t *testing.T) {
 
 // Processes of a node that share a GPU, over shared memory and over MPI alone.
 func TestCUDAMPI(t *testing.T) {
-	mpi := os.Getenv("SCAFFE_MPI_DIR")
-	if mpi == "" {
-		t.Skip("no MPI: run `make test-mpi`")
-	}
-	dir := t.TempDir()
+	dir, mpi := ranktest.Programs(t), os.Getenv("SCAFFE_MPI_DIR")
 	library, err := cudatest.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := program(t, "osu_allreduce")
-	if out, err := exec.Command("go", "build", "-o", dir+"/", "../"+p.Name).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	t.Setenv(cuda.EnvLibrary, library)
 	t.Setenv(cudatest.Env, "delay=10 seed=1")
 	args := []string{"-np", "2", filepath.Join(dir, p.Name), "-d", "cuda", "-c", "-i", "3", "-x", "1", "-T", "mpi_float"}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scaffe/scaffe/internal/ranktest"
 )
 
 // ranIt runs a program in this process and returns its rows.
@@ -222,14 +224,7 @@ func TestMemLimit(t *testing.T) {
 // The programs as a user runs them, under mpirun, beside the MPI library's
 // own.
 func TestProgramsMPI(t *testing.T) {
-	mpi := os.Getenv("SCAFFE_MPI_DIR")
-	if mpi == "" {
-		t.Skip("no MPI: run `make test-mpi`")
-	}
-	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir+"/", "../...").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dir, mpi := ranktest.Programs(t), os.Getenv("SCAFFE_MPI_DIR")
 	for _, p := range Programs {
 		ours := "tuned"
 		switch {
