@@ -10,12 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/mem"
+	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/lending"
 )
 
@@ -48,11 +50,13 @@ type gpuRow struct {
 	Paths     []byte         // lending.Path, by rank
 	Why       map[int]string // one is Staging
 	Forbidden map[int]bool   // what ought to work does not
+	Direct    []bool         // by rank: the MPI library that carries messages with it says that it takes GPUs' memory
+	Unaware   string         // a node's first rank: why it does not
 }
 
 // JoinGPUs is a collective of ranks with a GPU each that finds out by which path the messages of every pair go, as the first
-// rank's EnvCUDAPath says. An error is that of all ranks.
-func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (joined Joined, err error) {
+// rank's EnvCUDAPath says. direct reports whether those with a rank go by an MPI library that says that it takes GPUs' memory. An error is that of all ranks.
+func JoinGPUs(rank int, nodes []int, d *cuda.Device, direct func(rank int) bool, gather Gather) (joined Joined, err error) {
 	mine := gpuFacts{How: os.Getenv(EnvCUDAPath), Process: process(), Node: nodes[rank], GPU: d.Index, UUID: d.UUID}
 	mine.MPS, _ = cuda.MPS(d.Index)
 	p, err := newProbe(d)
@@ -69,13 +73,14 @@ func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (joined Join
 	forced := lending.Staging
 	if how != autoPath {
 		if forced, err = lending.ParsePath(how); err != nil {
-			err = fmt.Errorf("invalid %s=%q: want %s, or pointer, ipc or staging for all ranks", EnvCUDAPath, how, autoPath)
+			err = fmt.Errorf("invalid %s=%q: want %s, or pointer, ipc, mpi or staging for all ranks", EnvCUDAPath, how, autoPath)
 			return Joined{}, errors.Join(err, p.close())
 		}
 	}
-	row := gpuRow{Paths: make([]byte, len(all)), Why: map[int]string{}, Forbidden: map[int]bool{}}
+	row := gpuRow{Paths: make([]byte, len(all)), Why: map[int]string{}, Forbidden: map[int]bool{}, Direct: make([]bool, len(all))}
 	for other := range all {
-		if how != lending.Staging.String() {
+		row.Direct[other] = (how == autoPath || forced == lending.MPI) && direct(other)
+		if how == autoPath || forced.Lends() {
 			path, why, forbidden := mine.reach(d, p, rank == other, &all[other])
 			row.Paths[other] = byte(path)
 			if path == lending.Staging {
@@ -86,12 +91,17 @@ func JoinGPUs(rank int, nodes []int, d *cuda.Device, gather Gather) (joined Join
 			}
 		}
 	}
+	if slices.Contains(row.Direct, true) && slices.Index(nodes, nodes[rank]) == rank {
+		if err := TryAware(d.Index); err != nil {
+			row.Unaware = err.Error()
+		}
+	}
 	rows, err := GatherJSON(gather, len(nodes), row)
 	if err = errors.Join(err, p.close()); err != nil { // which nobody has open any more
 		return Joined{}, err
 	}
 	joined = sharing(all)
-	if joined.Paths, joined.Warning, err = agreePaths(rows, how != autoPath, forced); joined.Warning != "" {
+	if joined.Paths, joined.Warning, err = agreePaths(rows, nodes, how != autoPath, forced); joined.Warning != "" {
 		joined.Warning += fmt.Sprintf(": their messages are staged in the host's memory (%s=staging is the same without this warning)", EnvCUDAPath)
 	}
 	joined.Lends = lends(all, joined.Paths)
@@ -145,8 +155,9 @@ func (f *gpuFacts) apart(other *gpuFacts) (why string, apart bool) {
 	return "", false
 }
 
-// agreePaths returns the paths that serve both ranks of each pair; forced, an error where that is not one for all.
-func agreePaths(rows []gpuRow, only bool, forced lending.Path) (paths lending.Paths, warning string, err error) {
+// agreePaths returns the paths that serve both ranks of each pair: where no other than staging does, that of the MPI library, if it takes GPUs' memory.
+// Where only the one that is forced may be, and is not that of all, it is an error.
+func agreePaths(rows []gpuRow, nodes []int, only bool, forced lending.Path) (paths lending.Paths, warning string, err error) {
 	paths = lending.NewPaths(len(rows))
 	failed, first := 0, ""
 	for i := range rows {
@@ -156,16 +167,28 @@ func agreePaths(rows []gpuRow, only bool, forced lending.Path) (paths lending.Pa
 			if other := lending.Path(rows[j].Paths[i]); other == lending.Staging {
 				path, why = other, cmp.Or(rows[j].Why[i], why)
 			}
+			forbidden, fails := rows[i].Forbidden[j] || rows[j].Forbidden[i], "cannot read each other's memory on the GPU"
+			if direct := rows[i].Direct[j] && rows[j].Direct[i]; path == lending.Staging && direct {
+				unaware := cmp.Or(rows[slices.Index(nodes, nodes[i])].Unaware, rows[slices.Index(nodes, nodes[j])].Unaware)
+				if unaware == "" {
+					path = lending.MPI
+				} else if !forbidden {
+					forbidden, fails, why = true, "cannot use the MPI library for GPUs' memory, which says that it takes that", unaware
+				}
+			}
 			paths[i][j], paths[j][i] = path, path
 			if only && path != forced && err == nil {
-				if path != lending.Staging {
+				switch {
+				case path != lending.Staging:
 					why = fmt.Sprintf("theirs is %v", path)
+				case why == "":
+					why = "their messages do not go by an MPI library that says that it takes GPUs' memory"
 				}
 				err = fmt.Errorf("%s=%v cannot serve ranks %d and %d: %s", EnvCUDAPath, forced, j, i, why)
 			}
-			if rows[i].Forbidden[j] || rows[j].Forbidden[i] {
+			if path == lending.Staging && forbidden {
 				if failed++; failed == 1 {
-					first = fmt.Sprintf("ranks %d and %d cannot read each other's memory on the GPU: %s", j, i, why)
+					first = fmt.Sprintf("ranks %d and %d %s: %s", j, i, fails, why)
 				}
 			}
 		}
@@ -290,7 +313,12 @@ func (r *rank) allHaveGPUs(ctx context.Context) (bool, error) {
 
 // join has the rank's messages go by the paths that all ranks agree on.
 func (r *rank) join(ctx context.Context) error {
-	joined, err := JoinGPUs(r.comm.Rank(), r.comm.Nodes(), r.gpu.device, gatherOver(ctx, r.comm))
+	t := r.engine.Transport().(interface { // of package lending
+		nbc.PartCarrier
+		SetPaths(lending.Paths) error
+	})
+	direct := func(rank int) bool { return t.CarriesWith(rank, mem.CUDA) }
+	joined, err := JoinGPUs(r.comm.Rank(), r.comm.Nodes(), r.gpu.device, direct, gatherOver(ctx, r.comm))
 	if err := r.comm.Agree(ctx, err); err != nil {
 		return err
 	}
@@ -300,7 +328,6 @@ func (r *rank) join(ctx context.Context) error {
 	r.comm.HasGPU(collectives.GPU{
 		Kept: KeptGPU(r.gpu.device.GPU), Open: r.gpu.accelerator, Devices: joined.Devices, Lends: joined.Lends, Turns: joined.Turns,
 	})
-	t := r.engine.Transport().(interface{ SetPaths(lending.Paths) error })
 	return r.engine.Do(ctx, func() error { return t.SetPaths(joined.Paths) })
 }
 

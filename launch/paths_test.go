@@ -123,13 +123,14 @@ func TestPaths(t *testing.T) {
 		{1, 3, "delay=5 devices=2 peers=0", "auto", "ranks 0,2: pointer; ranks 0,2 with rank 1: staging", ""},
 		{1, 2, "delay=5 devices=2 peers=0", "pointer", "", "SCAFFE_CUDA_PATH=pointer cannot serve ranks 0 and 1: cuda:0 (stand-in 0): reach the memory of cuda:1: the two have no peer access"},
 		{1, 2, "delay=5", "ipc", "", "SCAFFE_CUDA_PATH=ipc cannot serve ranks 0 and 1: theirs is pointer"},
-		{1, 2, "delay=5", "nvlink", "", `invalid SCAFFE_CUDA_PATH="nvlink": want auto, or pointer, ipc or staging for all ranks`},
+		{1, 2, "delay=5", "nvlink", "", `invalid SCAFFE_CUDA_PATH="nvlink": want auto, or pointer, ipc, mpi or staging for all ranks`},
 		{2, 0, "delay=5", "", "ranks 0-1: ipc", ""},
 		{2, 0, "delay=5", "staging", "ranks 0-1: staging", ""},
 		{3, 0, "delay=5 devices=2 peers=0", "", "ranks 0,2: ipc; ranks 0,2 with rank 1: staging", ""},
 		{2, 0, forbidden, "", "ranks 0-1: staging", "scaffe: warning: ranks 0 and 1 cannot read each other's memory on the GPU: cuda:0 (stand-in 0): import 44 bytes of another process (containers may forbid it)"},
 		{2, 0, forbidden, "ipc", "", "SCAFFE_CUDA_PATH=ipc cannot serve ranks 0 and 1: cuda:0 (stand-in 0): import 44 bytes of another process (containers may forbid it)"},
 		{2, 0, "delay=5", "pointer", "", "SCAFFE_CUDA_PATH=pointer cannot serve ranks 0 and 1: theirs is ipc"},
+		{2, 0, "delay=5 visible=1", "mpi", "", "SCAFFE_CUDA_PATH=mpi cannot serve ranks 0 and 1: their messages do not go by an MPI library that says that it takes GPUs' memory"},
 	} {
 		t.Run(fmt.Sprintf("%d processes %d ranks %s %s", c.processes, c.local, c.like, c.path), func(t *testing.T) {
 			t.Setenv(cuda.EnvLibrary, library)
@@ -138,6 +139,44 @@ func TestPaths(t *testing.T) {
 			run := ranktest.Run(t, c.processes, "paths", strconv.Itoa(c.local))
 			if run.Reports[0] != c.joined || (run.Err == nil) != (c.joined != "") {
 				t.Errorf("joined by %q, %v: want %q", run.Reports[0], run.Err, c.joined)
+			}
+			if c.printed != "" && strings.Count(run.Printed, c.printed) != 1 || c.printed == "" && run.Printed != "" {
+				t.Errorf("printed %q, want once %q", run.Printed, c.printed)
+			}
+		})
+	}
+}
+
+// A CUDA-aware MPI library is handed GPUs' memory where nothing reads that where it lies, or where that is asked for: if a process that has tried it did not crash.
+// The stand-in is preloaded, and says in the library's place that it is one.
+func TestPathOfTheLibrary(t *testing.T) {
+	if !cuda.Built {
+		t.Skip("built without the tag cuda")
+	}
+	library, err := cudatest.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const alone = " fail=cuIpcOpenMemHandle_v2:1:201"
+	for _, c := range []struct {
+		like, path, joined, printed string
+	}{
+		{"delay=5 visible=1", "mpi", "ranks 0-1: mpi", ""},
+		{"delay=5 visible=1", "auto", "ranks 0-1: ipc", ""},
+		{"delay=5 visible=1" + alone, "auto", "ranks 0-1: mpi", ""},
+		{"delay=5", "mpi", "", "SCAFFE_CUDA_PATH=mpi cannot serve ranks 0 and 1: a process that tried "},
+		{"delay=5" + alone, "", "ranks 0-1: staging", "scaffe: warning: ranks 0 and 1 cannot read each other's memory on the GPU: "},
+		{"delay=5 peers=0 devices=2", "", "ranks 0-1: staging", "scaffe: warning: ranks 0 and 1 cannot use the MPI library for GPUs' memory, which says that it takes that: a process that tried "},
+	} {
+		t.Run(c.like+" "+c.path, func(t *testing.T) {
+			t.Setenv(cuda.EnvLibrary, library)
+			t.Setenv(cudatest.Env, c.like)
+			t.Setenv(launch.EnvCUDAPath, c.path)
+			t.Setenv("SCAFFE_SHM", "off") // so that messages of a node go by MPI, too
+			t.Setenv("LD_PRELOAD", library)
+			run := ranktest.Run(t, 2, "paths", "0")
+			if run.Reports[0] != c.joined || (run.Err == nil) != (c.joined != "") {
+				t.Errorf("joined by %q, %v: want %q\n%s", run.Reports[0], run.Err, c.joined, run.Printed)
 			}
 			if c.printed != "" && strings.Count(run.Printed, c.printed) != 1 || c.printed == "" && run.Printed != "" {
 				t.Errorf("printed %q, want once %q", run.Printed, c.printed)

@@ -26,12 +26,23 @@ var hasMain atomic.Bool
 // Main must be called at the beginning of the main function of a program that
 // wants killed processes to be named. Under mpirun, Run starts the program again
 // on each node, as a child process that watches the ranks there: its first
-// argument is launch-sentinel, and in it Main does not return. Otherwise Main
+// argument is launch-sentinel, and in it Main does not return. Likewise one whose first argument is
+// launch-mpi-aware tries whether the MPI library takes GPUs' memory as it says. Otherwise Main
 // does nothing.
 func Main() {
 	hasMain.Store(true)
-	if len(os.Args) > 1 && os.Args[1] == sentinelCommand {
+	if len(os.Args) < 2 {
+		return
+	}
+	switch os.Args[1] {
+	case sentinelCommand:
 		sentinel(os.Args[2:], os.Stdin, os.Stderr)
+		os.Exit(0)
+	case awareCommand:
+		if err := aware(os.Args[len(os.Args)-1]); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
 		os.Exit(0)
 	}
 }
@@ -40,17 +51,23 @@ func Main() {
 // own loader sets it (scripts/gpu-check).
 const EnvProgram = "SCAFFE_PROGRAM"
 
+// again returns what starts this program again, where that has called Main.
+func again() (program string, ok bool) {
+	self, err := os.Executable()
+	if by := os.Getenv(EnvProgram); by != "" {
+		self = by
+	}
+	return self, err == nil && hasMain.Load()
+}
+
 // startSentinel starts a process that survives the ranks of this node by a
 // moment, to say which of them died: a launcher may kill all the others before
 // one of them can (MPICH's does, and names a wrong one). What it returns ends
 // the sentinel; rank failed has told why it ends, none if it is negative.
 func startSentinel(ranks map[int]int) (end func(failed int)) {
 	none := func(int) {} // then the launcher's own message must do
-	self, err := os.Executable()
-	if by := os.Getenv(EnvProgram); by != "" {
-		self = by
-	}
-	if err != nil || !hasMain.Load() {
+	self, ok := again()
+	if !ok {
 		return none
 	}
 	args := []string{sentinelCommand}

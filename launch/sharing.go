@@ -51,7 +51,7 @@ func lends(all []gpuFacts, paths lending.Paths) int {
 	for i := range paths {
 		for j := range i {
 			switch {
-			case all[i].Node != all[j].Node || paths[i][j] != lending.Staging:
+			case all[i].Node != all[j].Node || paths[i][j].Lends():
 			case all[i].UUID == all[j].UUID:
 				return sim.LendsNone
 			default:

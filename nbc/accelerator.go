@@ -56,6 +56,14 @@ type Carrier interface {
 	RecvBorrowIn(s mem.Space, tok Token, from int, tag Tag, n int) error
 }
 
+// PartCarrier is implemented by a Transport that itself carries messages from and to other memory than the host's, but not between all
+// ranks: one over an MPI library that is CUDA-aware.
+type PartCarrier interface {
+	// CarriesWith reports whether Send and Recv take memory of the space for messages to and from a rank; so its library says.
+	// Any goroutine may call it.
+	CarriesWith(rank int, s mem.Space) bool
+}
+
 // AcceleratorRest is for how long a loop rests at most where something is under way on an accelerator,
 // which wakes nobody.
 const AcceleratorRest = 20 * time.Microsecond

@@ -108,14 +108,28 @@ func library(w *mpi.World) []Finding {
 	if launcher == "" {
 		launcher = "none: started alone, a world of one rank"
 	}
-	cuda := Finding{What: "CUDA-aware MPI", Found: w.CUDAAware().String()}
 	return []Finding{
 		lib,
 		{What: "MPI standard", Found: fmt.Sprintf("%d.%d, thread level %s, tags up to %d", major, minor, w.ThreadLevel(), w.TagUB())},
 		{What: "launcher", Found: launcher},
 		{What: "topology", Found: topology(w.Nodes())},
-		cuda,
+		aware(w),
 	}
+}
+
+// aware says what the library claims of pointers to GPUs' memory, and on rank 0 what a process that tried showed.
+func aware(w *mpi.World) Finding {
+	f := Finding{What: "CUDA-aware MPI", Found: w.CUDAAware().String()}
+	if all, err := cuda.GPUs(); err != nil || len(all) == 0 || w.CUDAAware() != mpi.Yes || w.Rank() != 0 {
+		return f
+	}
+	if err := launch.TryAware(0); err != nil {
+		f.Wrong = fmt.Sprintf("so it says, and %v: messages of GPUs' memory are staged between nodes", err)
+		f.Fix = "see how the library is to be built or configured for CUDA; nothing, if that is fast enough"
+		return f
+	}
+	f.Found += ", as a process showed that sent memory of cuda:0 to itself"
+	return f
 }
 
 // topology says where the ranks are.

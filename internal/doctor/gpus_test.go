@@ -9,15 +9,19 @@ import (
 	"github.com/scaffe/scaffe/internal/ranktest"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/kernels/cuda/cudatest"
+	"github.com/scaffe/scaffe/launch"
 )
 
-func TestMain(m *testing.M) { ranktest.Main(m, rank) }
+func TestMain(m *testing.M) {
+	launch.Main()
+	ranktest.Main(m, rank)
+}
 
-// rank is a process whose list says by which path it is joined to others.
+// rank is a process that reports a finding of its list.
 func rank(p ranktest.Process) {
 	findings, rank := Examine(context.Background())
 	for _, f := range findings {
-		if f.What == "GPU paths" {
+		if f.What == p.Words[0] {
 			var b bytes.Buffer
 			Print(&b, []Finding{f})
 			p.Report(rank, b.String())
@@ -42,11 +46,33 @@ func TestGPUPaths(t *testing.T) {
 		"delay=5 mps=1 fail=cuIpcOpenMemHandle_v2:1:201": "!!  GPU paths        ranks 0-1: staging\n    wrong: ranks 0 and 1 cannot read each other's memory on the GPU",
 	} {
 		t.Setenv(cudatest.Env, like)
-		run := ranktest.Run(t, 2, "paths")
+		run := ranktest.Run(t, 2, "GPU paths")
 		for r, said := range run.Reports {
 			if !strings.HasPrefix(said, want) || strings.Contains(like, "mps=1") && strings.Contains(said, "turns") {
 				t.Errorf("%s, rank %d: %q, want %q\n%s", like, r, said, want, run.Printed)
 			}
+		}
+	}
+}
+
+// The list says whether an MPI library that says that it is CUDA-aware, as the stand-in does in its place when preloaded, is.
+func TestCUDAAwareMPI(t *testing.T) {
+	if !cuda.Built {
+		t.Skip("built without the tag cuda")
+	}
+	library, err := cudatest.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv("LD_PRELOAD", library)
+	for like, want := range map[string]string{
+		"delay=5 visible=1": "ok  CUDA-aware MPI   yes, as a process showed that sent memory of cuda:0 to itself\n",
+		"delay=5":           "!!  CUDA-aware MPI   yes\n    wrong: so it says, and a process that tried ",
+	} {
+		t.Setenv(cudatest.Env, like)
+		if run := ranktest.Run(t, 1, "CUDA-aware MPI"); !strings.HasPrefix(run.Reports[0], want) {
+			t.Errorf("%s: %q, want %q\n%s", like, run.Reports[0], want, run.Printed)
 		}
 	}
 }

@@ -74,7 +74,9 @@ func gpuPaths(w *mpi.World) []Finding {
 		return []Finding{f}
 	}
 	defer d.Close()
-	joined, err := launch.JoinGPUs(w.Rank(), w.Nodes().Of, d, gather)
+	nodes := w.Nodes().Of
+	direct := func(rank int) bool { return w.CUDAAware() == mpi.Yes && nodes[rank] != nodes[w.Rank()] }
+	joined, err := launch.JoinGPUs(w.Rank(), nodes, d, direct, gather)
 	switch {
 	case err != nil:
 		f.Wrong, f.Fix = err.Error(), fmt.Sprintf("unset %s", launch.EnvCUDAPath)

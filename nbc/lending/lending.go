@@ -12,7 +12,7 @@
 //	…
 //	transport.SetPaths(paths) // before the first such message
 //
-// Between two ranks for which a Path other than Staging is set, a message out of a GPU's memory is a note of some bytes
+// Between two ranks for which the Path Pointer or IPC is set, a message out of a GPU's memory is a note of some bytes
 // that says where it lies. A receive has it copied from there by the receiver's GPU; a borrowing one is given the
 // sender's memory itself. When the copy has ended, or with Release, which comes when the sum has, an
 // answer without a byte goes back and the send is complete. So what is sent was finished before, as the transport's
@@ -38,6 +38,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,6 +115,17 @@ func (t *Transport) SetPaths(all Paths) error {
 		if p == IPC && t.shares == nil {
 			return errors.New("lending: the accelerator's memory cannot be shared with other processes")
 		}
+	}
+	direct := make([]bool, t.Size())
+	for r, p := range all[t.Rank()] {
+		direct[r] = p == MPI
+	}
+	if s, ok := t.inner.(interface{ SetDirect([]bool) error }); ok {
+		if err := s.SetDirect(direct); err != nil {
+			return err
+		}
+	} else if slices.Contains(direct, true) {
+		return errors.New("lending: the transport below hands no GPU's memory to the MPI library")
 	}
 	t.all, t.paths = all, all[t.Rank()]
 	return nil
@@ -207,7 +219,7 @@ func (t *Transport) drop(o *op) {
 
 // direct reports whether a message of n bytes in a space goes to or from a peer as a note.
 func (t *Transport) direct(peer int, s mem.Space, n int) bool {
-	return s == t.space && n > 0 && peer >= 0 && peer < len(t.paths) && t.paths[peer] != Staging
+	return s == t.space && n > 0 && peer >= 0 && peer < len(t.paths) && t.paths[peer].Lends()
 }
 
 // check reports why nothing can be begun.

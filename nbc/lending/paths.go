@@ -16,11 +16,16 @@ const (
 	Pointer
 	// IPC is to a rank of another process of the node, which opens the memory by a handle, and reads it there.
 	IPC
+	// MPI is by the MPI library, which is CUDA-aware: the transport below hands it the GPU's memory as it is.
+	MPI
 )
 
-var pathNames = [...]string{"staging", "pointer", "ipc"}
+var pathNames = [...]string{"staging", "pointer", "ipc", "mpi"}
 
-// String returns staging, pointer or ipc.
+// Lends reports whether the receiver reads the memory where it lies.
+func (p Path) Lends() bool { return p == Pointer || p == IPC }
+
+// String returns staging, pointer, ipc or mpi.
 func (p Path) String() string {
 	if int(p) < len(pathNames) {
 		return pathNames[p]

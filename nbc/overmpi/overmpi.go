@@ -293,6 +293,12 @@ func (t *Transport) usable(b mem.Buffer) error {
 	return nil
 }
 
+// CarriesWith reports whether messages to and from a rank may lie in memory of the space: in a GPU's where the MPI library says that
+// it takes pointers to that, and the rank is another one.
+func (t *Transport) CarriesWith(rank int, s mem.Space) bool {
+	return s == mem.Host || t.world.CUDAAware() == mpi.Yes && rank != t.Rank()
+}
+
 // begin notes an operation.
 func (t *Transport) begin(what op) (*op, error) {
 	if err := t.usable(what.buf); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/internal/fifo"
+	"github.com/scaffe/scaffe/nbc/internal/over"
 )
 
 // Transport is nbc.Transport over the memory that the ranks of a node share,
@@ -184,6 +185,12 @@ func (t *Transport) RecvBorrowTo(tok nbc.Token, from int, tag nbc.Tag, dst mem.B
 	}
 	t.receive(tok, p, tag, dst, dst.Len(), true)
 	return nil
+}
+
+// CarriesWith reports whether messages to and from a rank may lie in memory of the space: in other than the host's where inner
+// carries them, and takes it.
+func (t *Transport) CarriesWith(rank int, s mem.Space) bool {
+	return s == mem.Host || rank >= 0 && rank < len(t.byRank) && t.byRank[rank] == nil && over.CarriesWith(t.inner, rank, s)
 }
 
 // peer returns the peer of the rank given, nil where inner is to be used.

@@ -31,6 +31,7 @@ type op struct {
 	of       *ring      // that the slot counts for
 	data     mem.Buffer // what the inner transport has lent
 	keeps    bool       // the inner transport keeps the message, and then data
+	direct   bool       // a borrow whose message the inner transport takes to memory
 	copying  bool
 	copied   bool  // of a send: into its slot
 	failed   error // of a send: why it was not

@@ -18,6 +18,12 @@
 //
 // It owns the slots and the order of copies. It must not know what is sent, nor how the inner transport moves it.
 //
+// # Direct
+//
+// With ranks for which SetDirect says so, messages of device memory are handed to the inner transport as they are, which
+// takes them (nbc.PartCarrier): a CUDA-aware MPI library moves them by ways of its own. What is borrowed arrives in device memory of this transport's own.
+// Nothing is copied, and nothing cut, whatever memory the other end lies in.
+//
 // # Slots
 //
 // A slot has a power of two of bytes and holds a message, or a piece of one; one that is given back is kept for the next of
@@ -61,6 +67,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/scaffe/scaffe/mem"
@@ -92,6 +99,7 @@ type Transport struct {
 	copies nbc.Accelerator
 	space  mem.Space
 
+	direct   []bool // by rank: messages with it are the inner transport's
 	piece    int
 	ops      []*op // by the number in their tokens
 	unused   []*op
@@ -142,6 +150,26 @@ func New(inner nbc.Transport, copies nbc.Accelerator, o Options) nbc.Transport {
 	return t.complete()
 }
 
+// SetDirect says, by rank, whether messages of device memory are handed to the inner transport as they are, which has to take them. Both
+// ends of messages do so alike, with none under way.
+func (t *Transport) SetDirect(with []bool) error {
+	if len(with) != t.Size() {
+		return fmt.Errorf("staging: which messages are direct, of %d ranks: want those of %d", len(with), t.Size())
+	}
+	for r, direct := range with {
+		if direct && !t.CarriesWith(r, t.space) {
+			return fmt.Errorf("staging: the transport below takes no %v memory for messages with rank %d", t.space, r)
+		}
+	}
+	t.direct = slices.Clone(with)
+	return nil
+}
+
+// passes reports whether messages with a rank, of memory in the space, are the inner transport's as they are.
+func (t *Transport) passes(rank int, s mem.Space) bool {
+	return s == mem.Host || s == t.space && rank >= 0 && rank < len(t.direct) && t.direct[rank]
+}
+
 // Expect says how many bytes the collective has whose operations come next.
 func (t *Transport) Expect(bytes int) {
 	t.expected = bytes
@@ -168,7 +196,7 @@ func (t *Transport) Carries(s mem.Space) bool { return s == mem.Host || s == t.s
 
 // Send begins to send src to rank to.
 func (t *Transport) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
-	if src.Space() == mem.Host {
+	if t.passes(to, src.Space()) {
 		return t.inner.Send(tok, to, tag, src)
 	}
 	if err := t.check(to, src.Space()); err != nil {
@@ -185,7 +213,7 @@ func (t *Transport) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) err
 
 // Recv begins to receive into dst.
 func (t *Transport) Recv(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
-	if dst.Space() == mem.Host {
+	if t.passes(from, dst.Space()) {
 		return t.inner.Recv(tok, from, tag, dst)
 	}
 	if err := t.check(from, dst.Space()); err != nil {
@@ -210,7 +238,36 @@ func (t *Transport) RecvBorrowIn(s mem.Space, tok nbc.Token, from int, tag nbc.T
 	if n < 0 {
 		return fmt.Errorf("staging: receive of %d bytes", n)
 	}
+	if t.passes(from, s) {
+		return t.borrow(t.add(borrows, tok, from, tag, n))
+	}
 	return t.receive(t.begin(borrows, tok, from, tag, n, mem.Buffer{}))
+}
+
+// borrow has the inner transport receive a message into memory that is lent with it.
+func (t *Transport) borrow(o *op) error {
+	b, err := t.device.get(o.n)
+	if err == nil {
+		o.direct, o.memory = true, b
+		if err = t.inner.Recv(o.token(), o.peer, o.tag, b.Slice(0, o.n)); err != nil {
+			t.device.put(b)
+		}
+	}
+	if err != nil {
+		t.drop(o)
+	}
+	return err
+}
+
+// borrowed takes the end of that.
+func (t *Transport) borrowed(o *op, err error) {
+	if err != nil {
+		t.device.put(o.memory)
+	} else {
+		t.lent[o.tok] = o.memory
+		o.memory = o.memory.Slice(0, o.n)
+	}
+	t.end(o, err)
 }
 
 // Release gives borrowed memory back.
@@ -311,6 +368,10 @@ func (t *Transport) giveBack(o *op) {
 
 // arrived takes what the inner transport says of o.
 func (t *Transport) arrived(o *op, c nbc.Completion) {
+	if o.direct {
+		t.borrowed(o, c.Err)
+		return
+	}
 	if c.Err != nil || o.kind == sends {
 		t.giveBack(o)
 		t.end(o, o.why(c.Err))

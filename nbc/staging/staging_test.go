@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,7 @@ var library string
 
 func TestMain(m *testing.M) { os.Exit(cudatest.Main(m, &library, usual)) }
 
-const usual = "delay=20 seed=1 fail=none broken=0"
+const usual = "delay=20 seed=1 fail=none broken=0 visible=0"
 
 // tell changes what the stand-in is like, until the test ends.
 func tell(t *testing.T, text string) {
@@ -125,6 +126,83 @@ func TestConformance(t *testing.T) {
 		if err := w.each(func(_ *gputest.Memory, t nbc.Transport) error { return transporttest.Abort(t) }); err != nil {
 			t.Errorf("abort: %v", err)
 		}
+	}
+}
+
+// aware carries a GPU's memory as a CUDA-aware MPI library does: the host reaches it.
+type aware struct {
+	nbc.Transport
+	taken *int // messages in a GPU's memory, at either end
+}
+
+func (a aware) CarriesWith(int, mem.Space) bool { return true }
+
+func (a aware) Notify(to int, notice []byte) error {
+	return a.Transport.(nbc.Notifier).Notify(to, notice)
+}
+
+func (a aware) NextNotice(buf []byte) (from, length int) {
+	return a.Transport.(nbc.Notifier).NextNotice(buf)
+}
+
+func (a aware) reached(b mem.Buffer) mem.Buffer {
+	if b.Space() == mem.CUDA {
+		*a.taken++
+		return mem.At(b.Pointer(), b.Len(), mem.Host)
+	}
+	return b
+}
+
+func (a aware) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
+	return a.Transport.Send(tok, to, tag, a.reached(src))
+}
+
+func (a aware) Recv(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
+	return a.Transport.Recv(tok, from, tag, a.reached(dst))
+}
+
+// Messages that are direct pass the suite, of device memory and between the two, and nothing is copied or cut.
+func TestDirect(t *testing.T) {
+	taken, begun := make([]int, 3), gputest.Begun{}
+	n := 0
+	w := stack(t, len(taken), 7, staging.Options{Ring: 1, Piece: 1}, func(inner nbc.Transport) nbc.Transport {
+		n++
+		return aware{inner, &taken[n-1]}
+	}, begun.Of)
+	tell(t, "visible=1")
+	for _, r := range w.ranks {
+		s := r.(interface{ SetDirect(with []bool) error })
+		if err := s.SetDirect(make([]bool, 2)); err == nil {
+			t.Error("which messages of 2 ranks are direct, of 3 ranks: no error")
+		}
+		if err := s.SetDirect([]bool{true, true, true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, mixed := range []bool{false, true} {
+		for _, k := range transporttest.Cases() {
+			if k.Name == "handed over at once" { // which device memory is not
+				continue
+			}
+			t.Run(fmt.Sprintf("mixed %v/%s", mixed, k.Name), func(t *testing.T) {
+				if err := w.each(func(m *gputest.Memory, t nbc.Transport) error { return k.Run(transporttest.In(m, t, mixed)) }); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+	if begun.Count() > 0 {
+		t.Errorf("%d copies were begun", begun.Count())
+	}
+	if err := w.each(pour); err != nil {
+		t.Error(err)
+	}
+	if slices.Contains(taken, 0) {
+		t.Errorf("the transport below was handed %d messages in a GPU's memory", taken)
+	}
+	other := stack(t, 2, 8, staging.Options{}, nil, nil).ranks[0]
+	if err := other.(interface{ SetDirect(with []bool) error }).SetDirect([]bool{false, true}); err == nil || !strings.Contains(err.Error(), "takes no cuda memory for messages with rank 1") {
+		t.Errorf("direct over a transport of host memory: %v", err)
 	}
 }
 

@@ -101,6 +101,24 @@ func TestCUDAMPI(t *testing.T) {
 	}
 }
 
+// By an MPI library that is CUDA-aware, which the stand-in says in its place when it is preloaded.
+func TestCUDAAwareMPI(t *testing.T) {
+	dir, mpi := ranktest.Programs(t), os.Getenv("SCAFFE_MPI_DIR")
+	library, err := cudatest.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		cuda.EnvLibrary: library, "LD_PRELOAD": library, cudatest.Env: "delay=10 seed=1 visible=1", "SCAFFE_SHM": "off", "SCAFFE_CUDA_PATH": "mpi",
+	} {
+		t.Setenv(name, value)
+	}
+	for _, name := range []string{"osu_allreduce", "osu_bcast"} {
+		args := []string{"-np", "2", filepath.Join(dir, name), "-d", "cuda", "-c", "-i", "3", "-x", "1", "-T", "mpi_float", "-m", "4:4M", "--factor", "32"}
+		checkMPI(t, program(t, name), false, 5, filepath.Join(mpi, "bin", "mpirun"), args)
+	}
+}
+
 // A wrong element of a result on the device is found.
 func TestCUDAValidationSeesIt(t *testing.T) {
 	skipWithTheOther(t)

@@ -15,6 +15,9 @@ type Begun struct{ n int }
 // Of returns an accelerator whose copies are counted.
 func (b *Begun) Of(a nbc.Accelerator) nbc.Accelerator { return counted{a, b} }
 
+// Count returns how many.
+func (b *Begun) Count() int { return b.n }
+
 type counted struct {
 	nbc.Accelerator
 	begun *Begun

@@ -66,6 +66,15 @@ func (t Transport) NextNotice(buf []byte) (from, length int) {
 	return -1, 0
 }
 
+// CarriesWith reports whether the inner transport itself takes memory of the space for messages to and from a rank.
+func (t Transport) CarriesWith(rank int, s mem.Space) bool { return CarriesWith(t.inner, rank, s) }
+
+// CarriesWith is a transport's: the host's memory, where it is no nbc.PartCarrier.
+func CarriesWith(t nbc.Transport, rank int, s mem.Space) bool {
+	p, ok := t.(nbc.PartCarrier)
+	return s == mem.Host || ok && p.CarriesWith(rank, s)
+}
+
 // Expect tells the inner transport how many bytes the collective has whose operations come next.
 func (t Transport) Expect(bytes int) {
 	if e, ok := t.inner.(nbc.Expecter); ok {

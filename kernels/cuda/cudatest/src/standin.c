@@ -13,11 +13,14 @@
 //   seed=N         of the delays; 1
 //   broken=CODE    what the device has failed with; 0, not
 //   hold=KERNEL    launches of the kernel do not begin, nor what follows on their streams; none, that ends it
+//   visible=1      the host reaches device memory that is allocated from now on, as a CUDA-aware MPI library does; 0
 //   queues=N       a GPU's streams that are made from now on share so many work queues in turn, each of which does one thing after
 //                  the other; 0, each has its own
 //
 //   cublas=V       the version of the cuBLAS that it is, too (cublas.c); 120405
 //   cudnn=V        that of cuDNN (cudnn.c), as cudnnGetVersion answers; 90100
+//
+// Preloaded, it says in the MPI library's place that this one is CUDA-aware.
 //
 // standin_tell changes mode, owner, peers, fail, delay, seed, broken, hold, queues, cublas and cudnn while it runs; fail=none ends all failures.
 //
@@ -67,7 +70,7 @@ enum {
 enum { MOST_QUEUES = 32 };
 
 static struct {
-  int devices, version, mode, peers, mps, initialized, delay, seed, broken, queues, cublas, cudnn;
+  int devices, version, mode, peers, mps, initialized, delay, seed, broken, queues, visible, cublas, cudnn;
   size_t used;
   char hold[64], owner[256];
   struct {
@@ -108,6 +111,7 @@ static void tell(const char *text) {
     else if (sscanf(word, "cudnn=%d", &a) == 1) self.cudnn = a;
     else if (sscanf(word, "peers=%d", &a) == 1) self.peers = a;
     else if (sscanf(word, "mps=%d", &a) == 1) self.mps = a;
+    else if (sscanf(word, "visible=%d", &a) == 1) self.visible = a;
     else if (self.fails < 8 && sscanf(word, "fail=%63[A-Za-z0-9_]:%d:%d", name, &a, &b) == 3) {
       strcpy(self.fail[self.fails].function, name);
       self.fail[self.fails].calls = 0;
@@ -123,6 +127,14 @@ static void tell(const char *text) {
 __attribute__((constructor)) static void configure(void) {
   const char *text = getenv("SCAFFE_STANDIN");
   if (text) tell(text);
+}
+
+// What Open MPI has to ask with, and MPICH.
+API int MPIX_Query_cuda_support(void) { return 1; }
+
+API int MPIX_GPU_query_support(int kind, int *yes) {
+  *yes = 1;
+  return kind; // of CUDA: 0, which is MPI_SUCCESS
 }
 
 // A device that is told to be whole again first ends what it was given: work that nobody waits for any more would break it
@@ -388,7 +400,7 @@ static void unmap(allocation *a) {
 // keep makes an allocation of a file, which it closes unless that succeeds.
 static int keep(int file, size_t n, int imported, u64 *p) {
   allocation *a = calloc(1, sizeof *a);
-  void *seen = mmap(NULL, n, PROT_NONE, MAP_SHARED, file, 0);
+  void *seen = mmap(NULL, n, self.visible ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED, file, 0);
   void *store = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (!a || seen == MAP_FAILED || store == MAP_FAILED) return close(file), free(a), OUT_OF_MEMORY;
   *a = (allocation){.address = (u64)(uintptr_t)seen, .bytes = n, .store = store, .file = file, .imported = imported, .of = number(current)};
