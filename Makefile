@@ -125,8 +125,8 @@ generate: ## make generated files again: assembly, protocol buffers
 # Tests and the tools that look at them live too briefly to collect much garbage.
 test: export GOGC = 400
 test: export GOMEMLIMIT = 2GiB
-# Ranks often wait for others: a package more than there are cores. lint has vetted.
-test: export GOFLAGS := $(strip $(GOFLAGS) -vet=off -p=$(shell expr $$(nproc) + 1) -parallel=4)
+# Lint has vetted, and tests that are parallel wait for ranks.
+test: export GOFLAGS := $(strip $(GOFLAGS) -vet=off -parallel=4)
 test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	scripts/test-pure
 	scripts/with-mpi openmpi scripts/test-mpi all

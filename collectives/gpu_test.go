@@ -83,6 +83,9 @@ func startedOn(t *testing.T, kind string, room int, fails error) (model, from st
 // GPUs are measured by the first starts that have them, and by one rank; what is kept of one is taken by those that follow, and not for another kind. A start
 // without them measures nothing of the kind, and keeps nothing.
 func TestGPUIsMeasured(t *testing.T) {
+	if raced {
+		t.Skip("measuring is a minute of a core's with the race detector, and TestMachineIsMeasured has the collective")
+	}
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())

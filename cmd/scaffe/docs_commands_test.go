@@ -116,14 +116,17 @@ func TestDocsCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ran := 0
+	ran, files := 0, docsFolder(t, bin)
 	for page, text := range pages(t) {
 		commands := docCommands(text)
 		if len(commands) == 0 {
 			continue
 		}
 		t.Run(page, func(t *testing.T) {
-			dir := docsFolder(t, bin)
+			dir := filepath.Join(t.TempDir(), "files")
+			if out, err := exec.Command("cp", "-a", files, dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
 			for _, c := range commands {
 				line, why := shortened(rules, c)
 				if line = withMPI(line, mpi != ""); why != "" || line == "" {

@@ -17,7 +17,7 @@ func TestStraggler(t *testing.T) {
 	dir := workplace(t, 10)
 	// Much to compute, so that this is what the delays hit.
 	write(t, dir, "net.prototxt", strings.NewReplacer("batch_size: 30", "batch_size: 300", "num_output: 6", "num_output: 32").Replace(testNet))
-	const iters = 100
+	const iters = 50
 	begun := func(name string) *running {
 		write(t, dir, name+".prototxt", fmt.Sprintf(longSolver, iters, name))
 		return begin(t, dir, run, "-np", "2", scaffe, "train", "--solver", name+".prototxt")
