@@ -139,6 +139,7 @@ const killedTogether = 5
 // two, whenever, the others end and a rank is named; where one stops amid a layer, so is the slice that is waited for; snapshots and checkpoints are whole or absent; and training that goes on
 // from the newest comes to the very weights of a run that nobody killed, where two runs have the same.
 func TestKilledAtAnyMoment(t *testing.T) {
+	measuredOnce(t)
 	run := mpirun(t)
 	n := 12
 	switch {
@@ -213,6 +214,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // every few iterations, and each time started again from the newest snapshot,
 // training comes to the weights of a run that nobody killed.
 func TestKilledAgainAndAgain(t *testing.T) {
+	measuredOnce(t)
 	long(t)
 	data := workplace(t, 10)
 	args := []string{"train", "--local", "2", "--solver", "solver.prototxt"}
