@@ -367,11 +367,12 @@ func TestRefuses(t *testing.T) {
 	}
 	set := s.(interface{ SetPaths(lending.Paths) error }).SetPaths
 	for name, err := range map[string]error{
-		"send to no rank":       s.Send(1, 2, nbc.Tag{}, b),
-		"receive from no rank":  s.Recv(1, -1, nbc.Tag{}, b),
-		"borrow from no rank":   c.RecvBorrowIn(mem.CUDA, 1, 2, nbc.Tag{}, 8),
-		"borrow of less than 0": c.RecvBorrowIn(mem.CUDA, 1, 1, nbc.Tag{}, -1),
-		"paths of others":       set(lending.NewPaths(3)),
+		"send to no rank":                  s.Send(1, 2, nbc.Tag{}, b),
+		"receive from no rank":             s.Recv(1, -1, nbc.Tag{}, b),
+		"borrow from no rank":              c.RecvBorrowIn(mem.CUDA, 1, 2, nbc.Tag{}, 8),
+		"borrow of less than 0":            c.RecvBorrowIn(mem.CUDA, 1, 1, nbc.Tag{}, -1),
+		"paths of others":                  set(lending.NewPaths(3)),
+		"a library that is not CUDA-aware": set(all(2, lending.MPI)),
 	} {
 		if err == nil {
 			t.Errorf("%s is accepted", name)
@@ -406,7 +407,7 @@ func TestPathsInWords(t *testing.T) {
 	if got := strings.Join(all(4, lending.Pointer).Lines(), "; "); got != "ranks 0-3: pointer" {
 		t.Error(got)
 	}
-	for _, path := range []lending.Path{lending.Staging, lending.Pointer, lending.IPC} {
+	for _, path := range []lending.Path{lending.Staging, lending.Pointer, lending.IPC, lending.MPI} {
 		if got, err := lending.ParsePath(path.String()); err != nil || got != path {
 			t.Errorf("%v is parsed as %v, %v", path, got, err)
 		}
