@@ -84,7 +84,7 @@ func startedOn(t *testing.T, kind string, room int, fails error) (model, from st
 // without them measures nothing of the kind, and keeps nothing.
 func TestGPUIsMeasured(t *testing.T) {
 	if raced {
-		t.Skip("measuring is a minute of a core's with the race detector, and TestMachineIsMeasured has the collective")
+		t.Skip("measuring takes four times as long with the race detector, and TestMachineIsMeasured has the collective")
 	}
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
