@@ -34,7 +34,7 @@ func TryAware(gpu int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), awareWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, awareCommand, strconv.Itoa(gpu))
-	cmd.Env = alone(os.Environ())
+	cmd.Env = mpi.Alone(os.Environ())
 	out, err := cmd.CombinedOutput()
 	said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	switch {
@@ -46,31 +46,6 @@ func TryAware(gpu int) error {
 		return fmt.Errorf("a process that tried ended with: %w", err)
 	}
 	return nil
-}
-
-// alone returns an environment without what launchers tell the ranks that they start, so that MPI starts with one rank. What
-// chooses among the library's parts stays.
-func alone(environment []string) []string {
-	var kept []string
-	for _, v := range environment {
-		name, _, _ := strings.Cut(v, "=")
-		switch part, parameter := strings.CutPrefix(name, "OMPI_MCA_"); {
-		case parameter && !hasPrefix(part, "orte_", "ess", "pmix", "plm", "ras", "rmaps"):
-		case hasPrefix(name, "OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDI_", "HYDRA_", "MPI_LOCAL", "MV2_COMM_", "SLURM_"):
-			continue
-		}
-		kept = append(kept, v)
-	}
-	return append(kept, "OMPI_MCA_ess_singleton_isolated=1") // no daemon of Open MPI's for what a lone rank might spawn
-}
-
-func hasPrefix(s string, prefixes ...string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return false
 }
 
 // What is sent to try: a message that goes at once, and one that waits until it is received.

@@ -71,6 +71,29 @@ func detectLauncher(lookup func(string) (string, bool)) Launcher {
 	return Launcher{Rank: -1}
 }
 
+// What launchers tell the ranks that they start, by how the names begin; of Open MPI's parameters, which it also sets by such, those that
+// are of the job. Others choose among the library's parts.
+var (
+	toldRanks = []string{"OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDI_", "HYDRA_", "MPI_LOCAL", "MV2_COMM_", "SLURM_"}
+	ofTheJob  = []string{"orte_", "ess", "pmix", "plm", "ras", "rmaps"}
+)
+
+// Alone returns an environment without what a launcher has told this process: one that is started with it is the only rank of its world.
+func Alone(environment []string) []string {
+	begins := func(name string, how []string) bool {
+		return slices.ContainsFunc(how, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	}
+	var kept []string
+	for _, v := range environment {
+		name, _, _ := strings.Cut(v, "=")
+		parameter, is := strings.CutPrefix(name, "OMPI_MCA_")
+		if is && !begins(parameter, ofTheJob) || !begins(name, toldRanks) {
+			kept = append(kept, v)
+		}
+	}
+	return append(kept, "OMPI_MCA_ess_singleton_isolated=1") // no daemon of Open MPI's for what a lone rank might spawn
+}
+
 // launcherCommands are how the names of the launchers' programs begin.
 var launcherCommands = []string{"mpi", "orte", "prte", "hydra"}
 

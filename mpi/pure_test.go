@@ -102,6 +102,19 @@ func TestDetectLauncher(t *testing.T) {
 	}
 }
 
+// A process that is started alone has no launcher, and the settings that are no launcher's.
+func TestAlone(t *testing.T) {
+	for name, environment := range environments {
+		given := []string{"PATH=/bin", "OMPI_MCA_pml=ucx", "OMPI_MCA_orte_ess_num_procs=4"}
+		for k, v := range environment {
+			given = append(given, k+"="+v)
+		}
+		if diff := cmp.Diff([]string{"PATH=/bin", "OMPI_MCA_pml=ucx", "OMPI_MCA_ess_singleton_isolated=1"}, Alone(given)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestWrongLauncherIsRefusedBeforeMPIStarts(t *testing.T) {
 	const openMPI, mpich = "Open MPI 4.1.4", "MPICH 4.0.2"
 	for _, c := range []struct {
