@@ -135,11 +135,11 @@ const (
 // has nearly the bandwidth of a large one: smaller buckets would pay for their
 // latency, larger ones begin late. It is less in a net of so few bytes in total that all latencies together
 // take less time than a bucket of that size, which nothing hides when it comes last. predict gives the seconds of one bucket of
-// so many bytes.
+// so many bytes; one that holds the whole net may be as large as it likes.
 func AutoBucket(total int, predict func(bytes int) float64) int {
 	slope := predict(largeBucket) / largeBucket
 	size := minBucket
-	for size < maxBucket && predict(size) > maxOverhead*slope*float64(size) {
+	for size < min(maxBucket, total) && predict(size) > maxOverhead*slope*float64(size) {
 		size *= 2
 	}
 	// n buckets have n latencies, and the last takes the bytes of one: the least sum is where both are equal.
@@ -150,10 +150,10 @@ func AutoBucket(total int, predict func(bytes int) float64) int {
 	return size
 }
 
-// bucketSizes are those that AutoBucket asks about, and others that small layers add up to.
-func bucketSizes() []int {
-	all := []int{largeBucket}
-	for size := minBucket; size < maxBucket; size *= 2 {
+// bucketSizes are those that AutoBucket asks about in a net of so many bytes, and others that small layers add up to.
+func bucketSizes(total int) []int {
+	all := []int{largeBucket, minBucket}
+	for size := minBucket; size < min(maxBucket, total); size *= 2 {
 		all = append(all, size, size+size/2)
 	}
 	return all
@@ -163,7 +163,7 @@ func bucketSizes() []int {
 // what was asked for, or AutoBucket's for what is selected. Layers that go by
 // factors are buckets of their own.
 func (x *Exchange) leastBuckets(from *selection.Selector) (map[Scheme]int, error) {
-	c := &x.c
+	c, predictions := &x.c, from.Batch()
 	least := map[Scheme]int{}
 	for i := range c.Layers {
 		s := c.schemeOf(i)
@@ -172,8 +172,12 @@ func (x *Exchange) leastBuckets(from *selection.Selector) (map[Scheme]int, error
 		}
 		var err error
 		least[s], err = leastBucket(c.Bucket, s, bytesOf(c.Layers), func(v schedule.Collective, bytes int) (time.Duration, error) {
-			choice, err := from.Explain(x.team.Layout(), x.query(v, bytes), x.specOf(s))
-			return choice.Predicted, err
+			q := x.query(v, bytes)
+			choice, err := predictions.Select(x.team.Layout(), q, x.specOf(s))
+			if err != nil {
+				return 0, err
+			}
+			return time.Duration(predictions.Predict(x.team.Layout(), q, choice.Spec) * float64(time.Second)), nil
 		})
 		if err != nil {
 			return nil, err

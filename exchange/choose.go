@@ -50,7 +50,11 @@ func Choose(ctx context.Context, comm *collectives.Comm, layers []Layer, asked c
 
 // Predicted gives every layer of n's book its scheme as asked, by the predictions of n, which all cores make.
 func Predicted(asked coordinator.Asked, n *coordinator.Network) (*coordinator.Audit, error) {
-	do, take := n.Ahead(runtime.GOMAXPROCS(0), bucketSizes())
+	total := 0
+	for i := range n.Book.Layers {
+		total += mem.Float32.Size() * n.Book.Layers[i].Elements()
+	}
+	do, take := n.Ahead(runtime.GOMAXPROCS(0), bucketSizes(total))
 	var all sync.WaitGroup
 	for _, part := range do {
 		all.Go(part)
