@@ -21,8 +21,12 @@ import (
 	"github.com/scaffe/scaffe/osu-bench/omb"
 )
 
-// With the name of a benchmark as its first argument it is that benchmark, so that an archive has them once.
+// With the name of a benchmark, or one as its first argument, it is that benchmark, so that an archive, or a test, has them once.
 func main() {
+	if p, err := omb.Find(filepath.Base(os.Args[0])); err == nil {
+		omb.Main(p.Name)
+		return
+	}
 	if len(os.Args) > 1 {
 		if p, err := omb.Find(os.Args[1]); err == nil {
 			os.Args = slices.Delete(os.Args, 1, 2)
