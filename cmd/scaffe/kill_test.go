@@ -141,12 +141,12 @@ const killedTogether = 5
 func TestKilledAtAnyMoment(t *testing.T) {
 	measuredOnce(t)
 	run := mpirun(t)
-	n := 12
+	n := 8 // every scheme
 	switch {
 	case *killSoak > 0:
 		n = *killSoak
 	case testing.Short():
-		n = 7
+		n = 5
 	}
 	data := workplace(t, 10)
 	all := moments(n)
