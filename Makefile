@@ -130,14 +130,17 @@ test: export GOFLAGS := $(strip $(GOFLAGS) -vet=off -parallel=4)
 test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	scripts/test-pure
 	scripts/with-mpi openmpi scripts/test-mpi all
-	$(MAKE) --no-print-directory test-mpi MPI=mpich
-	scripts/test-wrong-mpirun
-	SCAFFE_LDFLAGS="-s -w" scripts/with-mpi openmpi scripts/test-gpu-check
-	scripts/test-lab
+	$(MAKE) --no-print-directory -j2 --output-sync=line MPI=mpich test-mpi test-away # each waits for processes, much of its time
 
 .PHONY: test-mpi
 test-mpi: install-deps ## tests that need several processes, under the chosen MPI
-	$(WITH) scripts/test-mpi
+	MAKEFLAGS= $(WITH) scripts/test-mpi
+
+.PHONY: test-away
+test-away: install-deps ## what is built here under another mpirun, from gpu-check's archive, in the lab
+	MAKEFLAGS= scripts/test-wrong-mpirun
+	MAKEFLAGS= SCAFFE_LDFLAGS="-s -w" scripts/with-mpi openmpi scripts/test-gpu-check
+	MAKEFLAGS= scripts/test-lab
 
 # FOR is how long. SEED, OVER and RANKS run a series again, as a failure says.
 FOR ?= $(if $(SEED),0,1m)
