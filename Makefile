@@ -133,6 +133,7 @@ test: lint ## lint, unit tests, race tests, and ranks under Open MPI and MPICH
 	$(MAKE) --no-print-directory -j2 --output-sync=line MPI=mpich test-mpi test-away # each waits for processes, much of its time
 
 .PHONY: test-mpi
+# MAKEFLAGS is of the make that does two things at a time: what tests make is their own.
 test-mpi: install-deps ## tests that need several processes, under the chosen MPI
 	MAKEFLAGS= $(WITH) scripts/test-mpi
 
