@@ -71,7 +71,7 @@ func TestDocsArchitectureTable(t *testing.T) {
 			return filepath.SkipDir
 		}
 		context := build.Default
-		context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas", "cuda"}, true
+		context.BuildTags, context.CgoEnabled = []string{"mpi", "cuda"}, true
 		p, err := context.ImportDir(dir, 0)
 		if none := (*build.NoGoError)(nil); errors.As(err, &none) {
 			return nil
@@ -123,7 +123,7 @@ func TestDocsArchitecturePure(t *testing.T) {
 	}
 	untested := regexp.MustCompile("^" + raceless[1])
 	context := build.Default
-	context.BuildTags, context.CgoEnabled = []string{"mpi", "openblas", "cuda"}, true
+	context.BuildTags, context.CgoEnabled = []string{"mpi", "cuda"}, true
 	forbidden := regexp.MustCompile(`^(C|(nbc|kernels|mpi)(/.*)?)$`)
 	threads := regexp.MustCompile(`^(sync(/.*)?|context|unsafe)$`)
 	var visit func(name string, way []string, seen map[string]bool)

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/klauspost/cpuid/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/scaffe/scaffe/collectives/selection"
@@ -261,10 +262,16 @@ func cpuKernels() Finding {
 }
 
 func matrices() Finding {
-	f := Finding{What: "BLAS", Found: fmt.Sprintf("%s, %d threads", blas.Name(), blas.Threads())}
-	if !blas.Optimized {
+	name, threads := dnn.ProductsBy()
+	f := Finding{What: "matrix products", Found: fmt.Sprintf("%s, %d threads", name, threads)}
+	switch {
+	case dnn.Products:
+	case !blas.Optimized():
 		f.Wrong = "pure Go: layers compute several times slower than with OpenBLAS"
-		f.Fix = "install libopenblas-dev and build with `make build`"
+		f.Fix = "install libopenblas0, and build with cgo"
+	case strings.HasSuffix(name, "(Prescott)") && cpuid.CPU.Supports(cpuid.AVX2):
+		f.Wrong = "this OpenBLAS does not know the processor, and takes kernels without AVX2"
+		f.Fix = "set OPENBLAS_CORETYPE=Haswell"
 	}
 	return f
 }

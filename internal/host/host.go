@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,15 @@ func Kernel() int64 {
 	h := fnv.New64a()
 	_, _ = h.Write(id)
 	return int64(h.Sum64() >> 1)
+}
+
+// Core returns the core on which the calling thread runs, -1 where that is not known.
+func Core() int {
+	var core uint32
+	if _, _, err := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&core)), 0, 0); err != 0 {
+		return -1
+	}
+	return int(core)
 }
 
 // CoreSet is a set of cores of one machine, a bit for each.

@@ -35,3 +35,9 @@ func TestKernel(t *testing.T) {
 		t.Errorf("kernel %d, then %d (%v)", k, host.Kernel(), err)
 	}
 }
+
+func TestCore(t *testing.T) {
+	if got := host.Core(); got < -1 || got >= host.Cores() {
+		t.Errorf("this thread runs on core %d of %d", got, host.Cores())
+	}
+}

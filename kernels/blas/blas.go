@@ -1,31 +1,12 @@
 package blas
 
 import (
-	"os"
-	"strconv"
+	"cmp"
+	"fmt"
 
 	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
 )
-
-// threadsEnv is OpenBLAS's own variable; this package honors it for both
-// implementations.
-const threadsEnv = "OPENBLAS_NUM_THREADS"
-
-// init runs after the implementation's variables are set.
-func init() {
-	n, err := strconv.Atoi(os.Getenv(threadsEnv))
-	if err != nil || n < 1 {
-		n = 1
-	}
-	SetThreads(n)
-}
-
-func transpose(t bool) blas.Transpose {
-	if t {
-		return blas.Trans
-	}
-	return blas.NoTrans
-}
 
 // Gemm computes c = alpha·op(a)·op(b) + beta·c, where op(a) is m×k, op(b) is
 // k×n, c is m×n, and op transposes where trans says so: a is then stored as
@@ -38,7 +19,31 @@ func Gemm(transA, transB bool, m, n, k int, alpha float32, a []float32, lda int,
 		scaleRows(m, n, beta, c, ldc)
 		return
 	}
-	gemm(transpose(transA), transpose(transB), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+	if err := Fits(transA, transB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc); err != nil {
+		panic(err)
+	}
+	chosen().gemm(transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+// Fits returns an error where the matrices of a product (Gemm) reach beyond slices of so many elements: no implementation
+// would notice.
+func Fits(transA, transB bool, m, n, k int, lenA, lda, lenB, ldb, lenC, ldc int) error {
+	ra, ca, rb, cb := m, k, k, n
+	if transA {
+		ra, ca = ca, ra
+	}
+	if transB {
+		rb, cb = cb, rb
+	}
+	return cmp.Or(fits("a", ra, ca, lda, lenA), fits("b", rb, cb, ldb, lenB), fits("c", m, n, ldc, lenC))
+}
+
+// fits is that of one matrix.
+func fits(name string, rows, cols, ld, elems int) error {
+	if rows < 1 || cols < 1 || ld < cols || (rows-1)*ld+cols > elems {
+		return fmt.Errorf("matrix %s, %d×%d with rows %d apart, does not fit %d elements", name, rows, cols, ld, elems)
+	}
+	return nil
 }
 
 // scaleRows computes c = beta·c: what remains of a product without terms,
@@ -48,7 +53,7 @@ func scaleRows(m, n int, beta float32, c []float32, ldc int) {
 		if row := c[i*ldc : i*ldc+n]; beta == 0 {
 			clear(row)
 		} else {
-			Scal(beta, row)
+			vectors.Sscal(n, beta, row, 1)
 		}
 	}
 }
@@ -68,45 +73,24 @@ func Gemv(transA bool, m, n int, alpha float32, a []float32, lda int, x []float3
 		return
 	}
 	if beta == 0 {
-		clear(y[:rows]) // some implementations would keep a NaN
+		clear(y[:rows]) // gonum would keep a NaN
 	}
-	impl.Sgemv(transpose(transA), m, n, alpha, a, lda, x, 1, beta, y, 1)
+	vectors.Sgemv(transpose(transA), m, n, alpha, a, lda, x, 1, beta, y, 1)
 }
 
 // Axpy computes y += alpha·x over the elements of x; y is at least as long.
 func Axpy(alpha float32, x, y []float32) {
 	if len(x) > 0 {
-		impl.Saxpy(len(x), alpha, x, 1, y[:len(x)], 1)
+		vectors.Saxpy(len(x), alpha, x, 1, y, 1)
 	}
 }
 
-// Scal computes x *= alpha.
-func Scal(alpha float32, x []float32) {
-	if len(x) > 0 {
-		impl.Sscal(len(x), alpha, x, 1)
-	}
-}
+// vectors is what does all that memory's bandwidth limits: no other implementation is faster.
+var vectors gonum.Implementation
 
-// Dot returns the sum of x[i]·y[i] over the elements of x.
-func Dot(x, y []float32) float32 {
-	if len(x) == 0 {
-		return 0
+func transpose(t bool) blas.Transpose {
+	if t {
+		return blas.Trans
 	}
-	return impl.Sdot(len(x), x, 1, y[:len(x)], 1)
-}
-
-// Asum returns the sum of |x[i]|.
-func Asum(x []float32) float32 {
-	if len(x) == 0 {
-		return 0
-	}
-	return impl.Sasum(len(x), x, 1)
-}
-
-// Nrm2 returns the Euclidean norm of x.
-func Nrm2(x []float32) float32 {
-	if len(x) == 0 {
-		return 0
-	}
-	return impl.Snrm2(len(x), x, 1)
+	return blas.NoTrans
 }

@@ -1,9 +1,11 @@
 // Package blas multiplies matrices: all dense linear algebra of the project goes
 // through it, float32 and row-major throughout.
 //
-// There are two implementations, both behind gonum's interface. With the build tag openblas it
-// is OpenBLAS (cgo, several times faster); otherwise gonum's own pure Go, which needs nothing
-// and builds with CGO_ENABLED=0. Name says which one a program has.
+// There are two implementations: OpenBLAS, several times faster, which a program built with cgo
+// opens when it first multiplies, where it is installed; otherwise gonum's own pure Go, which
+// needs nothing. Name says which one a program has. It is not linked, since the threads it starts
+// when it is loaded keep their cores busy for a tenth of a second, in programs that never multiply
+// and in every rank at once.
 //
 // A matrix is a slice and a leading dimension: element (i, j) of the stored
 // matrix a is a[i*lda+j]. Extents of zero are fine. Nothing here allocates

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/kernels/vec"
 )
 
@@ -94,8 +95,9 @@ func (b *batch) exact() (weights, bias []float64) {
 }
 
 // summed returns the gradients as they are without factors: every part computes
-// its own, and they are added.
-func (b *batch) summed() (weights, bias []float32) {
+// its own, as layers do, and they are added.
+func (b *batch) summed(t testing.TB) (weights, bias []float32) {
+	t.Helper()
 	s := b.shape
 	weights, bias = make([]float32, s.Out*s.In), make([]float32, s.Out)
 	for i, n := range b.rows {
@@ -105,11 +107,13 @@ func (b *batch) summed() (weights, bias []float32) {
 			ones[k] = 1
 		}
 		for pass := range b.passes {
-			u, v := b.u[i][pass], b.v[i][pass]
+			u := b.u[i][pass]
+			rows, cols, left, right := s.Out, s.In, u, b.v[i][pass]
 			if s.Transposed {
-				blas.Gemm(true, false, s.In, s.Out, n, 1, v, s.In, u, s.Out, 1, w, s.Out)
-			} else {
-				blas.Gemm(true, false, s.Out, s.In, n, 1, u, s.Out, v, s.In, 1, w, s.In)
+				rows, cols, left, right = cols, rows, right, left
+			}
+			if err := dnn.Product(true, false, rows, cols, n, left, rows, right, cols, 1, w, cols); err != nil {
+				t.Fatal(err)
 			}
 			blas.Gemv(true, n, s.Out, 1, u, s.Out, ones, 1, sum)
 		}
@@ -160,7 +164,7 @@ func TestPoseidon_FactorsAreTheGradient(t *testing.T) {
 		b := draw(c.shape, c.rows, c.passes, c.shift)
 		weights, bias := b.rebuilt(t, count(len(c.rows)))
 		wantWeights, wantBias := b.exact()
-		sumWeights, sumBias := b.summed()
+		sumWeights, sumBias := b.summed(t)
 		for _, x := range []struct {
 			name     string
 			got, sum []float32

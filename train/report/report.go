@@ -32,7 +32,6 @@ import (
 	"github.com/scaffe/scaffe/internal/output"
 	"github.com/scaffe/scaffe/internal/progress"
 	"github.com/scaffe/scaffe/internal/units"
-	"github.com/scaffe/scaffe/kernels/blas"
 	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/train"
 )
@@ -178,8 +177,9 @@ func (r *Reporter) Started(w *train.Worker) error {
 	for _, warning := range w.Solver().Warnings() {
 		r.log("warning: %s", warning)
 	}
-	r.log("net %q: %s, %s, global batch %d (%d here), oneDNN %s, BLAS %s",
-		n.Name(), parameters(n), ranks(w, r.comm.Size()), w.Solver().Computes().GlobalBatch(), w.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), blas.Name())
+	products, _ := dnn.ProductsBy()
+	r.log("net %q: %s, %s, global batch %d (%d here), convolutions %s, products %s",
+		n.Name(), parameters(n), ranks(w, r.comm.Size()), w.Solver().Computes().GlobalBatch(), w.LocalBatch(), dnn.Name(), products)
 	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), units.FormatBytes(x.MinBucket()))
 	if len(x.Buckets()) == 1 {
 		buckets = "one bucket"

@@ -12,7 +12,7 @@ import (
 	"github.com/scaffe/scaffe/caffe/net"
 	"github.com/scaffe/scaffe/caffe/proto"
 	"github.com/scaffe/scaffe/caffe/solver"
-	"github.com/scaffe/scaffe/kernels/blas"
+	"github.com/scaffe/scaffe/kernels/dnn"
 	"github.com/scaffe/scaffe/replay/workload"
 )
 
@@ -229,8 +229,9 @@ func (m *meter) timing(iterations int) *Timing {
 // Source describes where the times were measured, for Profile.
 func (t *Timing) Source() string {
 	host, _ := os.Hostname()
-	return fmt.Sprintf("scaffe time on %s (%d cores, %s, BLAS %s with %d threads), means of %d iterations",
-		host, runtime.NumCPU(), runtime.GOARCH, blas.Name(), blas.Threads(), t.Iterations)
+	products, threads := dnn.ProductsBy()
+	return fmt.Sprintf("scaffe time on %s (%d cores, %s, products by %s with %d threads), means of %d iterations",
+		host, runtime.NumCPU(), runtime.GOARCH, products, threads, t.Iterations)
 }
 
 // Profile returns the means as a profile. Layers that read data take no time
