@@ -85,7 +85,7 @@ func Axpy(alpha float32, x, y []float32) {
 	}
 }
 
-// vectors is what does all that memory's bandwidth limits: no other implementation is faster.
+// vectors does what memory's bandwidth limits.
 var vectors gonum.Implementation
 
 func transpose(t bool) blas.Transpose {
