@@ -80,8 +80,6 @@ type measurement struct {
 	// crowded says that the node has more ranks than cores, so that one rank alone
 	// copies a message.
 	crowded bool
-	// first says that no rank before this one was on its core when it was looked at last.
-	first bool
 	// before, where it is not nil, is done before each call, and is not part of its time.
 	before func()
 	err    error
@@ -146,24 +144,27 @@ func (m *measurement) hop(b mem.Buffer, n int) float64 {
 // may have started two on one, and leaves them there while they do nothing but wait for each other.
 func (m *measurement) separate() {
 	for range naps {
-		if m.apart() {
+		apart, first := m.apart()
+		if apart {
 			return
 		}
-		if !m.first {
+		if !first {
 			time.Sleep(nap)
 		}
 	}
 }
 
-// apart reports whether each rank is on a core of its own, as far as that can be and is known.
-func (m *measurement) apart() bool {
+// apart reports whether each rank is on a core of its own, as far as that can be and is known, and whether this one is the
+// first of those on its core.
+func (m *measurement) apart() (apart, first bool) {
 	cores := make([]int32, m.comm.Size())
 	cores[m.comm.rank] = int32(host.Core())
 	if m.err == nil {
 		m.err = m.comm.Allreduce(m.ctx, mem.Of(cores), mem.Of(cores), mem.Int32, mem.Sum, control)
 	}
-	m.first = slices.Index(cores, cores[m.comm.rank]) == m.comm.rank
-	return m.crowded || m.err != nil || cores[0] < 0 || len(slices.Compact(slices.Sorted(slices.Values(cores)))) == len(cores)
+	first = slices.Index(cores, cores[m.comm.rank]) == m.comm.rank
+	apart = len(slices.Compact(slices.Sorted(slices.Values(cores)))) == len(cores)
+	return apart || m.crowded || m.err != nil || cores[0] < 0, first
 }
 
 // messages measures what messages cost, of two ranks.

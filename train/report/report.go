@@ -178,8 +178,8 @@ func (r *Reporter) Started(w *train.Worker) error {
 		r.log("warning: %s", warning)
 	}
 	products, _ := dnn.ProductsBy()
-	r.log("net %q: %s, %s, global batch %d (%d here), convolutions %s, products %s",
-		n.Name(), parameters(n), ranks(w, r.comm.Size()), w.Solver().Computes().GlobalBatch(), w.LocalBatch(), dnn.Name(), products)
+	r.log("net %q: %s, %s, global batch %d (%d here), oneDNN %s, products by %s",
+		n.Name(), parameters(n), ranks(w, r.comm.Size()), w.Solver().Computes().GlobalBatch(), w.LocalBatch(), strings.TrimPrefix(dnn.Name(), "oneDNN "), products)
 	buckets := fmt.Sprintf("%d buckets of at least %s", len(x.Buckets()), units.FormatBytes(x.MinBucket()))
 	if len(x.Buckets()) == 1 {
 		buckets = "one bucket"
