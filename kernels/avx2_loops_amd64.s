@@ -21,6 +21,8 @@ TEXT ·sumF32(SB), NOSPLIT, $0-80
 	MOVL         $0x7fc00000, R13
 	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -31,8 +33,6 @@ wide:
 	VADDPS  Y3, Y1, Y1
 	VMOVDQU 32(DX)(R12*1), Y3
 	VADDPS  Y3, Y2, Y2
-	TESTQ   BX, BX
-	JZ      store1
 	VMOVDQU (BX)(R12*1), Y3
 	VADDPS  Y3, Y1, Y1
 	VMOVDQU 32(BX)(R12*1), Y3
@@ -71,9 +71,9 @@ wide:
 store1:
 	VCMPPS    $0x03, Y1, Y1, Y3
 	VBLENDVPS Y3, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
 	VMOVDQU   Y1, (AX)(R12*1)
-	VCMPPS    $0x03, Y2, Y2, Y1
-	VBLENDVPS Y1, Y0, Y2, Y2
 	VMOVDQU   Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -88,8 +88,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VADDPS  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VADDPS  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -125,6 +123,71 @@ store2:
 narrowdone:
 	VZEROUPPER
 	RET
+
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   64(CX)(R12*1), Y3
+	VMOVDQU   96(CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
+	VADDPS    Y5, Y1, Y1
+	VMOVDQU   32(DX)(R12*1), Y5
+	VADDPS    Y5, Y2, Y2
+	VMOVDQU   64(DX)(R12*1), Y5
+	VADDPS    Y5, Y3, Y3
+	VMOVDQU   96(DX)(R12*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y2, Y5
+	VCMPPS    $0x03, Y3, Y4, Y6
+	VPOR      Y6, Y5, Y5
+	VMOVMSKPS Y5, BX
+	TESTL     BX, BX
+	JNZ       finish
+
+finished:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	VMOVDQU Y3, 64(AX)(R12*1)
+	VMOVDQU Y4, 96(AX)(R12*1)
+	ADDQ    $0x00000080, R12
+	SUBQ    $0x00000080, R11
+	CMPQ    R11, $0x00000080
+	JGE     twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VADDPS    Y2, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	JMP       finished
 
 // func sumF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
@@ -143,6 +206,8 @@ TEXT ·sumF32Stream(SB), NOSPLIT, $0-80
 	MOVL         $0x7fc00000, R13
 	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -155,8 +220,6 @@ wide:
 	VADDPS     Y3, Y1, Y1
 	VMOVDQU    32(DX)(R12*1), Y3
 	VADDPS     Y3, Y2, Y2
-	TESTQ      BX, BX
-	JZ         store1
 	PREFETCHT0 1024(BX)(R12*1)
 	VMOVDQU    (BX)(R12*1), Y3
 	VADDPS     Y3, Y1, Y1
@@ -201,9 +264,9 @@ wide:
 store1:
 	VCMPPS    $0x03, Y1, Y1, Y3
 	VBLENDVPS Y3, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
 	VMOVNTDQ  Y1, (AX)(R12*1)
-	VCMPPS    $0x03, Y2, Y2, Y1
-	VBLENDVPS Y1, Y0, Y2, Y2
 	VMOVNTDQ  Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -218,8 +281,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VADDPS  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VADDPS  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -257,6 +318,76 @@ narrowdone:
 	VZEROUPPER
 	RET
 
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	PREFETCHT0 1024(CX)(R12*1)
+	PREFETCHT0 1088(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	VMOVDQU    64(CX)(R12*1), Y3
+	VMOVDQU    96(CX)(R12*1), Y4
+	PREFETCHT0 1024(DX)(R12*1)
+	PREFETCHT0 1088(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y5
+	VADDPS     Y5, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y5
+	VADDPS     Y5, Y2, Y2
+	VMOVDQU    64(DX)(R12*1), Y5
+	VADDPS     Y5, Y3, Y3
+	VMOVDQU    96(DX)(R12*1), Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y2, Y5
+	VCMPPS     $0x03, Y3, Y4, Y6
+	VPOR       Y6, Y5, Y5
+	VMOVMSKPS  Y5, BX
+	TESTL      BX, BX
+	JNZ        finish
+
+finished:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	VMOVNTDQ Y3, 64(AX)(R12*1)
+	VMOVNTDQ Y4, 96(AX)(R12*1)
+	ADDQ     $0x00000080, R12
+	SUBQ     $0x00000080, R11
+	CMPQ     R11, $0x00000080
+	JGE      twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VADDPS    Y2, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	JMP       finished
+
 // func prodF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
 TEXT ·prodF32(SB), NOSPLIT, $0-80
@@ -274,6 +405,8 @@ TEXT ·prodF32(SB), NOSPLIT, $0-80
 	MOVL         $0x7fc00000, R13
 	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -284,8 +417,6 @@ wide:
 	VMULPS  Y3, Y1, Y1
 	VMOVDQU 32(DX)(R12*1), Y3
 	VMULPS  Y3, Y2, Y2
-	TESTQ   BX, BX
-	JZ      store1
 	VMOVDQU (BX)(R12*1), Y3
 	VMULPS  Y3, Y1, Y1
 	VMOVDQU 32(BX)(R12*1), Y3
@@ -324,9 +455,9 @@ wide:
 store1:
 	VCMPPS    $0x03, Y1, Y1, Y3
 	VBLENDVPS Y3, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
 	VMOVDQU   Y1, (AX)(R12*1)
-	VCMPPS    $0x03, Y2, Y2, Y1
-	VBLENDVPS Y1, Y0, Y2, Y2
 	VMOVDQU   Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -341,8 +472,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VMULPS  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VMULPS  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -379,6 +508,71 @@ narrowdone:
 	VZEROUPPER
 	RET
 
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   64(CX)(R12*1), Y3
+	VMOVDQU   96(CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
+	VMULPS    Y5, Y1, Y1
+	VMOVDQU   32(DX)(R12*1), Y5
+	VMULPS    Y5, Y2, Y2
+	VMOVDQU   64(DX)(R12*1), Y5
+	VMULPS    Y5, Y3, Y3
+	VMOVDQU   96(DX)(R12*1), Y5
+	VMULPS    Y5, Y4, Y4
+	VCMPPS    $0x03, Y1, Y2, Y5
+	VCMPPS    $0x03, Y3, Y4, Y6
+	VPOR      Y6, Y5, Y5
+	VMOVMSKPS Y5, BX
+	TESTL     BX, BX
+	JNZ       finish
+
+finished:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	VMOVDQU Y3, 64(AX)(R12*1)
+	VMOVDQU Y4, 96(AX)(R12*1)
+	ADDQ    $0x00000080, R12
+	SUBQ    $0x00000080, R11
+	CMPQ    R11, $0x00000080
+	JGE     twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VMULPS    Y2, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	JMP       finished
+
 // func prodF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·prodF32Stream(SB), NOSPLIT, $0-80
@@ -396,6 +590,8 @@ TEXT ·prodF32Stream(SB), NOSPLIT, $0-80
 	MOVL         $0x7fc00000, R13
 	VMOVD        R13, X0
 	VPBROADCASTD X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -408,8 +604,6 @@ wide:
 	VMULPS     Y3, Y1, Y1
 	VMOVDQU    32(DX)(R12*1), Y3
 	VMULPS     Y3, Y2, Y2
-	TESTQ      BX, BX
-	JZ         store1
 	PREFETCHT0 1024(BX)(R12*1)
 	VMOVDQU    (BX)(R12*1), Y3
 	VMULPS     Y3, Y1, Y1
@@ -454,9 +648,9 @@ wide:
 store1:
 	VCMPPS    $0x03, Y1, Y1, Y3
 	VBLENDVPS Y3, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
 	VMOVNTDQ  Y1, (AX)(R12*1)
-	VCMPPS    $0x03, Y2, Y2, Y1
-	VBLENDVPS Y1, Y0, Y2, Y2
 	VMOVNTDQ  Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -471,8 +665,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VMULPS  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VMULPS  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -509,6 +701,76 @@ narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
+
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	PREFETCHT0 1024(CX)(R12*1)
+	PREFETCHT0 1088(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	VMOVDQU    64(CX)(R12*1), Y3
+	VMOVDQU    96(CX)(R12*1), Y4
+	PREFETCHT0 1024(DX)(R12*1)
+	PREFETCHT0 1088(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y5
+	VMULPS     Y5, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y5
+	VMULPS     Y5, Y2, Y2
+	VMOVDQU    64(DX)(R12*1), Y5
+	VMULPS     Y5, Y3, Y3
+	VMOVDQU    96(DX)(R12*1), Y5
+	VMULPS     Y5, Y4, Y4
+	VCMPPS     $0x03, Y1, Y2, Y5
+	VCMPPS     $0x03, Y3, Y4, Y6
+	VPOR       Y6, Y5, Y5
+	VMOVMSKPS  Y5, BX
+	TESTL      BX, BX
+	JNZ        finish
+
+finished:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	VMOVNTDQ Y3, 64(AX)(R12*1)
+	VMOVNTDQ Y4, 96(AX)(R12*1)
+	ADDQ     $0x00000080, R12
+	SUBQ     $0x00000080, R11
+	CMPQ     R11, $0x00000080
+	JGE      twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VMULPS    Y2, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y0, Y1, Y1
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	JMP       finished
 
 // func minF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
@@ -1345,6 +1607,8 @@ TEXT ·sumF64(SB), NOSPLIT, $0-80
 	MOVQ         $0x7ff8000000000000, R13
 	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -1355,8 +1619,6 @@ wide:
 	VADDPD  Y3, Y1, Y1
 	VMOVDQU 32(DX)(R12*1), Y3
 	VADDPD  Y3, Y2, Y2
-	TESTQ   BX, BX
-	JZ      store1
 	VMOVDQU (BX)(R12*1), Y3
 	VADDPD  Y3, Y1, Y1
 	VMOVDQU 32(BX)(R12*1), Y3
@@ -1395,9 +1657,9 @@ wide:
 store1:
 	VCMPPD    $0x03, Y1, Y1, Y3
 	VBLENDVPD Y3, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y3
+	VBLENDVPD Y3, Y0, Y2, Y2
 	VMOVDQU   Y1, (AX)(R12*1)
-	VCMPPD    $0x03, Y2, Y2, Y1
-	VBLENDVPD Y1, Y0, Y2, Y2
 	VMOVDQU   Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -1412,8 +1674,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VADDPD  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VADDPD  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -1449,6 +1709,71 @@ store2:
 narrowdone:
 	VZEROUPPER
 	RET
+
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   64(CX)(R12*1), Y3
+	VMOVDQU   96(CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
+	VADDPD    Y5, Y1, Y1
+	VMOVDQU   32(DX)(R12*1), Y5
+	VADDPD    Y5, Y2, Y2
+	VMOVDQU   64(DX)(R12*1), Y5
+	VADDPD    Y5, Y3, Y3
+	VMOVDQU   96(DX)(R12*1), Y5
+	VADDPD    Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y2, Y5
+	VCMPPD    $0x03, Y3, Y4, Y6
+	VPOR      Y6, Y5, Y5
+	VMOVMSKPS Y5, BX
+	TESTL     BX, BX
+	JNZ       finish
+
+finished:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	VMOVDQU Y3, 64(AX)(R12*1)
+	VMOVDQU Y4, 96(AX)(R12*1)
+	ADDQ    $0x00000080, R12
+	SUBQ    $0x00000080, R11
+	CMPQ    R11, $0x00000080
+	JGE     twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VADDPD    Y2, Y1, Y1
+	VCMPPD    $0x03, Y1, Y1, Y2
+	VBLENDVPD Y2, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VBLENDVPD Y5, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y5
+	VBLENDVPD Y5, Y0, Y2, Y2
+	VCMPPD    $0x03, Y3, Y3, Y5
+	VBLENDVPD Y5, Y0, Y3, Y3
+	VCMPPD    $0x03, Y4, Y4, Y5
+	VBLENDVPD Y5, Y0, Y4, Y4
+	JMP       finished
 
 // func sumF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
@@ -1467,6 +1792,8 @@ TEXT ·sumF64Stream(SB), NOSPLIT, $0-80
 	MOVQ         $0x7ff8000000000000, R13
 	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -1479,8 +1806,6 @@ wide:
 	VADDPD     Y3, Y1, Y1
 	VMOVDQU    32(DX)(R12*1), Y3
 	VADDPD     Y3, Y2, Y2
-	TESTQ      BX, BX
-	JZ         store1
 	PREFETCHT0 1024(BX)(R12*1)
 	VMOVDQU    (BX)(R12*1), Y3
 	VADDPD     Y3, Y1, Y1
@@ -1525,9 +1850,9 @@ wide:
 store1:
 	VCMPPD    $0x03, Y1, Y1, Y3
 	VBLENDVPD Y3, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y3
+	VBLENDVPD Y3, Y0, Y2, Y2
 	VMOVNTDQ  Y1, (AX)(R12*1)
-	VCMPPD    $0x03, Y2, Y2, Y1
-	VBLENDVPD Y1, Y0, Y2, Y2
 	VMOVNTDQ  Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -1542,8 +1867,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VADDPD  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VADDPD  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -1581,6 +1904,76 @@ narrowdone:
 	VZEROUPPER
 	RET
 
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	PREFETCHT0 1024(CX)(R12*1)
+	PREFETCHT0 1088(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	VMOVDQU    64(CX)(R12*1), Y3
+	VMOVDQU    96(CX)(R12*1), Y4
+	PREFETCHT0 1024(DX)(R12*1)
+	PREFETCHT0 1088(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y5
+	VADDPD     Y5, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y5
+	VADDPD     Y5, Y2, Y2
+	VMOVDQU    64(DX)(R12*1), Y5
+	VADDPD     Y5, Y3, Y3
+	VMOVDQU    96(DX)(R12*1), Y5
+	VADDPD     Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y2, Y5
+	VCMPPD     $0x03, Y3, Y4, Y6
+	VPOR       Y6, Y5, Y5
+	VMOVMSKPS  Y5, BX
+	TESTL      BX, BX
+	JNZ        finish
+
+finished:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	VMOVNTDQ Y3, 64(AX)(R12*1)
+	VMOVNTDQ Y4, 96(AX)(R12*1)
+	ADDQ     $0x00000080, R12
+	SUBQ     $0x00000080, R11
+	CMPQ     R11, $0x00000080
+	JGE      twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VADDPD    Y2, Y1, Y1
+	VCMPPD    $0x03, Y1, Y1, Y2
+	VBLENDVPD Y2, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VBLENDVPD Y5, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y5
+	VBLENDVPD Y5, Y0, Y2, Y2
+	VCMPPD    $0x03, Y3, Y3, Y5
+	VBLENDVPD Y5, Y0, Y3, Y3
+	VCMPPD    $0x03, Y4, Y4, Y5
+	VBLENDVPD Y5, Y0, Y4, Y4
+	JMP       finished
+
 // func prodF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
 TEXT ·prodF64(SB), NOSPLIT, $0-80
@@ -1598,6 +1991,8 @@ TEXT ·prodF64(SB), NOSPLIT, $0-80
 	MOVQ         $0x7ff8000000000000, R13
 	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -1608,8 +2003,6 @@ wide:
 	VMULPD  Y3, Y1, Y1
 	VMOVDQU 32(DX)(R12*1), Y3
 	VMULPD  Y3, Y2, Y2
-	TESTQ   BX, BX
-	JZ      store1
 	VMOVDQU (BX)(R12*1), Y3
 	VMULPD  Y3, Y1, Y1
 	VMOVDQU 32(BX)(R12*1), Y3
@@ -1648,9 +2041,9 @@ wide:
 store1:
 	VCMPPD    $0x03, Y1, Y1, Y3
 	VBLENDVPD Y3, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y3
+	VBLENDVPD Y3, Y0, Y2, Y2
 	VMOVDQU   Y1, (AX)(R12*1)
-	VCMPPD    $0x03, Y2, Y2, Y1
-	VBLENDVPD Y1, Y0, Y2, Y2
 	VMOVDQU   Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -1665,8 +2058,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VMULPD  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VMULPD  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -1703,6 +2094,71 @@ narrowdone:
 	VZEROUPPER
 	RET
 
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   32(CX)(R12*1), Y2
+	VMOVDQU   64(CX)(R12*1), Y3
+	VMOVDQU   96(CX)(R12*1), Y4
+	VMOVDQU   (DX)(R12*1), Y5
+	VMULPD    Y5, Y1, Y1
+	VMOVDQU   32(DX)(R12*1), Y5
+	VMULPD    Y5, Y2, Y2
+	VMOVDQU   64(DX)(R12*1), Y5
+	VMULPD    Y5, Y3, Y3
+	VMOVDQU   96(DX)(R12*1), Y5
+	VMULPD    Y5, Y4, Y4
+	VCMPPD    $0x03, Y1, Y2, Y5
+	VCMPPD    $0x03, Y3, Y4, Y6
+	VPOR      Y6, Y5, Y5
+	VMOVMSKPS Y5, BX
+	TESTL     BX, BX
+	JNZ       finish
+
+finished:
+	VMOVDQU Y1, (AX)(R12*1)
+	VMOVDQU Y2, 32(AX)(R12*1)
+	VMOVDQU Y3, 64(AX)(R12*1)
+	VMOVDQU Y4, 96(AX)(R12*1)
+	ADDQ    $0x00000080, R12
+	SUBQ    $0x00000080, R11
+	CMPQ    R11, $0x00000080
+	JGE     twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VMULPD    Y2, Y1, Y1
+	VCMPPD    $0x03, Y1, Y1, Y2
+	VBLENDVPD Y2, Y0, Y1, Y1
+	VMOVDQU   Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VBLENDVPD Y5, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y5
+	VBLENDVPD Y5, Y0, Y2, Y2
+	VCMPPD    $0x03, Y3, Y3, Y5
+	VBLENDVPD Y5, Y0, Y3, Y3
+	VCMPPD    $0x03, Y4, Y4, Y5
+	VBLENDVPD Y5, Y0, Y4, Y4
+	JMP       finished
+
 // func prodF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·prodF64Stream(SB), NOSPLIT, $0-80
@@ -1720,6 +2176,8 @@ TEXT ·prodF64Stream(SB), NOSPLIT, $0-80
 	MOVQ         $0x7ff8000000000000, R13
 	VMOVQ        R13, X0
 	VPBROADCASTQ X0, Y0
+	TESTQ        BX, BX
+	JZ           two
 	CMPQ         R11, $0x00000040
 	JL           widedone
 
@@ -1732,8 +2190,6 @@ wide:
 	VMULPD     Y3, Y1, Y1
 	VMOVDQU    32(DX)(R12*1), Y3
 	VMULPD     Y3, Y2, Y2
-	TESTQ      BX, BX
-	JZ         store1
 	PREFETCHT0 1024(BX)(R12*1)
 	VMOVDQU    (BX)(R12*1), Y3
 	VMULPD     Y3, Y1, Y1
@@ -1778,9 +2234,9 @@ wide:
 store1:
 	VCMPPD    $0x03, Y1, Y1, Y3
 	VBLENDVPD Y3, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y3
+	VBLENDVPD Y3, Y0, Y2, Y2
 	VMOVNTDQ  Y1, (AX)(R12*1)
-	VCMPPD    $0x03, Y2, Y2, Y1
-	VBLENDVPD Y1, Y0, Y2, Y2
 	VMOVNTDQ  Y2, 32(AX)(R12*1)
 	ADDQ      $0x00000040, R12
 	SUBQ      $0x00000040, R11
@@ -1795,8 +2251,6 @@ narrow:
 	VMOVDQU (CX)(R12*1), Y1
 	VMOVDQU (DX)(R12*1), Y2
 	VMULPD  Y2, Y1, Y1
-	TESTQ   BX, BX
-	JZ      store2
 	VMOVDQU (BX)(R12*1), Y2
 	VMULPD  Y2, Y1, Y1
 	TESTQ   SI, SI
@@ -1833,6 +2287,76 @@ narrowdone:
 	SFENCE
 	VZEROUPPER
 	RET
+
+two:
+	CMPQ R11, $0x00000080
+	JL   twowidedone
+
+twowide:
+	PREFETCHT0 1024(CX)(R12*1)
+	PREFETCHT0 1088(CX)(R12*1)
+	VMOVDQU    (CX)(R12*1), Y1
+	VMOVDQU    32(CX)(R12*1), Y2
+	VMOVDQU    64(CX)(R12*1), Y3
+	VMOVDQU    96(CX)(R12*1), Y4
+	PREFETCHT0 1024(DX)(R12*1)
+	PREFETCHT0 1088(DX)(R12*1)
+	VMOVDQU    (DX)(R12*1), Y5
+	VMULPD     Y5, Y1, Y1
+	VMOVDQU    32(DX)(R12*1), Y5
+	VMULPD     Y5, Y2, Y2
+	VMOVDQU    64(DX)(R12*1), Y5
+	VMULPD     Y5, Y3, Y3
+	VMOVDQU    96(DX)(R12*1), Y5
+	VMULPD     Y5, Y4, Y4
+	VCMPPD     $0x03, Y1, Y2, Y5
+	VCMPPD     $0x03, Y3, Y4, Y6
+	VPOR       Y6, Y5, Y5
+	VMOVMSKPS  Y5, BX
+	TESTL      BX, BX
+	JNZ        finish
+
+finished:
+	VMOVNTDQ Y1, (AX)(R12*1)
+	VMOVNTDQ Y2, 32(AX)(R12*1)
+	VMOVNTDQ Y3, 64(AX)(R12*1)
+	VMOVNTDQ Y4, 96(AX)(R12*1)
+	ADDQ     $0x00000080, R12
+	SUBQ     $0x00000080, R11
+	CMPQ     R11, $0x00000080
+	JGE      twowide
+
+twowidedone:
+	CMPQ R11, $0x00000020
+	JL   twonarrowdone
+
+twonarrow:
+	VMOVDQU   (CX)(R12*1), Y1
+	VMOVDQU   (DX)(R12*1), Y2
+	VMULPD    Y2, Y1, Y1
+	VCMPPD    $0x03, Y1, Y1, Y2
+	VBLENDVPD Y2, Y0, Y1, Y1
+	VMOVNTDQ  Y1, (AX)(R12*1)
+	ADDQ      $0x00000020, R12
+	SUBQ      $0x00000020, R11
+	CMPQ      R11, $0x00000020
+	JGE       twonarrow
+
+twonarrowdone:
+	SFENCE
+	VZEROUPPER
+	RET
+
+finish:
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VBLENDVPD Y5, Y0, Y1, Y1
+	VCMPPD    $0x03, Y2, Y2, Y5
+	VBLENDVPD Y5, Y0, Y2, Y2
+	VCMPPD    $0x03, Y3, Y3, Y5
+	VBLENDVPD Y5, Y0, Y3, Y3
+	VCMPPD    $0x03, Y4, Y4, Y5
+	VBLENDVPD Y5, Y0, Y4, Y4
+	JMP       finished
 
 // func minF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 // Requires: AVX, AVX2
@@ -18130,9 +18654,9 @@ wide:
 store1:
 	VPCMPEQB Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVDQU  Y2, (AX)(R12*1)
-	VPCMPEQB Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVDQU  Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11
@@ -18261,9 +18785,9 @@ wide:
 store1:
 	VPCMPEQB Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQB Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVNTDQ Y2, (AX)(R12*1)
-	VPCMPEQB Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVNTDQ Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11
@@ -19123,9 +19647,9 @@ wide:
 store1:
 	VPCMPEQW Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVDQU  Y2, (AX)(R12*1)
-	VPCMPEQW Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVDQU  Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11
@@ -19254,9 +19778,9 @@ wide:
 store1:
 	VPCMPEQW Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQW Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVNTDQ Y2, (AX)(R12*1)
-	VPCMPEQW Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVNTDQ Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11
@@ -20116,9 +20640,9 @@ wide:
 store1:
 	VPCMPEQD Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVDQU  Y2, (AX)(R12*1)
-	VPCMPEQD Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVDQU  Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11
@@ -20247,9 +20771,9 @@ wide:
 store1:
 	VPCMPEQD Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQD Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVNTDQ Y2, (AX)(R12*1)
-	VPCMPEQD Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVNTDQ Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11
@@ -21109,9 +21633,9 @@ wide:
 store1:
 	VPCMPEQQ Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVDQU  Y2, (AX)(R12*1)
-	VPCMPEQQ Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVDQU  Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11
@@ -21240,9 +21764,9 @@ wide:
 store1:
 	VPCMPEQQ Y0, Y2, Y2
 	VPANDN   Y1, Y2, Y2
+	VPCMPEQQ Y0, Y3, Y3
+	VPANDN   Y1, Y3, Y3
 	VMOVNTDQ Y2, (AX)(R12*1)
-	VPCMPEQQ Y0, Y3, Y2
-	VPANDN   Y1, Y2, Y3
 	VMOVNTDQ Y3, 32(AX)(R12*1)
 	ADDQ     $0x00000040, R12
 	SUBQ     $0x00000040, R11

@@ -43,12 +43,12 @@ func Broadcast(param string) VecVirtual {
 
 // Turns emits a loop over unroll vectors at a time and one over the rest. n
 // holds a multiple of vector, what one of them takes of it; body moves the
-// pointers on.
-func Turns(n Register, vector, unroll int, body func(vectors int)) {
+// pointers on. Labels begin with name.
+func Turns(name string, n Register, vector, unroll int, body func(vectors int)) {
 	for _, l := range []struct {
 		name    string
 		vectors int
-	}{{"wide", unroll}, {"narrow", 1}} {
+	}{{name + "wide", unroll}, {name + "narrow", 1}} {
 		done := l.name + "done"
 		CMPQ(n, U32(l.vectors*vector))
 		JL(LabelRef(done))

@@ -24,8 +24,10 @@ import (
 
 const (
 	vector = 32 // bytes in a YMM register; vectorBytes in package kernels
-	unroll = 2  // vectors in one turn of the main loop of a reduction
+	unroll = 2  // vectors in one turn of the main loop of a reduction,
 	copies = 4  // in that of a copy
+
+	unrollTwo = 4 // and in that of a reduction of two operands
 
 	line  = 64   // bytes of a cache line
 	ahead = 1024 // bytes before which the loops around the caches ask for what they read
@@ -41,6 +43,8 @@ type combine func(x, y VecVirtual)
 type operator struct {
 	combine combine
 	finish  func(x VecVirtual) // nil: nothing
+	// due emits a register that is not 0 where finish changes x or y, which is seldom so; nil: it is not told.
+	due func(x, y VecVirtual) VecVirtual
 }
 
 // kind is a datatype, as far as package kernels calls no other one alike: how its name ends in function names, which constants its
@@ -96,47 +100,105 @@ func reduction(name string, k kind, f operator, st store, around bool) {
 	if k.setup != nil {
 		k.setup()
 	}
+	if f.due != nil {
+		TESTQ(from[2], from[2])
+		JZ(LabelRef("two"))
+	}
 	turn := 0
-	asm.Turns(n, vector, unroll, func(vectors int) {
+	asm.Turns("", n, vector, unroll, func(vectors int) {
 		turn++
 		stored := fmt.Sprintf("store%d", turn)
 		sums := make([][]VecVirtual, vectors)
 		for o, p := range from {
-			if o > 1 {
+			if o > 1 && (o > 2 || f.due == nil) {
 				TESTQ(p, p)
 				JZ(LabelRef(stored))
 			}
-			if around {
-				prefetch(vectors, p, at)
-			}
-			for i := range sums {
-				m := Mem{Base: p, Index: at, Scale: 1, Disp: i * vector}
-				if o == 0 {
-					sums[i] = k.load(m)
-				} else {
-					k.add(f.combine, sums[i], m)
-				}
-			}
+			take(k, f, sums, p, at, o == 0, around)
 		}
 		Label(stored)
-		for i, sum := range sums {
-			if f.finish != nil {
-				for _, r := range sum {
-					f.finish(r)
-				}
-			}
-			o := i * vector
-			for _, r := range sum {
-				st(r, Mem{Base: dst, Index: at, Scale: 1, Disp: o})
-				o += vector / len(sum)
-			}
-		}
-		ADDQ(U32(vectors*vector), at)
+		f.finishAll(sums)
+		keep(st, sums, dst, at)
 	})
+	leave(around)
+	if f.due != nil {
+		Label("two")
+		two(k, f, st, dst, from, n, at, around)
+	}
+}
+
+// two emits a loop over two operands, in which it is seldom that sums have to be finished.
+func two(k kind, f operator, st store, dst Register, from []Register, n, at Register, around bool) {
+	var wide [][]VecVirtual
+	asm.Turns("two", n, vector, unrollTwo, func(vectors int) {
+		sums := make([][]VecVirtual, vectors)
+		take(k, f, sums, from[0], at, true, around)
+		take(k, f, sums, from[1], at, false, around)
+		if vectors == 1 {
+			f.finishAll(sums)
+		} else {
+			wide = sums
+			mask, bits := f.due(sums[0][0], sums[1][0]), GP32()
+			for i := 2; i < vectors; i += 2 {
+				VPOR(f.due(sums[i][0], sums[i+1][0]), mask, mask)
+			}
+			VMOVMSKPS(mask, bits)
+			TESTL(bits, bits)
+			JNZ(LabelRef("finish"))
+			Label("finished")
+		}
+		keep(st, sums, dst, at)
+	})
+	leave(around)
+	Label("finish") // out of the loop's way
+	f.finishAll(wide)
+	JMP(LabelRef("finished"))
+}
+
+// take emits that the next vectors of an operand are loaded, the first one's into sums, or added to those.
+func take(k kind, f operator, sums [][]VecVirtual, from, at Register, first, around bool) {
+	if around {
+		prefetch(len(sums), from, at)
+	}
+	for i := range sums {
+		m := Mem{Base: from, Index: at, Scale: 1, Disp: i * vector}
+		if first {
+			sums[i] = k.load(m)
+		} else {
+			k.add(f.combine, sums[i], m)
+		}
+	}
+}
+
+// keep emits that sums are stored, and that the loop is that much farther.
+func keep(st store, sums [][]VecVirtual, dst, at Register) {
+	for i, sum := range sums {
+		o := i * vector
+		for _, r := range sum {
+			st(r, Mem{Base: dst, Index: at, Scale: 1, Disp: o})
+			o += vector / len(sum)
+		}
+	}
+	ADDQ(U32(len(sums)*vector), at)
+}
+
+// leave emits the end of a loop.
+func leave(around bool) {
 	if around {
 		SFENCE() // streamed stores are weakly ordered
 	}
 	asm.End()
+}
+
+// finishAll emits what is to be done with sums after the last operand.
+func (f *operator) finishAll(sums [][]VecVirtual) {
+	for _, sum := range sums {
+		for _, r := range sum {
+			if f.finish != nil {
+				f.finish(r)
+			}
+		}
+	}
 }
 
 // copyStream emits the copy around the caches.
@@ -147,7 +209,7 @@ func copyStream() {
 	n := asm.Arg("n")
 	at := GP64()
 	XORQ(at, at)
-	asm.Turns(n, vector, copies, func(vectors int) {
+	asm.Turns("", n, vector, copies, func(vectors int) {
 		prefetch(vectors, src, at)
 		regs := make([]VecVirtual, vectors)
 		for i := range regs {
@@ -231,7 +293,7 @@ type floats struct {
 // NaN is one, so that it need be made the canonical one only at the end.
 func (p floats) ops() map[string]operator {
 	arith := func(ins func(...Op)) operator {
-		return operator{three(ins), func(x VecVirtual) { p.canonical(x, x, x) }}
+		return operator{three(ins), func(x VecVirtual) { p.canonical(x, x, x) }, p.unordered}
 	}
 	order := func(ins, join func(...Op)) operator {
 		return operator{combine: func(x, y VecVirtual) {
@@ -501,7 +563,7 @@ func logic(name string, word uint64, equal func(...Op)) kind {
 			VPOR(falsity(y), either, either)
 			VPANDN(one, either, x)
 		}},
-		"lor": {three(func(o ...Op) { VPOR(o[0], o[1], o[2]) }), func(x VecVirtual) { VPANDN(one, falsity(x), x) }},
+		"lor": {combine: three(func(o ...Op) { VPOR(o[0], o[1], o[2]) }), finish: func(x VecVirtual) { VPANDN(one, falsity(x), x) }},
 		"lxor": {combine: func(x, y VecVirtual) {
 			unlike := falsity(x)
 			VPXOR(falsity(y), unlike, unlike)

@@ -59,7 +59,7 @@ func loop(name string, image, mirrored bool) {
 		step = -step
 		LEAQ(Mem{Base: dst, Index: n, Scale: 4, Disp: step}, dst)
 	}
-	asm.Turns(n, lanes, unroll, func(vectors int) {
+	asm.Turns("", n, lanes, unroll, func(vectors int) {
 		for i := range vectors {
 			x := YMM()
 			VPMOVZXBD(Mem{Base: src, Disp: i * lanes}, x)
