@@ -54,6 +54,7 @@ type loneOp struct {
 	message  uint32
 	dst, src mem.Buffer
 	with     mem.Buffer // of an Add
+	into     mem.Buffer // of a receive: where a message goes that has to be copied; empty: wherever the transport likes
 	lent     []Token    // the messages, of those that may be lent, for whose ends it waits
 }
 
@@ -117,7 +118,17 @@ func (e *Engine) bindLone(r *Request) *lone {
 		l.ops = append(l.ops, b)
 	}
 	l.direct()
+	l.land()
 	return l
+}
+
+// land has messages that have to be copied go to where their ops write: what is added there, too, unless the other operand is there.
+func (l *lone) land() {
+	for i := range l.ops {
+		if op := &l.ops[i]; op.kind == schedule.Recv || op.kind == schedule.RecvReduce && !op.dst.Overlaps(op.src) {
+			op.into = op.dst
+		}
+	}
 }
 
 // direct has a sum that is made in scratch memory, only to be copied from there by the
@@ -317,19 +328,15 @@ func (e *Engine) execLone(r *Request, from int, waits bool) (done int, ended boo
 		case schedule.Add:
 			_, err = e.device.Reduce(0, r.bind.Datatype, r.bind.Op, op.dst, op.with, op.src)
 		default:
-			var dst mem.Buffer
-			if op.kind == schedule.Recv {
-				dst = op.dst
-			}
-			message, ok := e.await(op.peer, r.tag(op.message), op.dst.Len(), dst, waits)
+			message, ok := e.await(op.peer, r.tag(op.message), op.dst.Len(), op.into, waits)
 			if !ok {
 				return i, false, nil
 			}
 			switch {
 			case op.kind != schedule.Recv:
 				_, err = e.device.Reduce(0, r.bind.Datatype, r.bind.Op, op.dst, message, op.src)
-			case !message.Same(dst):
-				_, err = e.device.Copy(0, dst, message)
+			case !message.Same(op.dst):
+				_, err = e.device.Copy(0, op.dst, message)
 			}
 			e.eager.Taken(op.peer)
 		}
