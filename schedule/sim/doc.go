@@ -27,7 +27,7 @@
 //     written: sums, and what a rank gives to the collective, as much of it as its core's cache holds.
 //   - A user's buffer that was not registered has to be copied through the
 //     kernel first (Staging bytes a second): to where it is received, and also to where it is added, if the sum goes elsewhere
-//     than where it was and is not larger than caches. Of a small message (EagerCopy), at that rate too, and of a
+//     than where it was and is not larger than caches. Of a small message of a pipeline (EagerCopy), at that rate too, and of a
 //     large one that ranks receive who share cores, its sender makes one copy for all
 //     of them.
 //

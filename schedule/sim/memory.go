@@ -13,9 +13,6 @@ func (w *world) setRates() {
 	for r := range w.ranks {
 		ranks[w.ranks[r].host]++
 	}
-	for i := range w.hosts {
-		w.hosts[i].roomy = w.Model.Cores < 1 || ranks[i] <= w.Model.Cores
-	}
 	for r := range w.ranks {
 		k := &w.ranks[r]
 		for i := range k.ops {
@@ -157,9 +154,11 @@ func (w *world) asked(r, j int32) bool {
 }
 
 // copiedAtOnce reports whether the sender of a message out of unregistered memory copies it into registered memory before
-// rank r, which has a core of its own, asks (package nbc/shm): the sender's core does it meanwhile, and has it in its cache.
-func (w *world) copiedAtOnce(r int32, op *schedule.Op) bool {
-	return op.Len()*w.ElemSize <= EagerCopy && w.hosts[w.ranks[r].host].roomy
+// its receiver asks (package nbc/shm): the sender's core, which it has to itself, does it meanwhile, and has it in its cache. A
+// caller that executes its schedule by itself lends the message instead, which its receiver reads.
+func (w *world) copiedAtOnce(sender int32, op *schedule.Op) bool {
+	k := &w.ranks[sender]
+	return op.Len()*w.ElemSize <= EagerCopy && w.hosts[k.host].roomy && !k.alone
 }
 
 // copied reports whether op i of rank r receives a copy that the sender made by the time it is asked for it, one for all who receive it: where
@@ -199,7 +198,7 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		switch src := peer.ops[k.peer[i]].Src; {
 		case w.Unregistered && src.Buf != schedule.Scratch:
 			switch message = &t.staged; {
-			case w.copiedAtOnce(r, op):
+			case w.copiedAtOnce(int32(op.Peer), op):
 				message = &t.fresh
 			case w.copied(r, i):
 				message = &t.memory

@@ -244,29 +244,41 @@ func TestWhoCopiesWhatIsAdded(t *testing.T) {
 	}
 }
 
-// A small message out of unregistered memory is copied by its sender before anybody asks, once for
+// A small message of a pipeline out of unregistered memory is copied by its sender before anybody asks, once for
 // all who receive it, and not by the kernel: about as fast as by that, since it is stored where the receiver's core has what
-// was there before.
+// was there before. One that callers hand over by themselves is read by who receives it, as a large one is.
 func TestSmallUnregisteredMessagesAreCopiedByTheirSender(t *testing.T) {
-	const slow, quick = 1e8, 1e10
-	took := func(bytes int, cores, rate float64, build func(*schedule.Builder, schedule.Params)) float64 {
-		m := sim.Default()
-		m.Cores, m.Staging = cores, sim.Rates{Cached: rate, Shared: rate, Bandwidth: rate}
-		r, err := sim.Simulate(all(4, bytes/4, bytes/4, build), sim.Setup{Model: m, ElemSize: 4, Unregistered: true})
-		if err != nil {
-			t.Fatal(err)
+	const slow, quick, chunks = 1e8, 1e10, sim.AloneLent + 1
+	for _, c := range []struct {
+		collective string
+		build      func(*schedule.Builder, schedule.Params)
+		cores      float64
+		bytes      int
+		copies     float64 // at the rate of staging, one after another; of a chunk each
+	}{
+		{"bcast", linear.Bcast, 2, sim.EagerCopy, 0},
+		{"reduce", linear.Reduce, 2, sim.EagerCopy, 0},
+		{"bcast", linear.Bcast, 4, sim.EagerCopy, 1},
+		{"reduce", linear.Reduce, 4, sim.EagerCopy, 3},
+		{"bcast", linear.Bcast, 4, chunks * sim.EagerCopy, chunks},
+		{"reduce", linear.Reduce, 4, chunks * sim.EagerCopy, chunks},
+	} {
+		took := func(bytes, chunk int, rate float64) float64 {
+			m := sim.Default()
+			m.Cores, m.Staging = c.cores, sim.Rates{Cached: rate, Shared: rate, Bandwidth: rate}
+			r, err := sim.Simulate(all(4, bytes/4, chunk/4, c.build), sim.Setup{Model: m, ElemSize: 4, Unregistered: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Max
 		}
-		return r.Max
-	}
-	for cores, copies := range map[float64]float64{2: 0, 4: 1} {
-		for _, build := range []func(*schedule.Builder, schedule.Params){linear.Bcast, linear.Reduce} {
-			longer, one := took(sim.EagerCopy, cores, slow, build)-took(sim.EagerCopy, cores, quick, build), sim.EagerCopy*(1/slow-1/quick)
-			if math.Abs(longer-copies*one) > one/10 {
-				t.Errorf("%g cores, %d bytes: %g s longer where the kernel copies slowly, not %g copies of %g", cores, sim.EagerCopy, longer, copies, one)
-			}
-			if slow, quick := took(2*sim.EagerCopy, cores, slow, build), took(2*sim.EagerCopy, cores, quick, build); slow < 2*quick {
-				t.Errorf("%g cores, %d bytes: only %g s where the kernel copies slowly, %g where it does not", cores, 2*sim.EagerCopy, slow, quick)
-			}
+		longer, one := took(c.bytes, sim.EagerCopy, slow)-took(c.bytes, sim.EagerCopy, quick), sim.EagerCopy*(1/slow-1/quick)
+		if math.Abs(longer-c.copies*one) > one/10 {
+			t.Errorf("%s, %g cores, %d bytes: %g s longer where the kernel copies slowly, not %g copies of %g", c.collective, c.cores, c.bytes, longer, c.copies, one)
+		}
+		const large = 2 * sim.EagerCopy
+		if slow, quick := took(large, large, slow), took(large, large, quick); slow < 2*quick {
+			t.Errorf("%s, %g cores, %d bytes: only %g s where the kernel copies slowly, %g where it does not", c.collective, c.cores, large, slow, quick)
 		}
 	}
 }

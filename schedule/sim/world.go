@@ -41,6 +41,7 @@ type rank struct {
 	// writes says that the schedule writes Out, so that who reads it takes it from the
 	// cache of this rank's core.
 	writes bool
+	alone  bool                 // its caller executes the schedule by itself
 	trades bool                 // sums, with the only other rank of its node (schedule.Trades)
 	places int                  // where its sums are stored at once; 0: they are sent
 	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of unregistered memory alone
@@ -129,51 +130,68 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	for r := range w.ranks {
 		w.ranks[r].trades = p.all[r].Trades(p.graphs[r], near[w.ranks[r].node])
 	}
-	alone := w.alone()
+	w.setRoomy()
+	alone := w.setAlone()
 	switch short := s.Model.Short; {
 	case w.short(bytes):
 		w.Model.Op, w.Model.Intra.Latency = short.Op, short.Latency
-	case !w.Unregistered && !slices.Contains(alone, false):
+	case alone && (!w.Unregistered || w.hosts[0].roomy):
 		w.Model.Op, w.Model.Intra.Latency = short.Lent, short.Latency
 	}
-	w.setPlaces(p, near, alone)
+	w.setPlaces(p, near)
 	w.setRates()
 	return w, nil
 }
 
-// alone tells of every rank whether its caller executes its schedule by itself (package nbc), message by message.
-func (w *world) alone() []bool {
-	alone := make([]bool, len(w.ranks))
+// setRoomy finds out on which hosts every rank has a core.
+func (w *world) setRoomy() {
+	ranks := make([]float64, len(w.hosts))
 	for r := range w.ranks {
-		k := &w.ranks[r]
-		most := HalvedFrom - 1
-		if k.trades {
-			most = AloneTrade
+		ranks[w.ranks[r].host]++
+	}
+	for i := range w.hosts {
+		w.hosts[i].roomy = w.Model.Cores < 1 || ranks[i] <= w.Model.Cores
+	}
+}
+
+// setAlone finds out which ranks' callers execute their schedules by themselves (package nbc), message by message, and
+// reports whether all do.
+func (w *world) setAlone() bool {
+	all := true
+	for r := range w.ranks {
+		w.ranks[r].alone = w.executedAlone(int32(r))
+		all = all && w.ranks[r].alone
+	}
+	return all
+}
+
+func (w *world) executedAlone(r int32) bool {
+	k := &w.ranks[r]
+	most := HalvedFrom - 1
+	if k.trades {
+		most = AloneTrade
+	}
+	sends := map[int]int{}
+	for i := range k.ops {
+		op := &k.ops[i]
+		if op.Local() {
+			continue
 		}
-		sends := map[int]int{}
-		alone[r] = w.gpus == nil
-		for i := range k.ops {
-			op := &k.ops[i]
-			if op.Local() {
-				continue
-			}
-			if !op.Receives() {
-				sends[op.Peer]++
-			}
-			if !w.near(int32(r), int32(i)) || op.Len()*w.ElemSize > most || sends[op.Peer] > AloneLent {
-				alone[r] = false
-				break
-			}
+		if !op.Receives() {
+			sends[op.Peer]++
+		}
+		if !w.near(r, int32(i)) || op.Len()*w.ElemSize > most || sends[op.Peer] > AloneLent {
+			return false
 		}
 	}
-	return alone
+	return w.gpus == nil
 }
 
 // setPlaces finds out which ranks store their sums where others want them: those whose schedules the loop executes.
-func (w *world) setPlaces(p *Plans, near []int, alone []bool) {
+func (w *world) setPlaces(p *Plans, near []int) {
 	for r := range w.ranks {
 		k := &w.ranks[r]
-		if w.Unregistered || w.gpus != nil || near[k.node] == 1 || alone[r] {
+		if w.Unregistered || w.gpus != nil || near[k.node] == 1 || k.alone {
 			continue
 		}
 		if n := p.all[r].Places(k.graph, near[k.node]); n <= FewPlaces || n <= MostPlaces && w.streams {
