@@ -23,6 +23,7 @@ const (
 	shortChunk  = 16                   // bytes of each of them where the caller executes the ops alone
 	opChunk     = 8 << 10              // the least that the engine executes,
 	streamChunk = 16 << 10             // and of the messages whose rate tells what one of its ops costs
+	loneCopy    = sim.HalvedFrom / 2   // a message that one rank copies
 	leastStaged = 128 << 10            // the least that the kernel copies out of memory that is not registered,
 	attempts    = 3                    // at messages between two cores
 	nap         = 2 * time.Millisecond // of a rank on another's core,
@@ -207,8 +208,8 @@ func (m *measurement) copies() {
 	whole := time(registered, repetitions, cached)
 	m.costs.Op = m.ops(registered.Slice(0, shared))
 	engine := m.hop(registered.Slice(0, opChunk), repetitions)
-	each := max(0, m.hop(registered.Slice(0, cached), repetitions)-engine) / float64(cached-opChunk) // of its bytes, which the other core has written
-	word := engine - opChunk*each                                                                    // of such a message without its bytes, of which callers execute one alone
+	each := max(0, m.hop(registered.Slice(0, loneCopy), repetitions)-engine) / float64(loneCopy-opChunk) // of its bytes, which the other core has written
+	word := engine - opChunk*each                                                                        // of such a message without its bytes, of which callers execute one alone
 	m.costs.ShortLent = max(m.costs.ShortOp, min(m.costs.Op, (word-m.costs.ShortLatency)/2))
 	// The engine's small message has cheaper ops than those; it is no faster than a caller's.
 	m.costs.Latency = max(m.costs.ShortLatency, word-2*m.costs.Op)
