@@ -73,6 +73,10 @@ void clear(job *j) {
 
 static int is_small(const form *f, int verb, int64_t bytes) { return bytes < here.set.min && !passed(f->verbs + verb, PASSED_SMALL); }
 
+// is_few tells it of a call in which each rank has so many bytes, without asking how many ranks: calls are served on communicators that have
+// no more than the program began with.
+static int is_few(const form *f, int verb, int64_t each) { return each < here.few && !passed(f->verbs + verb, PASSED_SMALL); }
+
 static state *serves(const form *f, int verb, int type, int64_t bytes, enum exact exact, int root, MPI_Comm comm) {
   return f->handle ? serves_started(verb, bytes, exact, root, comm) : serves_blocking(verb, type, bytes, exact, root, comm);
 }
@@ -155,7 +159,9 @@ static int sends(const void *buf, int64_t count, MPI_Datatype type, int *side_by
 int allgather(const form *f, const void *send, int64_t count, MPI_Datatype sent, void *recv, list counts, const list *places, MPI_Datatype type,
               MPI_Comm comm, int *rc) {
   int lies, sent_lies = 1, verb = f->verbs + SERVE_ALLGATHER;
-  int64_t size = signature(type, &lies), all = total(&counts, comm), bytes = all * size;
+  int64_t size = signature(type, &lies);
+  if (equal(&counts) && is_few(f, SERVE_ALLGATHER, counts.each * size)) return 0;
+  int64_t all = total(&counts, comm), bytes = all * size;
   if (all < 0) return passed(verb, PASSED_COMM);
   if (is_small(f, SERVE_ALLGATHER, bytes)) return 0;
   if (!packable(bytes) || (lies && !recv) || (send != MPI_IN_PLACE && !sends(send, count, sent, &sent_lies))) return passed(verb, PASSED_TYPE);
@@ -193,6 +199,7 @@ int reduce_scatter(const form *f, const void *send, void *recv, list counts, MPI
   const struct named *t = named(type);
   int in_place = send == MPI_IN_PLACE, verb = f->verbs + SERVE_REDUCE_SCATTER;
   if (!t) return passed(verb, PASSED_TYPE);
+  if (equal(&counts) && is_few(f, SERVE_REDUCE_SCATTER, counts.each * t->size)) return 0;
   int64_t all = total(&counts, comm);
   if (all < 0) return passed(verb, PASSED_COMM);
   if (is_small(f, SERVE_REDUCE_SCATTER, all * t->size)) return 0;
@@ -217,7 +224,9 @@ int reduce_scatter(const form *f, const void *send, void *recv, list counts, MPI
 // it does, and so does what is sent in place.
 int alltoall(const form *f, const void *send, int64_t count, MPI_Datatype sent, void *recv, int64_t each, MPI_Datatype type, MPI_Comm comm, int *rc) {
   int lies, sent_lies = 1, in_place = send == MPI_IN_PLACE, verb = f->verbs + SERVE_ALLTOALL;
-  int64_t size = signature(type, &lies), all = total(&(list){.each = each}, comm), bytes = all * size;
+  int64_t size = signature(type, &lies);
+  if (is_few(f, SERVE_ALLTOALL, each * size)) return 0;
+  int64_t all = total(&(list){.each = each}, comm), bytes = all * size;
   if (all < 0) return passed(verb, PASSED_COMM);
   if (is_small(f, SERVE_ALLTOALL, bytes)) return 0;
   if (!packable(bytes) || (lies && !recv) || (!in_place && !sends(send, count, sent, &sent_lies))) return passed(verb, PASSED_TYPE);
@@ -234,12 +243,17 @@ int alltoall(const form *f, const void *send, int64_t count, MPI_Datatype sent, 
 // gather serves a Gather. Ranks may use different types of one signature: what does not lie side by side goes through memory where it does.
 // (Of a Gatherv or a Scatterv the root alone knows how much it is; those are passed on.)
 int gather(const form *f, const void *send, int64_t count, MPI_Datatype sent, void *recv, int64_t each, MPI_Datatype type, int root, MPI_Comm comm, int *rc) {
-  state *st = comm == comm_null ? NULL : state_of(comm);
-  int verb = f->verbs + SERVE_GATHER;
-  if (!st || st->none) return passed(verb, PASSED_COMM);
-  int gets = st->rank == root, in_place = gets && send == MPI_IN_PLACE, lies = 1, sent_lies = 1;
-  int64_t own = gets ? each * signature(type, &lies) : count * signature(sent, &sent_lies), bytes = own * st->size;
+  int verb = f->verbs + SERVE_GATHER, in_place = send == MPI_IN_PLACE, lies = 1, sent_lies = 1;
+  if (root < 0) return passed(verb, PASSED_COMM); // between two groups what the root gives is not a type
+  int64_t own = in_place ? each * signature(type, &lies) : count * signature(sent, &sent_lies);
+  if (is_few(f, SERVE_GATHER, own)) return 0;
+  int64_t bytes = total(&(list){.each = own}, comm);
+  if (bytes < 0) return passed(verb, PASSED_COMM);
   if (is_small(f, SERVE_GATHER, bytes)) return 0;
+  state *st = state_of(comm);
+  if (!st || st->none) return passed(verb, PASSED_COMM);
+  int gets = st->rank == root;
+  if (gets ? !in_place && each * signature(type, &lies) != own : in_place) return 0; // the library says what is wrong
   if (!packable(bytes) || (gets && lies && !recv) || (!in_place && !sends(send, count, sent, &sent_lies))) return passed(verb, PASSED_TYPE);
   if (!serves(f, SERVE_GATHER, SERVE_U8, bytes, ALWAYS, root, comm)) return 0;
   MPI_Aint low, extent = 0;
@@ -254,12 +268,17 @@ int gather(const form *f, const void *send, int64_t count, MPI_Datatype sent, vo
 
 // scatter serves a Scatter, likewise.
 int scatter(const form *f, const void *send, int64_t count, MPI_Datatype sent, void *recv, int64_t each, MPI_Datatype type, int root, MPI_Comm comm, int *rc) {
-  state *st = comm == comm_null ? NULL : state_of(comm);
-  int verb = f->verbs + SERVE_SCATTER;
-  if (!st || st->none) return passed(verb, PASSED_COMM);
-  int gives = st->rank == root, in_place = gives && recv == MPI_IN_PLACE, lies = 1, sent_lies = 1;
-  int64_t own = gives ? count * signature(sent, &sent_lies) : each * signature(type, &lies), bytes = own * st->size;
+  int verb = f->verbs + SERVE_SCATTER, in_place = recv == MPI_IN_PLACE, lies = 1, sent_lies = 1;
+  if (root < 0) return passed(verb, PASSED_COMM);
+  int64_t own = in_place ? count * signature(sent, &sent_lies) : each * signature(type, &lies);
+  if (is_few(f, SERVE_SCATTER, own)) return 0;
+  int64_t bytes = total(&(list){.each = own}, comm);
+  if (bytes < 0) return passed(verb, PASSED_COMM);
   if (is_small(f, SERVE_SCATTER, bytes)) return 0;
+  state *st = state_of(comm);
+  if (!st || st->none) return passed(verb, PASSED_COMM);
+  int gives = st->rank == root;
+  if (gives ? !in_place && count * signature(sent, &sent_lies) != own : in_place) return 0;
   if (!packable(bytes) || (gives && sent_lies && !send) || (!in_place && !sends(recv, each, type, &lies))) return passed(verb, PASSED_TYPE);
   if (!serves(f, SERVE_SCATTER, SERVE_U8, bytes, ALWAYS, root, comm)) return 0;
   job j = {.call = {SERVE_SCATTER, SERVE_U8, SERVE_SUM, root, gives ? (void *)send : NULL, recv, bytes, NULL}};

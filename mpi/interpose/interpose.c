@@ -304,6 +304,9 @@ static void begin(void) {
   }
   if (REAL(PMPI_Bcast)(&s, sizeof s, type_byte, 0, comm_world) != MPI_SUCCESS || !s.on) return;
   here.set = s;
+  int ranks = 1;
+  REAL(PMPI_Comm_size)(comm_world, &ranks);
+  here.few = s.min / ranks;
   if (REAL(PMPI_Comm_group)(comm_world, &here.world) != MPI_SUCCESS) return;
   if (REAL(PMPI_Comm_create_keyval)(not_copied, forget, &here.keyval, NULL) != MPI_SUCCESS) return;
   if (REAL(PMPI_Comm_create_keyval)(not_copied, finish, &here.self_keyval, NULL) != MPI_SUCCESS) return;

@@ -30,6 +30,7 @@ extern struct here {
   int ready; // between MPI_Init and MPI_Finalize, in the process that called MPI_Init
   int keyval, self_keyval;
   int rank;
+  int64_t few; // bytes of a rank: where each of all has less a call is small
   MPI_Group world;
   struct state *open; // newest first
 } here;
