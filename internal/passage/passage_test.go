@@ -33,9 +33,11 @@ func TestOthersRunWhereItPasses(t *testing.T) {
 		go ran.Store(true)
 		p.Pass(now)
 		early := ran.Load()
-		p.Pass(now.Add(every + 1))
-		if !ran.Load() {
-			t.Fatal("no other goroutine ran where it passed")
+		for i := 1; !ran.Load(); i++ { // the scheduler may take this one again, but not always
+			if i > 10 {
+				t.Fatal("no other goroutine ran where it passed")
+			}
+			p.Pass(now.Add(time.Duration(i) * (every + 1)))
 		}
 		if !early {
 			return
