@@ -9,10 +9,7 @@ import (
 // setRates finds the rates of memory. A machine's working set is what its ranks touch
 // in all, spread over the cores that they use.
 func (w *world) setRates() {
-	sets, ranks := make([]float64, len(w.hosts)), make([]float64, len(w.hosts))
-	for r := range w.ranks {
-		ranks[w.ranks[r].host]++
-	}
+	sets := make([]float64, len(w.hosts))
 	for r := range w.ranks {
 		k := &w.ranks[r]
 		for i := range k.ops {
@@ -24,7 +21,7 @@ func (w *world) setRates() {
 	}
 	m := &w.Model
 	for i := range w.hosts {
-		if cores := ranks[i]; cores > 0 {
+		if cores := w.hosts[i].ranks; cores > 0 {
 			if m.Cores >= 1 {
 				cores = min(cores, m.Cores)
 			}

@@ -64,6 +64,7 @@ type host struct {
 	memory   float64 // until when memory is busy
 	rate     float64 // of memory
 	infinite bool
+	ranks    float64
 	roomy    bool // every rank has a core
 }
 
@@ -143,14 +144,14 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	return w, nil
 }
 
-// setRoomy finds out on which hosts every rank has a core.
+// setRoomy counts the ranks of each host, and finds out whether every one has a core.
 func (w *world) setRoomy() {
-	ranks := make([]float64, len(w.hosts))
 	for r := range w.ranks {
-		ranks[w.ranks[r].host]++
+		w.hosts[w.ranks[r].host].ranks++
 	}
 	for i := range w.hosts {
-		w.hosts[i].roomy = w.Model.Cores < 1 || ranks[i] <= w.Model.Cores
+		h := &w.hosts[i]
+		h.roomy = w.Model.Cores < 1 || h.ranks <= w.Model.Cores
 	}
 }
 
