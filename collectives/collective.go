@@ -260,6 +260,6 @@ func Served(what string, server int) Option {
 }
 
 // Credit has the order of Priority hold for all the other nodes together: of the collectives
-// with a credit at most n large messages, or parts that come to n buffers (nbc.Binding), are under way to them, and the most urgent is the next to
+// with a credit at most so many bytes of large messages, or one of more, are under way to them, and the most urgent is the next to
 // leave. With 0 each link between two ranks has an order of its own, and two messages under way.
-func Credit(n int) Option { return Option{set: setCredit, number: int64(n)} }
+func Credit(bytes int) Option { return Option{set: setCredit, number: int64(bytes)} }

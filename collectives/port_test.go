@@ -26,6 +26,7 @@ var ring = spec.Spec{Levels: []spec.Level{{Algorithm: "ring"}}}
 // results, how the ranks ended, and what became of the order.
 func throughPorts(n int, seed uint64, credits int, opts nbc.Options, plan func(rank int) faulty.Plan) (bits []float32, errs []error, order nbc.Order) {
 	const requests, count = 12, nbc.LinkBytes
+	portMessage := mem.Float32.Bytes(count / n) // of a ring
 	nodes := make([]int, n)
 	for i := range nodes {
 		nodes[i] = i
@@ -39,7 +40,7 @@ func throughPorts(n int, seed uint64, credits int, opts nbc.Options, plan func(r
 			data[i] = make([]float32, count)
 			how := []collectives.Option{collectives.Priority(random.IntN(requests)), collectives.With(ring)}
 			if credits > 0 {
-				how = append(how, collectives.Credit(random.IntN(credits+1)))
+				how = append(how, collectives.Credit(random.IntN(credits+1)*portMessage))
 			}
 			var err error
 			if all[i], err = c.AllreduceInit(mem.Of(data[i]), mem.Of(data[i]), mem.Float32, mem.Sum, how...); err != nil {

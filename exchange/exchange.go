@@ -41,8 +41,8 @@ type Config struct {
 	// Slice is what buckets of Reduce and Allreduce are cut into, whose parts are summed, updated and
 	// pulled by themselves; those of PS are Book's pairs.
 	Slice coordinator.Slice
-	// Credit, unless 0, is how many large messages are under way to other nodes together, whichever
-	// these are, those of the first buckets first (collectives.Credit).
+	// Credit, unless 0, is how many slices, or large messages that come to so many bytes, are under way to other nodes together, whichever
+	// these are, those of the first buckets first (collectives.Credit, coordinator.Slice.Credit).
 	Credit int
 	// FirstCome has all buckets be equally urgent: what is handed over first goes first, of what is pushed, and then of what is pulled.
 	FirstCome bool

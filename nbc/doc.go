@@ -71,7 +71,7 @@
 // All requests together have at most SendWindow large sends under way to a rank of
 // another node; the rest wait in the order of Binding.Priority and of their
 // requests' starts. What is needed soon overtakes what was started earlier,
-// between two messages. Of requests with a Binding.Credit so many are under way to all other nodes
+// between two messages. Of requests with a Binding.Credit so many bytes are under way to all other nodes
 // together. What has arrived is added in the same order.
 //
 // # Failure

@@ -16,8 +16,8 @@ import (
 // (P3 section 4.2).
 //
 // All links of a rank share its port. What is needed soonest has the port to itself only
-// where that holds over all peers: of the requests with a credit (Binding.Credit), only so many
-// large messages are under way to other nodes, whichever these are, and the most urgent is the
+// where that holds over all peers: of the requests with a credit (Binding.Credit), only so much
+// is under way to other nodes, whichever these are, and the most urgent is the
 // next to leave. The port is one more queue beside those of the links, for these requests.
 //
 // Ranks may start requests in different orders, so the messages that fill a
@@ -30,9 +30,6 @@ const (
 	// LinkBytes is how large a message must be to be held back; smaller ones
 	// are about latency, and go at once.
 	LinkBytes = 16 << 10
-	// CreditBytes is what a request's credit is of, at most: P3's slice of 50,000 parameters (section 5.6). A collective may send less than
-	// its buffer at once, as a ring its P-th part; then so many more of its messages as come to that may be under way.
-	CreditBytes = 200_000
 	// LinkPatience is how long a full link or port may stand still before it takes one
 	// message more, at least.
 	LinkPatience = 2 * time.Millisecond
@@ -73,6 +70,7 @@ type linkQueue struct {
 // link is the sends to one rank of another node, or through the port.
 type link struct {
 	under int       // large sends under way, without those of a port that stand
+	bytes int       // of these, at a port
 	away  []sending // those of a port, the oldest first
 	held  heap      // those that wait for room
 	moved time.Time // when the last one began or ended
@@ -122,7 +120,7 @@ func (q *linkQueue) to(r *Request, i int32) *link {
 
 func (q *linkQueue) linkTo(r *Request, i int32) *link {
 	op := &r.plan.schedule.Ops[i]
-	if op.Kind != schedule.Send || r.library != nil || r.bind.Datatype.Bytes(op.Src.Len) < LinkBytes {
+	if op.Kind != schedule.Send || r.library != nil || r.sends(i) < LinkBytes {
 		return nil
 	}
 	l := q.links[r.peer(op.Peer)]
@@ -145,16 +143,14 @@ func (q *linkQueue) hold(l *link, r *Request, op int32, now time.Time) {
 // room reports whether there is room for the next send.
 func (l *link) room() bool {
 	if l.port {
-		return l.under < l.held.top().r.credit()
+		h := l.held.top()
+		return l.under == 0 || l.bytes+h.r.sends(h.op) <= h.r.bind.Credit
 	}
 	return l.under < SendWindow
 }
 
-// credit returns how many messages like r's may be under way through the port.
-func (r *Request) credit() int {
-	message := max(1, r.bind.Datatype.Bytes(r.plan.largest))
-	return r.bind.Credit * max(1, min(r.size(), CreditBytes)/message)
-}
+// sends returns how many bytes op i, a send, has.
+func (r *Request) sends(i int32) int { return r.bind.Datatype.Bytes(r.plan.schedule.Ops[i].Src.Len) }
 
 // still reports whether the link has stood still for longer than it may.
 func (q *linkQueue) still(l *link, now time.Time) bool {
@@ -194,6 +190,7 @@ func (q *linkQueue) next(now time.Time) (h pending, ok bool) {
 			l.stand()
 		}
 		l.away = append(l.away, sending{r: h.r, op: h.op})
+		l.bytes += h.r.sends(h.op)
 	}
 	if l.under++; l.under == 1 {
 		l.ended = now
@@ -208,6 +205,7 @@ func (l *link) stand() {
 		if a := &l.away[i]; !a.stands {
 			a.stands = true
 			l.under--
+			l.bytes -= a.r.sends(a.op)
 			return
 		}
 	}
@@ -245,7 +243,9 @@ func (l *link) sent(r *Request, op int32, now time.Time) {
 	l.ended = now
 	stood := false
 	if l.port {
-		stood = l.away[at].stands
+		if stood = l.away[at].stands; !stood {
+			l.bytes -= r.sends(op)
+		}
 		l.away = slices.Delete(l.away, at, at+1)
 	}
 	if !stood {
@@ -268,7 +268,7 @@ func (l *link) went(took time.Duration) {
 func (q *linkQueue) clear() {
 	for _, l := range append(q.links, q.port) {
 		if l != nil {
-			l.held, l.under, l.away = heap{}, 0, nil
+			l.held, l.under, l.bytes, l.away = heap{}, 0, 0, nil
 		}
 	}
 	q.waiting, q.held = nil, 0

@@ -19,7 +19,6 @@ type Plan struct {
 	adds     bool              // some ops add
 	// Elements that this rank's messages to others have, and those of others to it.
 	sent, received int
-	largest        int     // elements of this rank's largest message to another
 	places         int     // see place.go
 	trades         bool    // see schedule.Trades
 	free           []int32 // ops that wait for none, in the order in which they begin
@@ -90,7 +89,6 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 			p.received += op.Dst.Len
 		case !op.Local():
 			p.sent += op.Src.Len
-			p.largest = max(p.largest, op.Src.Len)
 		}
 	}
 	return p, nil

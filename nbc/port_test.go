@@ -9,7 +9,10 @@ import (
 	"github.com/scaffe/scaffe/schedule"
 )
 
-// portRequest is a request of rank 0 that sends one large message to another rank.
+// portMessage is how many bytes portRequest sends.
+const portMessage = 4 * LinkBytes
+
+// portRequest is a request of rank 0 that sends one large message to another rank, with a credit of so many of them.
 func portRequest(tb testing.TB, q *linkQueue, to, priority, credit int) *Request {
 	tb.Helper()
 	s, err := schedule.Parse(fmt.Sprintf("rank 0 of 4 count %d scratch 0\n0: send in[0:%d] to %d #0\n", LinkBytes, LinkBytes, to))
@@ -20,7 +23,7 @@ func portRequest(tb testing.TB, q *linkQueue, to, priority, credit int) *Request
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r := &Request{plan: plan, bind: &Binding{Priority: priority, Credit: credit}}
+	r := &Request{plan: plan, bind: &Binding{Priority: priority, Credit: credit * portMessage}}
 	q.admit(r)
 	return r
 }
@@ -247,15 +250,15 @@ func TestP3_ALateReceiverCostsItsOwnMessagesPatience(t *testing.T) {
 	}
 }
 
-// TestP3_CreditIsOfSlices: where a collective sends its buffer in parts, as a ring does, so many of these are under way as
-// come to slices (section 4.2), or of a large buffer to those of 50,000 parameters.
+// TestP3_CreditIsOfSlices: where a collective sends its buffer in parts, as a ring does, or slices are small, so many messages are under way
+// as come to slices (section 4.2): here to two of 50,000 parameters. One is, however large.
 func TestP3_CreditIsOfSlices(t *testing.T) {
 	for _, c := range []struct{ elements, parts, want int }{
 		{50_000, 1, 2}, // a whole slice
 		{50_000, 4, 8}, // a ring of four
-		{50_000, 3, 4}, // 2.99 of the largest
-		{5_000, 1, 2},  // a small slice is one all the same
-		{4_000_000, 1, 2},
+		{50_000, 3, 6},
+		{5_000, 1, 20}, // small slices, or what is left of a layer
+		{4_000_000, 1, 1},
 		{1_600_000, 128, 8}, // a bucket in chunks
 	} {
 		var q linkQueue
@@ -274,8 +277,8 @@ func TestP3_CreditIsOfSlices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n := range 10 {
-			r := &Request{plan: plan, bind: &Binding{Priority: n, Credit: 2}}
+		for n := range 30 {
+			r := &Request{plan: plan, bind: &Binding{Priority: n, Credit: 400_000}}
 			q.admit(r)
 			for i := range int32(c.parts) {
 				if l := q.to(r, i); l != nil {

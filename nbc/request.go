@@ -50,10 +50,9 @@ type Binding struct {
 	// among equals those of the request that started first. It may differ
 	// between ranks.
 	Priority int
-	// Credit, unless 0, says how many of the large messages of such requests may be under
-	// way to ranks of other nodes together, whichever these are: the most urgent is the next
-	// to leave (P3, section 4.2). Of messages that are parts of the request's buffer it is as many as come to so many buffers, or
-	// so many times CreditBytes. With 0 a request's messages are bound by two to each rank
+	// Credit, unless 0, says how many bytes of large messages of such requests may be under
+	// way to ranks of other nodes together, whichever these are, or one message of more: the most urgent is the next
+	// to leave (P3, section 4.2). With 0 a request's messages are bound by two to each rank
 	// instead. It may differ between ranks.
 	Credit int
 	// About, unless nil, says in errors what the collective moves.

@@ -37,7 +37,7 @@ func (s *stepped) hand(tb testing.TB, to, priority, credit, units int) *Request 
 		plan = portRequest(tb, &s.q, to, priority, credit).plan
 		s.plans[to] = plan
 	}
-	r := &Request{plan: plan, bind: &Binding{Priority: priority, Credit: credit}}
+	r := &Request{plan: plan, bind: &Binding{Priority: priority, Credit: credit * portMessage}}
 	s.q.admit(r)
 	s.units[r] = units
 	s.q.hold(s.q.to(r, 0), r, 0, s.now)

@@ -147,14 +147,14 @@ func TestAutoHasTheLeastIteration(t *testing.T) {
 	}
 }
 
-// P3, section 4.2: with servers apart, on a network that computation just waits for, slices go up while others come down, and auto
+// P3, section 4.2: with servers apart, on a network that computation waits for, slices go up while others come down, and auto
 // takes them; where there is bandwidth enough it does not.
 func TestP3_AutoSlicesForServersApart(t *testing.T) {
 	p, err := workload.Builtin("resnet50-titanx")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for rate, want := range map[float64]coordinator.Slice{560e6: 50_000, 50e9: coordinator.AutoSlice} {
+	for rate, want := range map[float64]coordinator.Slice{450e6: 50_000, 50e9: coordinator.AutoSlice} {
 		s := selection.Default()
 		s.Model.Inter.Bandwidth = rate
 		a, err := replay.Schemes(p, coordinator.Config{

@@ -39,8 +39,8 @@ func moveFlags() []cli.Flag {
 	}, roleFlags(), []cli.Flag{
 		cmdline.Checked("bucket", auto, "group neighboring layers into buckets of at least `SIZE` bytes, such as 1M; auto chooses by the network",
 			cmdline.Parsed(parseBucket, "want a size such as 256K or 4M, or auto"), auto),
-		cmdline.Checked("credit", auto, fmt.Sprintf("let at most `N` large messages be under way from a rank to other nodes together, the most urgent first; "+
-			"off binds each link by itself; auto with slices is one for each node that it sends to, %d at least, and two where these are more than %d, else off", coordinator.LeastCredit, coordinator.FewPeers),
+		cmdline.Checked("credit", auto, fmt.Sprintf("let at most `N` slices, or messages that come to so many bytes, be under way from a rank to other nodes together, the most urgent first; "+
+			"off binds each link by itself; auto with slices is one for each node that it sends to, %d at least, three for two of them where servers are apart, and two where these are more than %d, else off", coordinator.LeastCredit, coordinator.FewPeers),
 			cmdline.Parsed(parseCredit, ""), auto, creditOff),
 	}, selectionFlags(), []cli.Flag{
 		localFlag(),

@@ -436,7 +436,7 @@ func (b *buffers) free() {
 }
 
 func (b *buffers) options() []collectives.Option {
-	o := []collectives.Option{collectives.Priority(b.priority), collectives.Credit(int(b.key % 3))}
+	o := []collectives.Option{collectives.Priority(b.priority), collectives.Credit(int(b.key%3) * 200_000)}
 	if b.spec != "" {
 		s, err := spec.Parse(b.spec)
 		if err != nil {

@@ -8,7 +8,9 @@ import (
 	"sort"
 	"strconv"
 
+	"github.com/scaffe/scaffe/collectives/spec"
 	"github.com/scaffe/scaffe/internal/units"
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -48,28 +50,32 @@ const (
 const (
 	// LeastCredit is the least that DefaultCredit comes to.
 	LeastCredit = 2
-	// FewPeers is up to how many other nodes DefaultCredit is one for each.
+	// FewPeers is up to how many other nodes DefaultCredit is less than two for each.
 	FewPeers = 4
 	// NoCredit, where a credit is asked for, is none.
 	NoCredit = -1
 )
 
-// DefaultCredit returns how many large messages a rank has under way to other nodes where parameters are cut to slices, so that its
-// port does not stand still when all ranks send to the few servers that have the most urgent ones: one for each node that it sends to, and two
-// for each of more than FewPeers. What is urgent waits behind each: on four nodes a slice of the first layer is at its server within six slices'
-// time. Of so many nodes some work: a rank sends to all others, or, where some only serve, to these or to those.
+// DefaultCredit returns how many slices a rank has under way to other nodes, so that its
+// port does not stand still when all ranks send to the few servers that have the most urgent ones: one for each node that it sends to, half as many more where
+// servers have nodes of their own, and two for each of more than FewPeers. What is urgent waits behind each: on four nodes that work and serve a slice of the first
+// layer is at its server within six slices' time. Of so many nodes some work: a rank sends to all others, or, where some only serve, to these or to those.
 func DefaultCredit(nodes, working int) int {
+	apart := working < nodes
 	peers := nodes - 1
-	if working < nodes {
+	if apart {
 		peers = max(working, nodes-working)
 	}
-	if peers > FewPeers {
+	switch {
+	case peers > FewPeers:
 		return 2 * peers
+	case apart:
+		peers += (peers + 1) / 2
 	}
 	return max(LeastCredit, peers)
 }
 
-// Credit returns how many large messages a rank has under way to other nodes, where so many are asked for, parameters are
+// Credit returns how many slices a rank has under way to other nodes, where so many are asked for, parameters are
 // cut by s, and so many nodes of all work: DefaultCredit where 0 is asked for and there are slices; 0 if each link is bound by itself.
 func Credit(asked int, s Slice, nodes, working int) int {
 	if asked == 0 && s > 0 {
@@ -116,6 +122,14 @@ func (s Slice) Scale(factor float64) Slice {
 		return s
 	}
 	return max(Cut, Slice(float64(s)*factor))
+}
+
+// Credit returns how many bytes n slices have, as far as each is one message: what is larger, or not cut, is sent in chunks, and n of those count.
+func (s Slice) Credit(n int) int {
+	if bytes := mem.Float32.Bytes(int(s)); s > 0 && bytes < spec.DefaultChunk {
+		return n * bytes
+	}
+	return n * spec.DefaultChunk
 }
 
 func (s Slice) check() error {

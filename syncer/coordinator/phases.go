@@ -103,7 +103,7 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 		if parted = bytes / pairs; n.Book.Slice <= 0 {
 			behind = n.wire(2 * parted * n.senders())
 		} else {
-			behind = n.wire(float64(n.credit()) * parted)
+			behind = n.wire(max(parted, float64(n.Book.Slice.Credit(n.credit()))))
 		}
 		push := (o.Time - o.back) / 2
 		// What its messages take the cores they take from all other buckets' messages too.
@@ -119,7 +119,7 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 		switch {
 		case n.Book.Pull == PullRequest: // one
 		case n.Book.Slice > 0:
-			p.Parts = int(math.Ceil(pairs / float64(n.credit())))
+			p.Parts = int(math.Ceil(pairs / n.under(parted)))
 		default: // one to each server
 			p.Parts = int(math.Ceil(pairs / float64(len(n.Book.Servers))))
 		}

@@ -303,6 +303,11 @@ func (n *Network) add(bytes float64) float64 {
 // credit is that of slices.
 func (n *Network) credit() int { return DefaultCredit(n.Book.NodeCount(), n.Book.workingNodes()) }
 
+// under returns how many slices of so many bytes are under way from a rank.
+func (n *Network) under(bytes float64) float64 {
+	return max(1, float64(n.Book.Slice.Credit(n.credit()))/min(bytes, spec.DefaultChunk))
+}
+
 // senders is how many send through the network to a server: nodes, whose ranks
 // are summed first; on one node, ranks.
 func (n *Network) senders() float64 {
@@ -332,7 +337,7 @@ func (n *Network) servers(l *Layer) Prediction {
 	messages := n.messages(pairs, others)
 	oneWay = max(oneWay, n.handling(messages))
 	if b.Slice > 0 && b.NodeCount() > 1 { // of which so many are under way
-		oneWay = max(oneWay, messages*(n.wire(pair)+2*n.hop())/float64(n.credit()))
+		oneWay = max(oneWay, messages*(n.wire(pair)+2*n.hop())/n.under(pair))
 	}
 	t := 2*n.hop() + 2*oneWay + n.add(pair)
 	specText := "linear"

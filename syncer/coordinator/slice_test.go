@@ -253,9 +253,11 @@ func TestDefaultCredit(t *testing.T) {
 		{6, 6, 10},
 		{8, 8, 14},
 		{16, 16, 30},
-		{8, 4, 4},
-		{6, 4, 4},
-		{3, 1, 2},
+		{8, 4, 6},
+		{6, 4, 6},
+		{3, 1, 3},
+		{4, 1, 5},
+		{2, 1, 2},
 		{12, 8, 16}, // servers apart
 	} {
 		if got := DefaultCredit(c.nodes, c.working); got != c.want {
@@ -263,6 +265,14 @@ func TestDefaultCredit(t *testing.T) {
 		}
 		if got := Credit(0, DefaultSlice, c.nodes, c.working); got != c.want {
 			t.Errorf("%d of %d nodes work, none asked for: a credit of %d, want %d", c.working, c.nodes, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		slice Slice
+		want  int
+	}{{5000, 40_000}, {DefaultSlice, 400_000}, {1_000_000, 2 * spec.DefaultChunk}, {LayerSlice, 2 * spec.DefaultChunk}, {AutoSlice, 2 * spec.DefaultChunk}} {
+		if got := c.slice.Credit(2); got != c.want {
+			t.Errorf("a credit of two slices of %v: %d bytes, want %d", c.slice, got, c.want)
 		}
 	}
 }
