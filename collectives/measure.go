@@ -24,7 +24,7 @@ const (
 	opChunk     = 8 << 10              // the least that the engine executes,
 	streamChunk = 16 << 10             // and of the messages whose rate tells what one of its ops costs
 	loneCopy    = sim.HalvedFrom / 2   // a message that one rank copies
-	leastStaged = 128 << 10            // the least that the kernel copies out of memory that is not registered,
+	leastStaged = 128 << 10            // the least that the kernel copies out of memory that is not registered where ranks share cores,
 	attempts    = 3                    // at messages between two cores
 	nap         = 2 * time.Millisecond // of a rank on another's core,
 	naps        = 50                   // at most
@@ -231,13 +231,13 @@ func (m *measurement) copies() {
 	m.costs.Fresh = max(m.costs.Core.Cached, each-m.costs.Core.Cached)
 
 	private := mem.Of(make([]byte, all))
-	clear(mem.Bytes(private)) // so that it has pages, rather than all of them the system's page of zeros
-	both := 2.0               // ranks copy; the cost is that of one
+	clear(mem.Bytes(private))                       // so that it has pages, rather than all of them the system's page of zeros
+	both := 2.0                                     // ranks copy; the cost is that of one
+	small, large := loneCopy/2, loneCopy+loneCopy/2 // of which the receiver reads all
 	if m.crowded {
-		both = 1
+		both, small, large = 1, leastStaged, 2*leastStaged
 	}
-	small, large := leastStaged, 2*leastStaged
-	m.costs.Staging.Cached = both * max(0, time(private, repetitions, large)-time(private, repetitions, small)) / float64(large-small)
+	m.costs.Staging.Cached = max(0, time(private, repetitions, large)-time(private, repetitions, small)) / float64(large-small)
 	m.costs.Staging.Shared = both * time(private, longer, shared) / float64(shared)
 	m.costs.Staging.Bandwidth = both * time(private, longest, all) / float64(all)
 }

@@ -36,8 +36,8 @@ const (
 	// where they go one by one, and the loop has several under way.
 	loneOps  = 128
 	loneLent = 2
-	// loneTrade is how large a message may be of two ranks that trade sums (schedule.Trades): the loop has larger ones stored where they
-	// are wanted, while who executes alone reads them out of the other core's cache.
+	// loneTrade is how large a message may be of two ranks that trade sums (schedule.Trades) in memory that they share: the loop has larger ones
+	// stored where they are wanted, while who executes alone reads them out of the other core's cache.
 	loneTrade = 32 << 10
 	// lingerMost is how many requests may linger at a time.
 	lingerMost = 16
@@ -74,6 +74,7 @@ func (e *Engine) bindLone(r *Request) *lone {
 	if e.eager == nil || r.library != nil || r.plan.sequence == nil || r.bind.In.Space() != mem.Host || r.bind.Out.Space() != mem.Host {
 		return nil
 	}
+	stored := r.plan.trades && (e.eager.Shared(r.bind.In) || e.eager.Shared(r.bind.Out))
 	l := &lone{ops: make([]loneOp, 0, len(s.Ops)), scratch: r.buffers[schedule.Scratch]}
 	waits := make([][]Token, len(s.Ops)) // for messages that may be lent
 	lent := map[int]int{}                // by rank
@@ -83,7 +84,11 @@ func (e *Engine) bindLone(r *Request) *lone {
 			continue
 		}
 		room, n := e.eager.EagerRoom(r.peer(op.Peer)), r.bind.Datatype.Bytes(op.Len())
-		if n > room.Most || room.Most == 0 || n > loneTrade && r.plan.trades {
+		most := room.Most
+		if op.Kind != schedule.Recv {
+			most = max(most, room.Added)
+		}
+		if n > most || room.Most == 0 || n > loneTrade && stored {
 			return nil
 		}
 		l.bound = l.bound || e.eager.Bound(r.peer(op.Peer))

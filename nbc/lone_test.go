@@ -25,7 +25,8 @@ type roomy struct{ Eager }
 func (roomy) EagerRoom(int) EagerRoom {
 	return EagerRoom{Most: 1 << 30, Copied: 1 << 10, Kept: 1 << 10}
 }
-func (roomy) Bound(int) bool { return false }
+func (roomy) Bound(int) bool         { return false }
+func (roomy) Shared(mem.Buffer) bool { return true }
 
 // TestWhoTradesSumsIsNotAlone: two ranks of a node that sum for each other leave messages of more than loneTrade bytes to the loop, which
 // stores sums where they are wanted; on both ends alike. Others execute theirs alone.
@@ -64,6 +65,47 @@ func TestWhoTradesSumsIsNotAlone(t *testing.T) {
 			alone := (&Engine{eager: roomy{}}).bindLone(r) != nil
 			if plan.trades != c.trades || alone != c.alone {
 				t.Errorf("%s, rank %d: it trades sums: %v, alone: %v; want %v, %v", c.name, rank, plan.trades, alone, c.trades, c.alone)
+			}
+		}
+	}
+}
+
+// adding lends messages of up to 64 KiB, and of up to 256 what is added.
+type adding struct{ Eager }
+
+func (adding) EagerRoom(int) EagerRoom {
+	return EagerRoom{Most: 64 << 10, Added: 256 << 10, Copied: 1 << 10, Kept: 1 << 10}
+}
+func (adding) Bound(int) bool         { return false }
+func (adding) Shared(mem.Buffer) bool { return false }
+
+// TestWhoAddsIsAlone with larger messages than who moves them, and so is who sends them.
+func TestWhoAddsIsAlone(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		build func(*schedule.Builder, schedule.Params)
+		kib   int
+		alone [2]bool
+	}{
+		{"reduce", linear.Reduce, 64, [2]bool{true, true}},
+		{"bcast", linear.Bcast, 64, [2]bool{true, true}},
+		{"reduce", linear.Reduce, 256, [2]bool{true, true}},
+		{"bcast", linear.Bcast, 256, [2]bool{true, false}},
+		{"reduce", linear.Reduce, 257, [2]bool{false, false}},
+		{"bcast", linear.Bcast, 257, [2]bool{false, false}},
+	} {
+		for rank, want := range c.alone {
+			count := c.kib << 10 / 8
+			b := schedule.NewBuilder(rank, 2, count)
+			c.build(b, schedule.Params{Rank: rank, Size: 2, Count: count, Chunk: count})
+			plan, err := CompileOn(b.Schedule(), make([]int, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			buffer := mem.Of(make([]int64, count))
+			r := &Request{plan: plan, bind: &Binding{Datatype: mem.Int64, In: buffer, Out: buffer}, buffers: [3]mem.Buffer{buffer, buffer, buffer}}
+			if alone := (&Engine{eager: adding{}}).bindLone(r) != nil; alone != want {
+				t.Errorf("%s of %d KiB, rank %d: alone %v, want %v", c.name, c.kib, rank, alone, want)
 			}
 		}
 	}

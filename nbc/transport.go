@@ -83,6 +83,8 @@ type Transport interface {
 type Eager interface {
 	// EagerRoom returns how large such messages to or from a rank may be. Any goroutine may call it.
 	EagerRoom(rank int) EagerRoom
+	// Shared reports whether other ranks of the node read and write b where it is. Any goroutine may call it.
+	Shared(b mem.Buffer) bool
 	// Bound reports whether Put and Take of messages to and from a rank are called on a
 	// ThreadMigrator's thread alone. Any goroutine may call it.
 	Bound(rank int) bool
@@ -115,7 +117,8 @@ type Eager interface {
 
 // EagerRoom is how large the messages of an Eager may be, in bytes.
 type EagerRoom struct {
-	Most   int // of one that Put may send; 0 where it sends none
+	Most   int // of one that a rank executing alone receives; 0 where Put sends none
+	Added  int // of one that it receives to add, if that is more, and of one that Put may send
 	Copied int // of one that Put copies where its caller does not let it be lent
 	Kept   int // of one that is never lent
 }

@@ -14,15 +14,22 @@ import (
 
 var _ nbc.Eager = (*Transport)(nil)
 
-// loneRoom is the greatest message that a caller moves which executes its collective
-// alone: larger ones are copied by both of their ranks, which is the loop's work.
-const loneRoom = shareFrom - 1
+const (
+	// loneRoom is the greatest message that a caller moves which executes its collective
+	// alone: larger ones are copied by both of their ranks, which is the loop's work.
+	loneRoom = shareFrom - 1
+	// addedRoom is the greatest that it adds, of which its sender copies nothing, where each rank has a core. The loop reads and adds larger ones
+	// piece by piece, in the cache.
+	addedRoom = 256 << 10
+)
 
 // EagerRoom returns how large messages between this rank and another may be.
 func (t *Transport) EagerRoom(rank int) nbc.EagerRoom {
 	switch {
 	case rank < 0 || rank >= len(t.byRank):
 		return nbc.EagerRoom{}
+	case t.byRank[rank] != nil && t.shares:
+		return nbc.EagerRoom{Most: loneRoom, Added: addedRoom, Copied: blockRoom, Kept: t.copyRoom()}
 	case t.byRank[rank] != nil:
 		return nbc.EagerRoom{Most: loneRoom, Copied: blockRoom, Kept: t.copyRoom()}
 	case t.eager != nil:
@@ -30,6 +37,9 @@ func (t *Transport) EagerRoom(rank int) nbc.EagerRoom {
 	}
 	return nbc.EagerRoom{}
 }
+
+// Shared reports whether b lies in registered memory.
+func (t *Transport) Shared(b mem.Buffer) bool { return t.registered(b) }
 
 // Bound reports whether inner asks for its thread, of the ranks that it reaches.
 func (t *Transport) Bound(rank int) bool { return t.byRank[rank] == nil && t.eager.Bound(rank) }
@@ -92,10 +102,16 @@ func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer
 	o := t.begin(tok, p, tag, src, src.Len())
 	o.sending, o.eager, o.lends = true, true, lends
 	t.active-- // nobody waits for it
+	if lends {
+		t.decide(o) // a receiver that only moves it has Lent copy too
+	}
 	d := descriptor{kind: sends, id: o.id, length: uint64(src.Len())}.about(tag)
 	if err := t.locate(o, &d); err != nil {
 		t.forget(o)
 		return false
+	}
+	if o.shared {
+		d.place |= bothCopy
 	}
 	o.queued = true
 	o.e.sends.push(o)
@@ -112,6 +128,7 @@ func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer
 func (t *Transport) Lent() []nbc.Token {
 	if len(t.loans) > 0 && t.fault == nil {
 		t.drain()
+		t.labor()
 	}
 	return t.loaned
 }
@@ -170,7 +187,7 @@ func (t *Transport) message(p *peer, d *descriptor, with []byte, n int, dst mem.
 		return bufferOf(with), len(with) == n
 	case place == registered:
 		message, ok = p.at(d)
-	case place == private && t.reaches(p) && n <= loneRoom:
+	case place == private && t.reaches(p) && n <= addedRoom:
 		message, ok = t.fetch(p, d, dst)
 	}
 	if ok {

@@ -28,6 +28,7 @@ func TestTheSimulationKnowsTheLimits(t *testing.T) {
 		{"are copied before anybody asks", eagerCopy, sim.EagerCopy},
 		{"are copied by both ranks", shareFrom, sim.HalvedFrom},
 		{"are copied around the caches", kernels.StreamFrom, sim.StreamFrom},
+		{"are still added or sent by who is alone", addedRoom, sim.AloneAdded},
 	} {
 		if c.is != c.copy {
 			t.Errorf("messages that %s: %d bytes, in the simulation %d", c.what, c.is, c.copy)
@@ -35,12 +36,11 @@ func TestTheSimulationKnowsTheLimits(t *testing.T) {
 	}
 }
 
-// TestAloneOrTogether: what a caller sends that executes its collective alone is never
-// a message that two ranks copy, which is the loop's work: it would go on with it after the
-// caller's message has ended.
+// TestAloneOrTogether: what a caller copies that executes its collective alone is never
+// a message that two ranks copy, of which it would leave none to the other.
 func TestAloneOrTogether(t *testing.T) {
 	if loneRoom >= shareFrom {
-		t.Errorf("a caller sends messages of up to %d bytes by itself; two ranks copy those from %d on", loneRoom, shareFrom)
+		t.Errorf("a caller copies messages of up to %d bytes by itself; two ranks copy those from %d on", loneRoom, shareFrom)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestAloneOrTogether(t *testing.T) {
 func TestAtTheLimits(t *testing.T) {
 	const n, rounds = 2, 30
 	var sizes []int
-	for _, limit := range []int{copyRoom, blockRoom, eagerCopy, shareFrom} {
+	for _, limit := range []int{copyRoom, blockRoom, eagerCopy, shareFrom, addedRoom} {
 		sizes = append(sizes, limit/8-1, limit/8, limit/8+1)
 	}
 	for _, registered := range []bool{true, false} {

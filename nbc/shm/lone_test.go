@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,9 +25,9 @@ import (
 )
 
 // counts are the operations that the loop begins: a request that its caller executes
-// alone begins none; the messages that such a caller sends; and those for which the loop
-// has a place where they may be copied.
-type counts struct{ begun, put, placed atomic.Int64 }
+// alone begins none; the messages that such a caller sends; those for which the loop
+// has a place where they may be copied; and how often such a caller had copied a part of what it sends.
+type counts struct{ begun, put, placed, assisted atomic.Int64 }
 
 type counting struct {
 	*Transport
@@ -39,6 +40,14 @@ func (c counting) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer, lend b
 		c.put.Add(1)
 	}
 	return ok
+}
+
+func (c counting) Lent() []nbc.Token {
+	lent := c.Transport.Lent()
+	if slices.ContainsFunc(c.claims[:], func(x claim) bool { return atomic.LoadUint64(&x.word)>>bySender&mostTaken != 0 }) {
+		c.assisted.Add(1)
+	}
+	return lent
 }
 
 func (c counting) Send(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer) error {
@@ -485,6 +494,91 @@ func TestAPipelineIsTheLoops(t *testing.T) {
 		})
 		if put, begun := all[1].put.Load(), all[1].begun.Load(); put+begun != int64(chunks) || !alone && put > 0 {
 			t.Errorf("of %d chunks %d were lent and %d sent by the loop", chunks, put, begun)
+		}
+	}
+}
+
+// TestAloneAddsWhatTheLoopWouldShare: a reduction of a message so large that two ranks would copy it, where it is moved, is executed alone by
+// both, as far as who adds it has it all in the cache.
+func TestAloneAddsWhatTheLoopWouldShare(t *testing.T) {
+	const rounds = 20
+	for n, alone := range map[int]bool{shareFrom: true, addedRoom: true, addedRoom + 8: false} {
+		for _, registered := range []bool{true, false} {
+			all := enginesWith(t, 2, Options{Room: 1 << 28, forceShare: true}, func(e *nbc.Engine) error {
+				buf, give, err := numbers(e, n/8, registered)
+				if err != nil {
+					return err
+				}
+				defer give()
+				r, err := loneReduce(e, buf, time.Minute)
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				for i := range int64(rounds) {
+					for j := range buf {
+						buf[j] = i + int64(j)
+					}
+					if err := r.Run(context.Background()); err != nil {
+						return err
+					}
+					for j := range buf {
+						if want := 2 * (i + int64(j)); e.Rank() == 0 && buf[j] != want {
+							return fmt.Errorf("round %d, element %d: %d, want %d", i, j, buf[j], want)
+						}
+					}
+				}
+				return nil
+			})
+			if put, begun := all[1].put.Load(), all[1].begun.Load(); put+begun != rounds || alone == (put == 0) {
+				t.Errorf("%d bytes, registered %v: of %d messages %d were lent and %d sent by the loop", n, registered, rounds, put, begun)
+			}
+		}
+	}
+}
+
+// TestWhoIsAloneHelpsToCopy a message that its receiver, whose loop executes the same broadcast, only moves.
+func TestWhoIsAloneHelpsToCopy(t *testing.T) {
+	const rounds, count = 200, addedRoom / 8
+	for _, registered := range []bool{true, false} {
+		all := enginesWith(t, 2, Options{Room: 1 << 28, forceShare: true}, func(e *nbc.Engine) error {
+			b := schedule.NewBuilder(e.Rank(), 2, count)
+			linear.Bcast(b, schedule.Params{Rank: e.Rank(), Size: 2, Count: count})
+			p, err := nbc.Compile(b.Schedule())
+			if err != nil {
+				return err
+			}
+			x, give, err := numbers(e, count, registered)
+			if err != nil {
+				return err
+			}
+			defer give()
+			r, err := e.Prepare(p, nbc.Binding{Name: "bcast", Out: mem.Of(x), Datatype: mem.Int64})
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			for i := range int64(rounds) {
+				if e.Rank() == 0 {
+					for j := range x {
+						x[j] = i + int64(j)
+					}
+				} else { // or it would always be there before, and say where it wants the message
+					time.Sleep(time.Duration(i%4) * 200 * time.Microsecond)
+				}
+				if err := r.Run(context.Background()); err != nil {
+					return err
+				}
+				for j := range x {
+					if x[j] != i+int64(j) {
+						return fmt.Errorf("round %d, element %d: %d", i, j, x[j])
+					}
+				}
+			}
+			return nil
+		})
+		if put, helped := all[0].put.Load(), all[0].assisted.Load(); put == 0 || helped == 0 {
+			t.Errorf("registered %v: %d messages of %d were sent alone, and their sender had copied a part %d times", registered, put, rounds, helped)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func TestSumsAreStoredWhereTheyAreWanted(t *testing.T) {
 	}
 }
 
-// TestSumsOfPrivateMemory: what is added lands where the sum goes, unless that is where it was.
+// TestSumsOfPrivateMemory: what the loop adds lands where the sum goes, unless that is where it was.
 func TestSumsOfPrivateMemory(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestSumsOfPrivateMemory(t *testing.T) {
 			{"linear reduce", linear.Reduce, false},
 			{"chain reduce", chain.Reduce, false},
 		} {
-			for _, count := range []int{60_000, kernels.StreamFrom / 8} {
+			for _, count := range []int{3 * (addedRoom/8 + 1), kernels.StreamFrom / 8} {
 				for _, inPlace := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s, %d ranks, %d, in place %v", c.name, n, count, inPlace), func(t *testing.T) {
 						var placed int64

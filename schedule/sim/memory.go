@@ -64,7 +64,7 @@ func (w *world) moved(r, i int32) traffic {
 		}
 		switch {
 		case !to.Adds() && to != op && t.staged == 0 && w.Unregistered && to.Dst.Buf != schedule.Scratch: // through the kernel, as it is not registered there
-			return traffic{staged: t.all() / 4}
+			return w.written(k, t.all()/4)
 		case !to.Adds():
 			return traffic{t.memory / 2, t.fresh / 2, t.cached / 2, t.staged / 2}
 		}
@@ -82,7 +82,10 @@ func (w *world) moved(r, i int32) traffic {
 		}
 	case !op.Receives():
 		t := w.traffic(int32(op.Peer), k.peer[i])
-		if t.staged == 0 && !w.streams { // it writes into the other's memory, not around its cache, and reads its own
+		switch {
+		case t.staged > 0:
+			return w.written(k, t.staged)
+		case !w.streams: // it writes into the other's memory, not around its cache, and reads its own
 			t.memory, t.fresh = t.all()/2, t.all()/2
 		}
 		return t
@@ -94,6 +97,20 @@ func (w *world) moved(r, i int32) traffic {
 		w.place(r, i, &t)
 	}
 	return t
+}
+
+// written is the traffic of rank k's writing so many bytes into another's private memory, through the kernel: over what that one's cache has.
+func (w *world) written(k *rank, bytes float64) traffic {
+	return traffic{staged: bytes, fresh: w.apart(k, bytes)}
+}
+
+// apart returns what to count as fresh of so many bytes that the kernel copies for rank k, and another core's cache has written, or holds what is
+// overwritten: they take no less time than such lines do. Ranks that share cores find them in the cache of their own as often.
+func (w *world) apart(k *rank, bytes float64) float64 {
+	if w.streams || !w.hosts[k.host].roomy {
+		return 0
+	}
+	return bytes * max(0, 1-w.Model.Fresh/k.staged)
 }
 
 // place stores the sum of op i of rank r where others have said that they want it, and adds to t what that moves.
@@ -200,6 +217,8 @@ func (w *world) traffic(r, i int32) (t traffic) {
 			case w.copied(r, i):
 				message = &t.memory
 				t.memory += 2 * bytes / float64(peer.sends[src])
+			case src.Buf == schedule.Out && peer.writes:
+				t.fresh += w.apart(k, bytes)
 			}
 		case src.Buf == schedule.Scratch || src.Buf == schedule.Out && peer.writes:
 			message = &t.fresh

@@ -168,15 +168,18 @@ func (w *world) setAlone() bool {
 
 func (w *world) executedAlone(r int32) bool {
 	k := &w.ranks[r]
-	most := HalvedFrom - 1
-	if k.trades {
-		most = AloneTrade
-	}
 	sends := map[int]int{}
 	for i := range k.ops {
 		op := &k.ops[i]
 		if op.Local() {
 			continue
+		}
+		most := AloneAdded
+		switch {
+		case k.trades && !w.Unregistered:
+			most = AloneTrade
+		case op.Kind == schedule.Recv || !w.hosts[k.host].roomy:
+			most = HalvedFrom - 1
 		}
 		if !op.Receives() {
 			sends[op.Peer]++
