@@ -78,8 +78,9 @@
 // those of up to 2 KiB do where each rank has a core and the sender waits for its receiver in any case; the others are read in place.
 //
 // A caller that executes its collective alone (nbc.Eager) writes and reads the rings itself, in
-// the same words: Put tells where a message of less than 128 KiB lies, Take hands that memory out,
-// or a copy made with the system's help, and Taken says "done". Where the receiver can read
+// the same words: Put tells where a message lies, Take hands that memory out,
+// or a copy made with the system's help, and Taken says "done". Messages are of less than 128 KiB or, where each rank has a core, what is sent and what is added
+// of up to 256: a sender who waits alone copies its part of what a receiver's loop only moves (Lent). Where the receiver can read
 // neither (or where ranks share cores), Put makes a copy in registered memory, and the sender
 // need not wait for "done". A copy's memory is used again as soon as its receiver is finished
 // with it, and so stays in the caches.

@@ -241,7 +241,7 @@ func TestPairsThatTravelSideBySide(t *testing.T) {
 	}
 }
 
-// TestDefaultCredit is one message for each node that a rank sends to where these are few, so that what is urgent waits for little, and two where they are more and
+// TestDefaultCredit is one slice for each node that a rank sends to where these are few, so that what is urgent waits for little, half as many more to servers apart, and two where they are more and
 // all ranks send to the few servers that have what is urgent.
 func TestDefaultCredit(t *testing.T) {
 	for _, c := range []struct{ nodes, working, want int }{
