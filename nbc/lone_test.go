@@ -79,7 +79,7 @@ func (adding) EagerRoom(int) EagerRoom {
 func (adding) Bound(int) bool         { return false }
 func (adding) Shared(mem.Buffer) bool { return false }
 
-// TestWhoAddsIsAlone with larger messages than who moves them, and so is who sends them.
+// TestWhoAddsIsAlone with larger messages than who moves them, and so is who sends them, of memory that is not shared.
 func TestWhoAddsIsAlone(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -93,6 +93,7 @@ func TestWhoAddsIsAlone(t *testing.T) {
 		{"bcast", linear.Bcast, 256, [2]bool{true, false}},
 		{"reduce", linear.Reduce, 257, [2]bool{false, false}},
 		{"bcast", linear.Bcast, 257, [2]bool{false, false}},
+		{"allreduce of two who trade sums that cannot be stored where they are wanted", direct.Allreduce, 128, [2]bool{true, true}},
 	} {
 		for rank, want := range c.alone {
 			count := c.kib << 10 / 8

@@ -38,8 +38,11 @@ func (t *Transport) EagerRoom(rank int) nbc.EagerRoom {
 	return nbc.EagerRoom{}
 }
 
-// Shared reports whether b lies in registered memory.
-func (t *Transport) Shared(b mem.Buffer) bool { return t.registered(b) }
+// Shared reports whether b lies in this rank's arena: registered memory.
+func (t *Transport) Shared(b mem.Buffer) bool {
+	_, ok := t.arena.find(b)
+	return ok
+}
 
 // Bound reports whether inner asks for its thread, of the ranks that it reaches.
 func (t *Transport) Bound(rank int) bool { return t.byRank[rank] == nil && t.eager.Bound(rank) }
@@ -60,7 +63,7 @@ func (t *Transport) Put(tok nbc.Token, to int, tag nbc.Tag, src mem.Buffer, lend
 		return false
 	}
 	n := src.Len()
-	if small := lend && n > t.copyRoom(); n > blockRoom || small && t.registered(src) {
+	if small := lend && n > t.copyRoom(); n > blockRoom || small && t.Shared(src) {
 		return t.putLarge(tok, p, tag, src)
 	}
 	if !p.writeMessage(tag, src) {
@@ -79,17 +82,11 @@ func (t *Transport) copyRoom() int {
 	return blockRoom
 }
 
-// registered reports whether b lies in this rank's arena.
-func (t *Transport) registered(b mem.Buffer) bool {
-	_, ok := t.arena.find(b)
-	return ok
-}
-
 // putLarge is Put of a message that does not travel in the ring. It is lent where the
 // receiver reads it; otherwise this rank makes a copy in registered memory.
 func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer) bool {
 	t.drainOf(p) // it may have read earlier ones, whose copies are then overwritten in the cache
-	lends := t.registered(src) || t.reaches(p)
+	lends := t.Shared(src) || t.reaches(p)
 	if !lends && t.filled > 0 && t.filled+src.Len() > t.askRoom {
 		return false
 	}
