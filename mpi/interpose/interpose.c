@@ -234,12 +234,11 @@ static void say_report(void) {
   }
 }
 
-// finish is called first of all in MPI_Finalize, while MPI still runs: the attribute of
-// MPI_COMM_SELF is deleted. Communicators are closed in the order in which they were set up, which is
+// finish is called before the library's MPI_Finalize: from there on MPICH takes no locks, so a thread of an engine's that is in a call then would leave its lock
+// behind. Communicators are closed in the order in which they were set up, which is
 // the same on all ranks that have them in common.
-static int finish(MPI_Comm comm, int key, void *value, void *extra) {
-  (void)comm, (void)key, (void)value, (void)extra;
-  if (!here.ready) return MPI_SUCCESS;
+static void finish(void) {
+  if (!here.ready) return;
   inside++;
   here.ready = 0;
   state *oldest = NULL;
@@ -258,6 +257,12 @@ static int finish(MPI_Comm comm, int key, void *value, void *extra) {
   if (here.set.report) say_report();
   REAL(PMPI_Group_free)(&here.world);
   inside--;
+}
+
+// finish_late is called first of all in an MPI_Finalize that was not caught: the attribute of MPI_COMM_SELF is deleted.
+static int finish_late(MPI_Comm comm, int key, void *value, void *extra) {
+  (void)comm, (void)key, (void)value, (void)extra;
+  finish();
   return MPI_SUCCESS;
 }
 
@@ -309,7 +314,7 @@ static void begin(void) {
   here.few = s.min / ranks;
   if (REAL(PMPI_Comm_group)(comm_world, &here.world) != MPI_SUCCESS) return;
   if (REAL(PMPI_Comm_create_keyval)(not_copied, forget, &here.keyval, NULL) != MPI_SUCCESS) return;
-  if (REAL(PMPI_Comm_create_keyval)(not_copied, finish, &here.self_keyval, NULL) != MPI_SUCCESS) return;
+  if (REAL(PMPI_Comm_create_keyval)(not_copied, finish_late, &here.self_keyval, NULL) != MPI_SUCCESS) return;
   if (REAL(PMPI_Comm_set_attr)(comm_self, here.self_keyval, NULL) != MPI_SUCCESS) return;
   pthread_atfork(NULL, NULL, forked);
   here.ready = 1;
@@ -335,6 +340,10 @@ static void begin(void) {
     if (first && rc == MPI_SUCCESS) begin();                                                                                   \
     inside--;                                                                                                                  \
     return rc;                                                                                                                 \
+  }                                                                                                                            \
+  int MPI##_Finalize(void) {                                                                                                   \
+    finish();                                                                                                                  \
+    return REAL(MPI##_Finalize)();                                                                                             \
   }
 
 #pragma GCC visibility push(default)
