@@ -387,7 +387,7 @@ func TestKeepCore(t *testing.T) {
 	if !strings.HasPrefix(Built(), "Open MPI") || os.Getenv(yields) != "1" {
 		t.Skip("the library keeps the core anyway")
 	}
-	const often, most = 50, 20_000
+	const often, most, attempts = 50, 20_000, 3 // others may have the core at times, and who offers it does not lose it then
 	core, usual := unix.CPUSet{}, unix.CPUSet{}
 	if err := unix.SchedGetaffinity(0, &usual); err != nil {
 		t.Skip(err)
@@ -399,6 +399,7 @@ func TestKeepCore(t *testing.T) {
 		}
 	}
 	anyway := false
+	var wrong error
 	var stop atomic.Bool
 	defer stop.Store(true)
 	computes := make(chan error)
@@ -443,15 +444,18 @@ func TestKeepCore(t *testing.T) {
 			}
 			return n, err
 		}
-		kept, err := looks(true)
-		if err != nil {
-			return err
+		for range attempts {
+			kept, err := looks(true)
+			if err != nil {
+				return err
+			}
+			offered, err := looks(false)
+			if anyway = offered == most; err != nil || anyway || offered <= kept/2 {
+				return err
+			}
+			wrong = fmt.Errorf("the core was lost %d times after %d looks (at most %d) that keep it, and after %d that do not", often, kept, most, offered)
 		}
-		offered, err := looks(false)
-		if anyway = offered == most; err == nil && !anyway && offered > kept/2 {
-			err = fmt.Errorf("the core was lost %d times after %d looks (at most %d) that keep it, and after %d that do not", often, kept, most, offered)
-		}
-		return err
+		return wrong
 	})
 	if anyway {
 		t.Skip("the library keeps the core anyway: each rank has one")
