@@ -23,9 +23,16 @@ type panelOf struct {
 func drawFigure(f *figure, all []FigureRow) string {
 	var names []string
 	var panels []panelOf
+	predicted, several := "", ""
 	for _, r := range all {
 		if r.Figure != f.name {
 			continue
+		}
+		if !r.measured() {
+			predicted = "; dashed: predicted"
+		}
+		if r.PerNode > 1 {
+			several = "; squares: several ranks a node"
 		}
 		if !slices.Contains(names, r.System) {
 			names = append(names, r.System)
@@ -55,7 +62,7 @@ func drawFigure(f *figure, all []FigureRow) string {
 	look := colored(len(names), ".predicted{stroke-dasharray:4 3}")
 	d.Begin(max(leftMargin+float64(columns)*(panelWidth+gapX), 720), topMargin+float64(lines)*(panelHeight+gapY)+10, title, look)
 	d.Text("title", 20, 28, "%s", title)
-	d.Text("tick", 20, 44, "%s, in the lab at the paper's bandwidths; dashed: predicted; squares: several ranks a node", f.value.title)
+	d.Text("tick", 20, 44, "%s, in the lab at the paper's bandwidths%s%s", f.value.title, predicted, several)
 	x := 20.0
 	for i, s := range names {
 		d.Rect(fmt.Sprintf("bar%d", i), x, 56, 12, 8, 2)

@@ -14,46 +14,56 @@ const (
 	lastRate  = 125
 	// lateAtMost is how late waits for computation may end on average, over the iteration.
 	lateAtMost = 0.01
-	// carryingAtMost is for how long the machine's cores may be busy with carrying messages, over the
-	// iteration: they also compute sums, and do nothing while all ranks compute.
-	carryingAtMost = 0.5
+	// busyAtMost is which part of the machine's cores messages may keep busy while ports carry them at full rate:
+	// they also compute sums, and a port whose messages wait for a core stands still.
+	busyAtMost = 0.6
 )
 
+// busy is which part of the machine's cores messages keep busy while ports are, however much of an iteration
+// that is: what carrying them takes, over what the wire needs for those of the busiest node.
+func (r *FigureRow) busy() float64 {
+	if r.GbitMost == 0 {
+		return 0
+	}
+	each := r.GbitMost * r.SizeScale / 2 // Gbit sent, and as much received at the same time
+	return r.Carrying / (1e6 * each / float64(r.Rate))
+}
+
 // strained reports whether the lab's cores, not its links, may be what is measured: waits ended late, or
-// messages kept the cores busy.
+// messages kept the cores busy, by what was measured at the first rate. Below it ranks wait for the network for
+// longer, which looks like carrying, and rates were chosen so that cores are not too busy.
 func (r *FigureRow) strained() bool {
-	return r.measured() && (r.Late > lateAtMost*r.Iteration || r.Carrying > carryingAtMost*r.Iteration)
+	return r.measured() && (r.Late > lateAtMost*r.Iteration || r.Rate == firstRate && r.busy() > busyAtMost)
 }
 
 // begin returns the rate at which a cell is measured first: the one that rows of the same net at the same
-// bandwidth on the most nodes below its own suggest, since with as many times the messages carrying them takes
-// the cores as many times as long.
+// bandwidth on the most nodes below its own suggest, since as many times the ports keep the cores as many times as busy.
 func (x *figureCell) begin(rows []FigureRow) int {
-	below, carrying, compute, rate := 0, 0.0, 0.0, firstRate
+	below, busy, rate := 0, 0.0, firstRate
 	for _, r := range rows {
 		n := r.Nodes
-		if !r.measured() || r.Profile != x.profile || r.Gbit != x.gbit || r.PerNode != x.layout.PPN || r.Apart != x.apart || n >= x.layout.Nodes || n < below {
+		if !r.measured() || r.Profile != x.profile || r.Gbit != x.gbit || r.PerNode != x.layout.PPN || n >= x.layout.Nodes || n < below {
 			continue
 		}
 		if n > below {
-			below, carrying = n, 0
+			below, busy = n, 0
 		}
-		carrying, compute, rate = max(carrying, r.Carrying*float64(x.layout.Nodes)/float64(n)), r.Compute, r.Rate
+		busy, rate = max(busy, r.busy()*float64(x.layout.Nodes)/float64(n)), r.Rate
 	}
-	return bearable(carrying, compute, rate, rate)
+	return bearable(busy, rate, rate)
 }
 
-// bearable returns a rate, at most the given one and halves of it, at which carrying messages does not keep the
-// cores busy for too much of a time that grows as the rate falls, if it took them this long at the rate measured.
-func bearable(carrying, of float64, measured, rate int) int {
-	for rate > lastRate && carrying > carryingAtMost*of*float64(measured)/float64(rate) {
+// bearable returns a rate, at most the given one and halves of it, at which messages do not keep the cores too
+// busy, if at the rate measured they kept this part of them.
+func bearable(busy float64, measured, rate int) int {
+	for rate > lastRate && busy*float64(rate)/float64(measured) > busyAtMost {
 		rate /= 2
 	}
 	return rate
 }
 
 // settle measures a cell at lower and lower rates until the lab's cores do not strain. Rates that are not
-// bearable are passed over: an iteration takes twice as long at half the rate, and carrying its messages as long as before.
+// bearable are passed over: at half the rate messages keep half as many cores busy.
 func (x *figureCell) settle(ctx context.Context, rate int, replay replayer, log io.Writer) ([]FigureRow, error) {
 	for {
 		rows, err := replay(ctx, *x, rate)
@@ -63,11 +73,11 @@ func (x *figureCell) settle(ctx context.Context, rate int, replay replayer, log 
 		late, busy, next := 0.0, 0.0, rate/2
 		for _, r := range rows {
 			if r.measured() {
-				late, busy = max(late, r.Late/r.Iteration), max(busy, r.Carrying/r.Iteration)
-				next = min(next, bearable(r.Carrying, r.Iteration, rate, rate/2))
+				late, busy = max(late, r.Late/r.Iteration), max(busy, r.busy())
+				next = min(next, bearable(r.busy(), rate, rate/2))
 			}
 		}
-		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late, messages kept the cores busy for up to %.0f %%: again at %d Mbit/s\n", 100*late, 100*busy, next)
+		fmt.Fprintf(log, "  waits ended up to %.1f %% of an iteration late, messages kept up to %.0f %% of the cores busy while ports were full: again at %d Mbit/s\n", 100*late, 100*busy, next)
 		rate = next
 	}
 }

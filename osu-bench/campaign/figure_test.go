@@ -96,7 +96,7 @@ func TestP3_FiguresOfThreeNets(t *testing.T) {
 // report is a replay's, of two systems on two nodes.
 const replayed = `{"version": "v1", "batch": 32, "compute_ms": 500, "rows": [
  {"system": "caffe+wfbp", "system_schemes": "ps", "row_nodes": %[2]d, "predicted_ms": 990, "iterations": 6, "iteration_ms": 1000, "iteration_low_ms": 900, "iteration_high_ms": 1100,
-  "stall": 0.5, "speedup": 1, "node_bytes_least": 1e6, "node_bytes_most": 2e6, "products_ms": 0, "waits_late_ms": %[1]g, "carrying_ms": 400},
+  "stall": 0.5, "speedup": 1, "node_bytes_least": 1e6, "node_bytes_most": 2e6, "products_ms": 0, "waits_late_ms": %[1]g, "carrying_ms": 4},
  {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "row_nodes": %[2]d, "iterations": 3, "iteration_ms": 500, "stall": 0, "speedup": 2,
   "node_bytes_least": 5e5, "node_bytes_most": 5e5, "products_ms": 7, "waits_late_ms": 1},
  {"system": "poseidon", "system_schemes": "ps,fc6=sfb", "row_nodes": 32, "predicted_ms": 550, "iterations": 0, "iteration_ms": null,
@@ -112,7 +112,7 @@ func TestFigureRows(t *testing.T) {
 	want := FigureRow{
 		Figure: "poseidon-8", Profile: "vgg19-titanx", Gbit: 10, Nodes: 2, PerNode: 1, System: "caffe+wfbp", Schemes: "ps", SizeScale: 0.05, Rate: 500,
 		Iterations: 6, Iteration: 1000, Low: 900, High: 1100, Predicted: 990, Compute: 500, Stall: 0.5, Speedup: 1,
-		Images: 32 / 0.5, GbitLeast: 0.16, GbitMost: 0.32, Late: 2.5, Carrying: 400, MPI: library(), Version: "v1",
+		Images: 32 / 0.5, GbitLeast: 0.16, GbitMost: 0.32, Late: 2.5, Carrying: 4, MPI: library(), Version: "v1",
 	}
 	if d := cmp.Diff(want, rows[0]); d != "" {
 		t.Error(d)
@@ -123,12 +123,14 @@ func TestFigureRows(t *testing.T) {
 	if r := rows[2]; r.Nodes != 32 || r.measured() || r.kind() != "predicted" || r.Predicted != 550 || r.Speedup != 29 || r.strained() {
 		t.Errorf("%+v", r)
 	}
+	// Of 2 MB a node sends 8 Mbit, which takes the wire 8 ms at 1000 Mbit/s, however long the iteration is.
 	for _, r := range []struct {
 		late, carrying float64
+		rate           int
 		strained       bool
-	}{{10, 500, false}, {10.1, 0, true}, {0, 501, true}} {
+	}{{10, 4.7, 1000, false}, {10.1, 0, 1000, true}, {0, 4.9, 1000, true}, {0, 16, 500, false}, {10.1, 0, 500, true}} {
 		row := rows[0]
-		if row.Late, row.Carrying = r.late, r.carrying; row.strained() != r.strained {
+		if row.Late, row.Carrying, row.Rate = r.late, r.carrying, r.rate; row.strained() != r.strained {
 			t.Errorf("%+v: %v", r, row.strained())
 		}
 	}
@@ -164,41 +166,40 @@ func first(t *testing.T, path string) string {
 	return header + "\n" + strings.Repeat(",", len(figureColumns)-3) + "\n"
 }
 
-// Rates at which messages would keep the cores busy for more than half of an iteration are passed over; the first
-// one is that at which they would not for more than half of the computation, by what fewer nodes took.
+// Rates at which messages would keep the cores too busy while ports are full are passed over; the first one is
+// that at which they would not by what fewer nodes took, wherever those served.
 func TestFigureSettles(t *testing.T) {
 	x := figureCell{profile: "vgg19-titanx", gbit: 10, layout: Layout{8, 1}, systems: []string{"caffe+wfbp", "poseidon"}, sizes: 0.05}
 	var asked []int
-	longer := 1.0 // an iteration
+	carrying := 8.0 // ms, of 8 that the wire needs at the first rate
 	fake := func(_ context.Context, x figureCell, rate int) ([]FigureRow, error) {
 		asked = append(asked, rate)
 		rows, err := x.rows("poseidon-8", rate, fmt.Sprintf(replayed, 0.0, 8))
-		for i := range rows {
-			rows[i].Carrying = 900
-			rows[i].Compute *= float64(firstRate) / float64(rate)
-			rows[i].Iteration *= longer * float64(firstRate) / float64(rate)
-		}
+		rows[0].Carrying = carrying
 		return rows, err
 	}
-	longer = 2.5
 	if _, err := x.settle(context.Background(), x.begin(nil), fake, io.Discard); err != nil || !slices.Equal(asked, []int{1000, 500}) {
 		t.Error(asked, err)
 	}
-	longer, asked = 1, nil
+	carrying, asked = 14.4, nil
 	var log bytes.Buffer
 	rows, err := x.settle(context.Background(), x.begin(nil), fake, &log)
 	if err != nil || len(rows) != 3 || rows[0].Rate != 250 || !slices.Equal(asked, []int{1000, 250}) {
 		t.Error(rows, asked, err)
 	}
-	if !strings.Contains(log.String(), "for up to 180 %: again at 250 Mbit/s") {
+	if !strings.Contains(log.String(), "up to 180 % of the cores busy while ports were full: again at 250 Mbit/s") {
 		t.Error(log.String())
 	}
-	for rate, x := range map[int]figureCell{
-		125:  {profile: "vgg19-titanx", gbit: 10, layout: Layout{16, 1}}, // twice as many messages
-		1000: {profile: "vgg19-titanx", gbit: 20, layout: Layout{16, 1}}, // nothing is known
+	for _, c := range []struct {
+		x    figureCell
+		rate int
+	}{
+		{figureCell{profile: "vgg19-titanx", gbit: 10, layout: Layout{16, 1}}, 125}, // twice as many ports
+		{figureCell{profile: "vgg19-titanx", gbit: 10, layout: Layout{16, 1}, apart: true}, 125},
+		{figureCell{profile: "vgg19-titanx", gbit: 20, layout: Layout{16, 1}}, 1000}, // nothing is known
 	} {
-		if got := x.begin(rows); got != rate {
-			t.Errorf("%v at %g Gbit/s begins at %d Mbit/s, want %d", x.layout, x.gbit, got, rate)
+		if got := c.x.begin(rows); got != c.rate {
+			t.Errorf("%v at %g Gbit/s begins at %d Mbit/s, want %d", c.x.layout, c.x.gbit, got, c.rate)
 		}
 	}
 }
@@ -230,17 +231,17 @@ func TestFigureIsMeasured(t *testing.T) {
 	if err := c.measure(context.Background(), fake, &out, &log); err == nil || !strings.Contains(err.Error(), "1 replays failed") {
 		t.Fatal(err)
 	}
-	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@125 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
+	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@250 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
 		t.Errorf("%q, want %q", asked, want)
 	}
-	if !strings.Contains(log.String(), "late, messages kept the cores busy for up to 40 %: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
+	if !strings.Contains(log.String(), "late, messages kept up to 50 % of the cores busy while ports were full: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
 		t.Error(log.String())
 	}
 	asked, fails = nil, false
 	if err := c.measure(context.Background(), fake, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if len(asked) != 1 || asked[0] != "8@125 caffe+wfbp,poseidon" {
+	if want := "8@250 caffe+wfbp,poseidon; 8@125 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
 		t.Errorf("%q", asked)
 	}
 	asked = nil
@@ -248,7 +249,7 @@ func TestFigureIsMeasured(t *testing.T) {
 		t.Error(asked, err)
 	}
 	picture, err := os.ReadFile(strings.TrimSuffix(c.Out, ".csv") + ".svg")
-	if err != nil || !strings.Contains(string(picture), "vgg19-titanx, 10 Gbit/s") || !strings.Contains(string(picture), `class="line1 predicted"`) {
+	if err != nil || !strings.Contains(string(picture), "vgg19-titanx, 10 Gbit/s") || !strings.Contains(string(picture), `class="line1 predicted"`) || !strings.Contains(string(picture), "; dashed: predicted<") {
 		t.Error(err)
 	}
 	rows, err := readFigure(c.Out)
@@ -287,7 +288,7 @@ func TestFigureOfP3(t *testing.T) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	beside, err := cells[0].rows("p3-7", 500, fmt.Sprintf(replayed, 0.0, 4))
-	if err != nil || beside[0].Apart || cells[0].begin(rows) != firstRate || apart.begin(beside) != firstRate {
+	if err != nil || beside[0].Apart || cells[0].begin(rows) != firstRate || apart.begin(beside) != 500 {
 		t.Errorf("%+v, %v", beside, err)
 	}
 	f, cells, err := (&FigureConfig{Name: "p3-12", Nets: []string{"vgg19-titanx"}}).cells()
