@@ -20,20 +20,23 @@ const (
 )
 
 // busy is which part of the machine's cores messages keep busy while ports are, however much of an iteration
-// that is: what carrying them takes, over what the wire needs for those of the busiest node.
+// that is: what carrying them takes, over what the wire needs for those of the busiest node. Below the first rate
+// ranks wait for the network for longer, which looks like carrying; such a rate was chosen so that it is bearable.
 func (r *FigureRow) busy() float64 {
-	if r.GbitMost == 0 {
+	switch {
+	case r.GbitMost == 0:
 		return 0
+	case r.Rate < firstRate:
+		return busyAtMost
 	}
 	each := r.GbitMost * r.SizeScale / 2 // Gbit sent, and as much received at the same time
 	return r.Carrying / (1e6 * each / float64(r.Rate))
 }
 
 // strained reports whether the lab's cores, not its links, may be what is measured: waits ended late, or
-// messages kept the cores busy, by what was measured at the first rate. Below it ranks wait for the network for
-// longer, which looks like carrying, and rates were chosen so that cores are not too busy.
+// messages kept the cores busy.
 func (r *FigureRow) strained() bool {
-	return r.measured() && (r.Late > lateAtMost*r.Iteration || r.Rate == firstRate && r.busy() > busyAtMost)
+	return r.measured() && (r.Late > lateAtMost*r.Iteration || r.busy() > busyAtMost)
 }
 
 // begin returns the rate at which a cell is measured first: the one that rows of the same net at the same
@@ -56,7 +59,7 @@ func (x *figureCell) begin(rows []FigureRow) int {
 // bearable returns a rate, at most the given one and halves of it, at which messages do not keep the cores too
 // busy, if at the rate measured they kept this part of them.
 func bearable(busy float64, measured, rate int) int {
-	for rate > lastRate && busy*float64(rate)/float64(measured) > busyAtMost {
+	for rate > lastRate && busy*(float64(rate)/float64(measured)) > busyAtMost {
 		rate /= 2
 	}
 	return rate

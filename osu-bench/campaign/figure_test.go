@@ -231,7 +231,7 @@ func TestFigureIsMeasured(t *testing.T) {
 	if err := c.measure(context.Background(), fake, &out, &log); err == nil || !strings.Contains(err.Error(), "1 replays failed") {
 		t.Fatal(err)
 	}
-	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@250 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
+	if want := "2@1000 caffe+wfbp,poseidon; 2@500 caffe+wfbp,poseidon; 8@125 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
 		t.Errorf("%q, want %q", asked, want)
 	}
 	if !strings.Contains(log.String(), "late, messages kept up to 50 % of the cores busy while ports were full: again at 500 Mbit/s") || !strings.Contains(log.String(), "failed: a node is gone") {
@@ -241,7 +241,7 @@ func TestFigureIsMeasured(t *testing.T) {
 	if err := c.measure(context.Background(), fake, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if want := "8@250 caffe+wfbp,poseidon; 8@125 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
+	if want := "8@125 caffe+wfbp,poseidon"; strings.Join(asked, "; ") != want {
 		t.Errorf("%q", asked)
 	}
 	asked = nil
@@ -288,7 +288,7 @@ func TestFigureOfP3(t *testing.T) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	beside, err := cells[0].rows("p3-7", 500, fmt.Sprintf(replayed, 0.0, 4))
-	if err != nil || beside[0].Apart || cells[0].begin(rows) != firstRate || apart.begin(beside) != 500 {
+	if err != nil || beside[0].Apart || cells[0].begin(rows) != firstRate || apart.begin(beside) != 250 {
 		t.Errorf("%+v, %v", beside, err)
 	}
 	f, cells, err := (&FigureConfig{Name: "p3-12", Nets: []string{"vgg19-titanx"}}).cells()

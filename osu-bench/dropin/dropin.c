@@ -5,6 +5,7 @@
 //	dropin [-m MIN:MAX] [-f FACTOR] [-t TURNS] [-b malloc|mpi]
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -80,10 +81,11 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "-f")) factor = atoi(argv[i + 1]);
     else if (!strcmp(argv[i], "-b") && (!strcmp(argv[i + 1], "mpi") || !strcmp(argv[i + 1], "malloc"))) mpis = !strcmp(argv[i + 1], "mpi");
     else if (!strcmp(argv[i], "-m") && colon) min = atol(argv[i + 1]), max = atol(colon + 1);
-    else {
-      fprintf(stderr, "usage: dropin [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS] [-b malloc|mpi]\n");
-      MPI_Abort(MPI_COMM_WORLD, 2);
-    }
+    else turns = 0;
+  }
+  if (turns < 1 || factor < 2 || min < (long)sizeof(float) || max < min || max / (long)sizeof(float) > INT_MAX) { // factor 1 and size 0 would never end
+    fprintf(stderr, "usage: dropin [-m MIN:MAX, from 4 bytes on] [-f FACTOR, at least 2] [-t TURNS, at least 1] [-b malloc|mpi]\n");
+    MPI_Abort(MPI_COMM_WORLD, 2);
   }
   void *mpi = NULL;
   dl_iterate_phdr(find, &mpi);

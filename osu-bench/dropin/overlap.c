@@ -7,6 +7,7 @@
 // With -T multiple it asks for MPI_THREAD_MULTIPLE, with which such calls are served between nodes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -108,10 +109,11 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "-f")) factor = atoi(argv[i + 1]);
     else if (!strcmp(argv[i], "-c")) only = argv[i + 1];
     else if (!strcmp(argv[i], "-m") && colon) min = atol(argv[i + 1]), max = atol(colon + 1);
-    else if (strcmp(argv[i], "-T") || provided < level) {
-      fprintf(stderr, "usage: overlap [-m MIN:MAX in bytes] [-f FACTOR] [-t TURNS] [-c COLLECTIVE] [-T multiple, which the library must have]\n");
-      MPI_Abort(MPI_COMM_WORLD, 2);
-    }
+    else if (strcmp(argv[i], "-T") || provided < level) turns = 0;
+  }
+  if (turns < 1 || factor < 2 || min < (long)sizeof(float) || max < min || max / (long)sizeof(float) > INT_MAX) { // factor 1 and size 0 would never end
+    fprintf(stderr, "usage: overlap [-m MIN:MAX, from 4 bytes on] [-f FACTOR, at least 2] [-t TURNS, at least 1] [-c COLLECTIVE] [-T multiple, which the library must have]\n");
+    MPI_Abort(MPI_COMM_WORLD, 2);
   }
   void *mpi = NULL;
   dl_iterate_phdr(find, &mpi);
