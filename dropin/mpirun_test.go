@@ -244,9 +244,11 @@ func TestMPIDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := ranks(t, folder, 3, []string{"SCAFFE_EAGER=1", "SCAFFE_MIN=1", "SCAFFE_REPORT=1", cuda.EnvLibrary + "=" + driver}, "device", driver)
-	if strings.Contains(said, "passed on") {
-		t.Errorf("calls on a GPU's memory were passed on:\n%s", said)
+	for like, n := range map[string]int{"": 3, "pools=1": 2} {
+		said := ranks(t, folder, n, []string{"SCAFFE_EAGER=1", "SCAFFE_MIN=1", "SCAFFE_REPORT=1", "SCAFFE_STANDIN=" + like, cuda.EnvLibrary + "=" + driver}, "device", driver)
+		if strings.Contains(said, "passed on") {
+			t.Errorf("%q: calls on a GPU's memory were passed on:\n%s", like, said)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ type Config struct {
 	// pulled by themselves; those of PS are Book's pairs.
 	Slice coordinator.Slice
 	// Credit, unless 0, is how many slices, or large messages that come to so many bytes, are under way to other nodes together, whichever
-	// these are, those of the first buckets first (collectives.Credit, coordinator.Slice.Credit).
+	// these are, those of the first buckets first (collectives.Credit, coordinator.Slice.CreditBytes).
 	Credit int
 	// FirstCome has all buckets be equally urgent: what is handed over first goes first, of what is pushed, and then of what is pulled.
 	FirstCome bool
@@ -133,7 +133,6 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 	if x.team == nil {
 		x.team = syncer.Everyone(comm)
 	}
-	x.ctx, x.cancel = context.WithCancel(ctx)
 	x.clip.iter = -1
 	if x.alone { // nothing to overlap: all work is the computing goroutine's
 		c.Design, c.UpdateAtOnce, c.Slice = SCB, true, coordinator.LayerSlice
@@ -145,54 +144,67 @@ func New(ctx context.Context, comm *collectives.Comm, c Config) (*Exchange, erro
 		c.Events = trace.Sinks{}
 	}
 	x.c = c
-	if c.Schemes != nil && len(c.Schemes) != len(c.Layers) {
-		return nil, fmt.Errorf("exchange: schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
-	}
-	if c.Diff.Space() != mem.Host {
-		for i := range c.Layers {
-			if s := c.schemeOf(i); len(c.Layers[i].Params) > 0 && !OnDevice(s) {
-				return nil, fmt.Errorf("exchange: layer %q goes by %v, where gradients and parameters lie in %v memory: that is for reduce and allreduce", c.Layers[i].Name, s, c.Diff.Space())
-			}
-		}
-	}
-	if c.Clip != nil {
-		for i := range c.Layers {
-			if s := c.schemeOf(i); len(c.Layers[i].Params) > 0 && s != DGC {
-				return nil, fmt.Errorf("exchange: layer %q goes by %v, where gradients are clipped before they are sent", c.Layers[i].Name, s)
-			}
-		}
-	}
-	var err error
-	if x.min == nil {
-		if x.min, err = x.leastBuckets(comm.Selector()); err != nil {
-			return nil, err
-		}
-	}
-	for i := range c.Layers {
-		if l, s := &c.Layers[i], c.schemeOf(i); s.FactorsOnly() && len(l.Params) > 0 && l.Factors == nil {
-			return nil, fmt.Errorf("exchange: layer %q cannot go by %v: it has no sufficient factors", l.Name, s)
-		}
-	}
-	if x.buckets, err = divide(c.Layers, c.schemeOf, c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
+	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
-	if err := x.deal(); err != nil {
+	if err := x.cut(); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
-	if slices.ContainsFunc(x.buckets, func(b Bucket) bool { return b.Scheme == PS }) && c.Book.Pull == coordinator.PullRequest && !x.alone {
-		if x.asking, err = ps.NewAsking(x.ctx, x.team, c.Book.Servers); err != nil {
-			x.Close()
-			return nil, err
-		}
-	}
-	if err := x.makeBuckets(); err != nil {
+	x.ctx, x.cancel = context.WithCancel(ctx)
+	if err := x.prepare(); err != nil {
 		x.Close()
 		return nil, err
 	}
-	if c.Disorder != nil {
-		comm.HandleDisorder(x.disorder)
-	}
 	return x, nil
+}
+
+// check refuses schemes that layers, or where these lie, cannot have.
+func (c *Config) check() error {
+	if c.Schemes != nil && len(c.Schemes) != len(c.Layers) {
+		return fmt.Errorf("schemes of %d layers, where there are %d", len(c.Schemes), len(c.Layers))
+	}
+	for i := range c.Layers {
+		l, s := &c.Layers[i], c.schemeOf(i)
+		switch {
+		case len(l.Params) == 0:
+		case c.Diff.Space() != mem.Host && !OnDevice(s):
+			return fmt.Errorf("layer %q goes by %v, where gradients and parameters lie in %v memory: that is for reduce and allreduce", l.Name, s, c.Diff.Space())
+		case c.Clip != nil && s != DGC:
+			return fmt.Errorf("layer %q goes by %v, where gradients are clipped before they are sent", l.Name, s)
+		case s.FactorsOnly() && l.Factors == nil:
+			return fmt.Errorf("layer %q cannot go by %v: it has no sufficient factors", l.Name, s)
+		}
+	}
+	return nil
+}
+
+// cut makes the buckets, and deals what servers hold.
+func (x *Exchange) cut() (err error) {
+	if x.min == nil {
+		if x.min, err = x.leastBuckets(x.whole.Selector()); err != nil {
+			return err
+		}
+	}
+	if x.buckets, err = divide(x.c.Layers, x.c.schemeOf, x.c.Data.Len()/mem.Float32.Size(), x.min); err != nil {
+		return err
+	}
+	return x.deal()
+}
+
+// prepare makes the buckets' requests and goroutines. It is a collective.
+func (x *Exchange) prepare() (err error) {
+	if slices.ContainsFunc(x.buckets, func(b Bucket) bool { return b.Scheme == PS }) && x.c.Book.Pull == coordinator.PullRequest && !x.alone {
+		if x.asking, err = ps.NewAsking(x.ctx, x.team, x.c.Book.Servers); err != nil {
+			return err
+		}
+	}
+	if err := x.makeBuckets(); err != nil {
+		return err
+	}
+	if x.c.Disorder != nil {
+		x.whole.HandleDisorder(x.disorder)
+	}
+	return nil
 }
 
 // OnDevice reports whether what goes by a scheme may lie in a GPU's memory (Config.Data): all of it moves in collectives on whole

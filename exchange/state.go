@@ -176,7 +176,7 @@ func (x *Exchange) syncer(b moved) (syncer.Syncer, error) {
 		Name: b.Name, Cuts: b.cuts, Slices: x.slicesOf(b), Of: x.called(b), Queues: x.c.Queues, Pulls: []collectives.Option{collectives.Priority(pull)},
 		Data: x.c.Data.Slice(bytes(b.Off), bytes(b.Len)), Diff: x.c.Diff.Slice(bytes(b.Off), bytes(b.Len)),
 	}
-	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(push), collectives.Credit(x.c.Slice.Credit(x.c.Credit))}
+	how := []collectives.Option{collectives.With(x.c.Spec), collectives.Priority(push), collectives.Credit(x.c.Slice.CreditBytes(x.c.Credit))}
 	workers := x.team.Workers()
 	switch {
 	case b.Scheme == PS && x.c.Links != nil:

@@ -312,6 +312,7 @@ func (e *Engine) submit(r *Request) error {
 	e.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("%s cannot start: %w", r.name(), err)
+		r.tells = nil // who starts it hears of it
 		r.end(err)
 		return err
 	}

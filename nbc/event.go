@@ -26,7 +26,7 @@ func (r *Request) StartAfter(event Event) error {
 	if r.engine.opts.Guest {
 		return fmt.Errorf("nbc: %s is to start after an event: an engine without a thread cannot ask for it", r.name())
 	}
-	if ended, err := r.begin(); ended || err != nil {
+	if ended, err := r.begin(nil); ended || err != nil {
 		return err
 	}
 	r.event, r.submitted, r.began = event, time.Now(), time.Time{}

@@ -11,3 +11,10 @@ func Looked(e *Engine) (n int) {
 	})
 	return n
 }
+
+// Kept returns how many ends s keeps for its next look.
+func Kept(s *Set) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended.Len()
+}

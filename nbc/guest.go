@@ -30,7 +30,7 @@ const (
 // runGuest is Run on an engine without a goroutine.
 func (r *Request) runGuest(ctx context.Context) error {
 	e := r.engine
-	ended, err := r.begin()
+	ended, err := r.begin(nil)
 	if err == nil && !ended {
 		if !e.drive(ctx, r) {
 			err = e.submit(r)

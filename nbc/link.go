@@ -37,7 +37,7 @@ const (
 	// LinkPatience to leave, patience is not to undo the order: a link waits for linkPaces times as
 	// long as the last ones took, within this. Several senders share the port of a receiver, so that a message
 	// may well take some times as long as the one before it. Of two, four and eight paces of a link four was the quickest for
-	// what auto chooses, at 1 Gbit/s (docs/benchmarks/p3.md): by two the order is lost again.
+	// what auto chooses, at 1 Gbit/s (docs/benchmarks/p3-found.md): by two the order is lost again.
 	MostPatience = 50 * time.Millisecond
 	linkPaces    = 4
 	// A port stands still for as long as all other ranks may take to send one receiver, before it, what each has a credit for: that many

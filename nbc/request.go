@@ -88,7 +88,7 @@ type Request struct {
 	wakes   atomic.Pointer[chan struct{}] // see waking; nil: nobody has waited yet
 	member  *member                       // of the set that it is in; nil: none
 	failure atomic.Pointer[error]         // why the last execution that ended failed; nil where it did not
-	tells   atomic.Pointer[func(error)]   // see Tell; nil: nobody asked
+	tells   *func(error)                  // see StartTelling; nil: nobody asked
 
 	// What follows is guarded by the engine's loopLock.
 	slot        uint32
@@ -230,11 +230,17 @@ var libraryPlan = func() *Plan {
 }()
 
 // Start begins an execution. The buffers belong to the request until it ends.
-func (r *Request) Start() error {
+func (r *Request) Start() error { return r.start(nil) }
+
+// StartTelling is Start, and has f called once with how the execution ends: on the thread that ends it, so f must be
+// brief and call no method of the request's. Where it returns an error f is not called.
+func (r *Request) StartTelling(f func(error)) error { return r.start(&f) }
+
+func (r *Request) start(tell *func(error)) error {
 	if r.engine.opts.Guest {
 		return r.startGuest()
 	}
-	if ended, err := r.begin(); ended || err != nil {
+	if ended, err := r.begin(tell); ended || err != nil {
 		return err
 	}
 	if r.engine.startLone(r) || r.engine.startHere(r) {
@@ -281,7 +287,7 @@ func (r *Request) runDetached(ctx context.Context) error {
 		e.leave()
 		return nil
 	}
-	_, err := r.begin()
+	_, err := r.begin(nil)
 	if err == nil {
 		e.proceed(ctx, r, done, failed)
 	} else if r.lone.lends {
@@ -302,14 +308,15 @@ func (r *Request) number() bool {
 	return r.holds
 }
 
-// begin makes r active, and reports whether it has ended already.
-func (r *Request) begin() (ended bool, err error) {
+// begin makes r active, and reports whether it has ended already. The execution's end is told to tell, unless that is nil.
+func (r *Request) begin(tell *func(error)) (ended bool, err error) {
 	if r.closed.Load() {
 		return false, fmt.Errorf("nbc: %s is started after it was closed", r.name())
 	}
 	if !r.active.CompareAndSwap(false, true) {
 		return false, fmt.Errorf("nbc: %s is started while its last execution is under way: wait for it first", r.name())
 	}
+	r.tells = tell
 	if len(r.plan.schedule.Ops) == 0 && r.engine.size == 1 {
 		r.end(nil)
 		return true, nil
@@ -324,7 +331,7 @@ func (r *Request) Run(ctx context.Context) error {
 	if r.engine.opts.Guest {
 		return r.runGuest(ctx)
 	}
-	ended, err := r.begin()
+	ended, err := r.begin(nil)
 	if err == nil && !ended && !r.engine.drive(ctx, r) {
 		err = r.engine.submit(r)
 	}
@@ -377,22 +384,6 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 }
 
-// Tell has f called once, when the execution that was begun last ends or has ended, with how: on the thread that ends it, so f must be brief
-// and call no method of the request's.
-func (r *Request) Tell(f func(error)) {
-	r.tells.Store(&f)
-	if ended, _ := r.ended(); ended {
-		r.tell()
-	}
-}
-
-// tell does what Tell asked for.
-func (r *Request) tell() {
-	if f := r.tells.Swap(nil); f != nil {
-		(*f)(r.err())
-	}
-}
-
 // waking returns what the end of an execution wakes one who waits by.
 func (r *Request) waking() chan struct{} {
 	if r.wakes.Load() == nil {
@@ -441,15 +432,16 @@ func (r *Request) end(err error) {
 	} else if r.failure.Load() != nil {
 		r.failure.Store(nil)
 	}
-	r.active.Store(false)
+	tell := r.tells
+	r.active.Store(false) // from here on it may be started again, for others to be told
 	if r.closed.Load() {
 		r.giveBack()
 	}
 	if r.member != nil {
 		r.member.end()
 	}
-	if r.tells.Load() != nil {
-		r.tell()
+	if tell != nil {
+		(*tell)(err)
 	}
 	if c := r.wakes.Load(); c != nil {
 		wakeOne(*c)

@@ -45,6 +45,9 @@ func (s *Set) Start() error { return s.StartAfter(nil) }
 
 // StartAfter is Start of all of them, after an event; see Request.StartAfter.
 func (s *Set) StartAfter(event Event) error {
+	s.mu.Lock()
+	s.ended.Drop(s.ended.Len()) // those that Next did not need to ask for
+	s.mu.Unlock()
 	clear(s.returned)
 	s.left, s.leftSum, s.lingering = 0, 0, s.lingering[:0]
 	for i, r := range s.requests {

@@ -140,11 +140,7 @@ func serve_prepare(handle C.uintptr_t, k *C.serve_call) C.uintptr_t {
 //export serve_start
 func serve_start(prepared C.uintptr_t, ended *C.int32_t, bell *C.serve_bell) C.int {
 	r := cgo.Handle(prepared).Value().(*nbc.Request)
-	if err := r.Start(); err != nil {
-		say("%v", err)
-		return 1
-	}
-	r.Tell(func(err error) {
+	err := r.StartTelling(func(err error) {
 		end := int32(1)
 		if err != nil {
 			say("%v", err)
@@ -157,6 +153,10 @@ func serve_start(prepared C.uintptr_t, ended *C.int32_t, bell *C.serve_bell) C.i
 			_, _, _ = unix.RawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(ends)), futexWake, math.MaxInt32)
 		}
 	})
+	if err != nil {
+		say("%v", err)
+		return 1
+	}
 	return 0
 }
 

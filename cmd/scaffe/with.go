@@ -25,7 +25,7 @@ func withCommand() *cli.Command {
 		Name:      "with",
 		Usage:     "run any MPI program with scaffe's collectives, without changing it",
 		ArgsUsage: cmdline.ProgramArguments,
-		Description: "The program's MPI_Reduce, MPI_Bcast and MPI_Allreduce of large buffers are served by scaffe where that is faster, and\n" +
+		Description: "The program's collectives of large buffers (MPI_Reduce, MPI_Bcast, MPI_Allreduce and more) are served by scaffe where that is faster, and\n" +
 			"passed on to its own MPI library otherwise. `make lib` builds what it needs.\n\n" +
 			cmdline.Examples("mpirun -np 8 scaffe with ./program", "mpirun -np 8 scaffe with --report python3 script.py"),
 		Flags: []cli.Flag{

@@ -133,7 +133,8 @@ static int some_of(int n, MPI_Request handles[], int *count, int indices[], MPI_
   for (;;) {
     uint32_t seen = look_at_bell();
     rc = REAL(PMPI_Testsome)(n, handles, count, indices, statuses);
-    if (*count == MPI_UNDEFINED) *count = 0; // nothing but what is served is active
+    if (rc != MPI_SUCCESS && rc != MPI_ERR_IN_STATUS) break; // then it has said nothing
+    if (*count == MPI_UNDEFINED) *count = 0;                  // nothing but what is served is active
     for (int i = 0; i < s.n; i++) {
       if (!over(s.in[i].q)) continue;
       int k = (*count)++;

@@ -56,14 +56,16 @@ static int on_device(const void *p) {
   return p && has_driver() && driver.attribute(&type, ATTRIBUTE_MEMORY_TYPE, (uintptr_t)p) == SUCCESS && type == MEMORYTYPE_DEVICE;
 }
 
-// copy copies between the host and a GPU, in the context of whose memory it is.
+// copy copies between the host and a GPU, in the context of whose memory it is: the one that is current where that has none, as
+// what cudaMallocAsync returns.
 static int copy(void *host, void *device, size_t bytes, int up) {
   void *context = NULL, *old = NULL;
   if (bytes == 0) return MPI_SUCCESS;
-  int code = driver.attribute(&context, ATTRIBUTE_CONTEXT, (uintptr_t)device);
-  if (code == SUCCESS && (code = driver.push(context)) == SUCCESS) {
+  int pushed = driver.attribute(&context, ATTRIBUTE_CONTEXT, (uintptr_t)device) == SUCCESS && context;
+  int code = pushed ? driver.push(context) : SUCCESS;
+  if (code == SUCCESS) {
     code = up ? driver.up((uintptr_t)device, host, bytes) : driver.down(host, (uintptr_t)device, bytes);
-    driver.pop(&old);
+    if (pushed) driver.pop(&old);
   }
   if (code == SUCCESS) return MPI_SUCCESS;
   fprintf(stderr, "scaffe: rank %d: a copy of %zu bytes %s a GPU failed: CUDA's error %d\n", here.rank, bytes, up ? "to" : "from", code);

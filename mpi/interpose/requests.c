@@ -136,6 +136,7 @@ int start(request *q) {
   pthread_mutex_unlock(&requests.lock);
   if (lib.start(q->prepared, &q->ended, &bell) == 0) return MPI_SUCCESS;
   pthread_mutex_lock(&requests.lock);
+  counts[SERVE_VERBS + q->job.call.verb].served--;
   q->active = 0;
   __atomic_sub_fetch(&requests.active, 1, __ATOMIC_RELAXED);
   pthread_mutex_unlock(&requests.lock);

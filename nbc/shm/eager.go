@@ -98,7 +98,8 @@ func (t *Transport) putLarge(tok nbc.Token, p *peer, tag nbc.Tag, src mem.Buffer
 	}
 	o := t.begin(tok, p, tag, src, src.Len())
 	o.sending, o.eager, o.lends = true, true, lends
-	t.active-- // nobody waits for it
+	o.total = o.n // Expect was of the loop's last collective
+	t.active--    // nobody waits for it
 	if lends {
 		t.decide(o) // a receiver that only moves it has Lent copy too
 	}

@@ -51,9 +51,13 @@ func started(c *cli.Context, run func(ctx context.Context, root string) error) e
 	return run(ctx, root)
 }
 
-// rowsFile returns where the rows go, whose folder is there then.
+// rowsFile returns where the rows go, whose folder is there then: those of --quick to a file of their own, so that
+// a whole run does not go on from them.
 func rowsFile(c *cli.Context, name string) (string, error) {
 	out := c.String("out")
+	if c.Bool("quick") {
+		name += "-quick"
+	}
 	if out == "" {
 		out = filepath.Join("build", "bench", name+"-"+filepath.Base(os.Getenv("SCAFFE_MPI_DIR"))+".csv")
 	}
@@ -74,7 +78,7 @@ func command(name, usage, layouts, collectives string, run measure) *cli.Command
 			cmdline.Checked("sizes", "4:64M", "smallest and largest buffer, `MIN:MAX`", cmdline.Parsed(parseSizes, "want MIN:MAX, such as 4:64M")),
 			cmdline.Int("factor", 4, 2, "multiply the size by `N` from one to the next"),
 			&cli.BoolFlag{Name: "quick", Usage: "fewer iterations, and of the library's algorithms only the likeliest"},
-			&cli.StringFlag{Name: "out", Usage: "write the rows to `FILE` (default build/bench/" + name + "-MPI.csv)"},
+			&cli.StringFlag{Name: "out", Usage: "write the rows to `FILE` (default build/bench/" + name + "-MPI.csv, or " + name + "-quick-MPI.csv)"},
 		},
 		Action: func(c *cli.Context) error {
 			config, err := read(c, name)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/scaffe/scaffe/internal/atomicfile"
@@ -81,8 +82,8 @@ func readRows[R any](path string, columns []report.Column[R], parse func(*cells)
 	var rows []R
 	for i, line := range lines {
 		if i == 0 {
-			if len(line) != len(columns) || line[0] != columns[0].Name {
-				return nil, fmt.Errorf("%s: not a file of this program: want the columns %s, %s, ... %s; give another name",
+			if !slices.EqualFunc(line, columns, func(name string, c report.Column[R]) bool { return name == c.Name }) {
+				return nil, fmt.Errorf("%s: not a file of this program and version: want the columns %s, %s, ... %s; give another name",
 					path, columns[0].Name, columns[1].Name, columns[len(columns)-1].Name)
 			}
 			continue

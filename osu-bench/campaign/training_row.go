@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,11 +61,11 @@ func readTraining(path string) ([]TrainingRow, error) {
 }
 
 // read reads the log of a run (scaffe train --log-json). Where training went on from a checkpoint, iterations stand in it
-// twice; the later ones hold. A last line that was cut off ends it.
+// twice; the later ones hold. A line that was cut off, behind which another run may have gone on, says nothing.
 func (r *trainingRun) read(log io.Reader) (rows []TrainingRow, err error) {
 	losses := map[int]float64{}
 	version := ""
-	for d := json.NewDecoder(log); ; {
+	for lines := bufio.NewReader(log); ; {
 		var e struct {
 			Event, Version string
 			Iter           int
@@ -74,11 +75,15 @@ func (r *trainingRun) read(log io.Reader) (rows []TrainingRow, err error) {
 				Value *float64
 			}
 		}
-		switch err := d.Decode(&e); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return rows, nil
-		case err != nil:
-			return rows, fmt.Errorf("the log of training: %w", err)
+		line, end := lines.ReadBytes('\n')
+		if end != nil && !errors.Is(end, io.EOF) {
+			return rows, fmt.Errorf("the log of training: %w", end)
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			if len(line) > 0 && line[0] != '{' {
+				return rows, fmt.Errorf("the log of training: %w", err)
+			}
+			e.Event = ""
 		}
 		switch e.Event {
 		case "start":
@@ -103,6 +108,9 @@ func (r *trainingRun) read(log io.Reader) (rows []TrainingRow, err error) {
 				return rows, err
 			}
 			rows = append(rows, row)
+		}
+		if end != nil {
+			return rows, nil
 		}
 	}
 }

@@ -147,6 +147,7 @@ func TestTrainingLog(t *testing.T) {
 		{logged(0, "4", "2", "1", "0.5"), []TrainingRow{begin, row(2, 3, 8, 0.75), row(4, 0.75, 6, 0.5)}, ""},
 		{logged(0, "4", "2", "9", "9", "9") + logged(2, "1", "0.5"), []TrainingRow{begin, row(2, 3, 8, 0.75), row(4, 0.75, 6, 0.5)}, ""},
 		{logged(0, "4", "2") + `{"event":"iteration","iter":3,"lo`, []TrainingRow{begin, row(2, 3, 8, 0.75)}, ""},
+		{logged(0, "4", "2") + `{"event":"iteration","iter":3,"lo` + logged(2, "1", "0.5"), []TrainingRow{begin, row(2, 3, 8, 0.75), row(4, 0.75, 6, 0.5)}, ""},
 		{logged(0, "4", "null"), []TrainingRow{begin, row(2, nan, 8, 0.75)}, ""},
 		{logged(0, "4", "2") + logged(4, "1"), []TrainingRow{begin, row(2, 3, 8, 0.75)}, "no iteration 2"},
 		{logged(0) + "mpirun: no\n", []TrainingRow{begin}, "the log of training: invalid"},

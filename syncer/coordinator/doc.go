@@ -2,7 +2,7 @@
 // why: Poseidon's coordinator (section 4.1) as data and pure functions.
 //
 //   - A Book is the information book: workers, servers, batches, layers, and which
-//     server has which KV pair. It must be equal on all ranks (Compare). Query
+//     server has which KV pair. It must be equal on all ranks (exchange.SameBook). Query
 //     reads it.
 //   - PSCost, SFBCost and AdamCost are Table 1 of the paper; Values has a formula for
 //     every scheme.

@@ -124,8 +124,8 @@ func (s Slice) Scale(factor float64) Slice {
 	return max(Cut, Slice(float64(s)*factor))
 }
 
-// Credit returns how many bytes n slices have, as far as each is one message: what is larger, or not cut, is sent in chunks, and n of those count.
-func (s Slice) Credit(n int) int {
+// CreditBytes returns how many bytes n slices have, as far as each is one message: what is larger, or not cut, is sent in chunks, and n of those count.
+func (s Slice) CreditBytes(n int) int {
 	if bytes := mem.Float32.Bytes(int(s)); s > 0 && bytes < spec.DefaultChunk {
 		return n * bytes
 	}

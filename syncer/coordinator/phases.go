@@ -103,7 +103,7 @@ func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
 		if parted = bytes / pairs; n.Book.Slice <= 0 {
 			behind = n.wire(2 * parted * n.senders())
 		} else {
-			behind = n.wire(max(parted, float64(n.Book.Slice.Credit(n.credit()))))
+			behind = n.wire(max(parted, float64(n.Book.Slice.CreditBytes(n.credit()))))
 		}
 		push := (o.Time - o.back) / 2
 		// What its messages take the cores they take from all other buckets' messages too.

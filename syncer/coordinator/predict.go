@@ -300,12 +300,12 @@ func (n *Network) add(bytes float64) float64 {
 	return 3 * bytes / m.Core.At(3*bytes+1, m.Cache)
 }
 
-// credit is that of slices.
+// credit is that of slices, the default one: what is chosen does not depend on what is asked for.
 func (n *Network) credit() int { return DefaultCredit(n.Book.NodeCount(), n.Book.workingNodes()) }
 
 // under returns how many slices of so many bytes are under way from a rank.
 func (n *Network) under(bytes float64) float64 {
-	return max(1, float64(n.Book.Slice.Credit(n.credit()))/min(bytes, spec.DefaultChunk))
+	return max(1, float64(n.Book.Slice.CreditBytes(n.credit()))/min(bytes, spec.DefaultChunk))
 }
 
 // senders is how many send through the network to a server: nodes, whose ranks

@@ -271,7 +271,7 @@ func TestDefaultCredit(t *testing.T) {
 		slice Slice
 		want  int
 	}{{5000, 40_000}, {DefaultSlice, 400_000}, {1_000_000, 2 * spec.DefaultChunk}, {LayerSlice, 2 * spec.DefaultChunk}, {AutoSlice, 2 * spec.DefaultChunk}} {
-		if got := c.slice.Credit(2); got != c.want {
+		if got := c.slice.CreditBytes(2); got != c.want {
 			t.Errorf("a credit of two slices of %v: %d bytes, want %d", c.slice, got, c.want)
 		}
 	}

@@ -14,6 +14,7 @@
 //   broken=CODE    what the device has failed with; 0, not
 //   hold=KERNEL    launches of the kernel do not begin, nor what follows on their streams; none, that ends it
 //   visible=1      the host reaches device memory that is allocated from now on, as a CUDA-aware MPI library does; 0
+//   pools=1        device memory is of no context, as what cuMemAllocAsync returns; 0
 //   queues=N       a GPU's streams that are made from now on share so many work queues in turn, each of which does one thing after
 //                  the other; 0, each has its own
 //
@@ -70,7 +71,7 @@ enum {
 enum { MOST_QUEUES = 32 };
 
 static struct {
-  int devices, version, mode, peers, mps, initialized, delay, seed, broken, queues, visible, cublas, cudnn;
+  int devices, version, mode, peers, mps, initialized, delay, seed, broken, queues, visible, pools, cublas, cudnn;
   size_t used;
   char hold[64], owner[256];
   struct {
@@ -112,6 +113,7 @@ static void tell(const char *text) {
     else if (sscanf(word, "peers=%d", &a) == 1) self.peers = a;
     else if (sscanf(word, "mps=%d", &a) == 1) self.mps = a;
     else if (sscanf(word, "visible=%d", &a) == 1) self.visible = a;
+    else if (sscanf(word, "pools=%d", &a) == 1) self.pools = a;
     else if (self.fails < 8 && sscanf(word, "fail=%63[A-Za-z0-9_]:%d:%d", name, &a, &b) == 3) {
       strcpy(self.fail[self.fails].function, name);
       self.fail[self.fails].calls = 0;
@@ -554,7 +556,10 @@ API int cuPointerGetAttribute(void *data, int attribute, u64 p) {
   pthread_mutex_unlock(&lock);
   if (!a) return INVALID_VALUE; // the host's
   switch (attribute) {
-  case 1: *(void **)data = &contexts[a->of]; return OK;
+  case 1: // CU_POINTER_ATTRIBUTE_CONTEXT
+    if (self.pools) return INVALID_VALUE;
+    *(void **)data = &contexts[a->of];
+    return OK;
   case 2: *(unsigned *)data = 2; return OK; // CU_MEMORYTYPE_DEVICE
   }
   return INVALID_VALUE;
