@@ -158,22 +158,23 @@ static int sends(const void *buf, int64_t count, MPI_Datatype type, int *side_by
 // rank. Ranks may use different types of one signature. What does not lie side by side goes through memory where it does.
 int allgather(const form *f, const void *send, int64_t count, MPI_Datatype sent, void *recv, list counts, const list *places, MPI_Datatype type,
               MPI_Comm comm, int *rc) {
-  int lies, sent_lies = 1, verb = f->verbs + SERVE_ALLGATHER;
-  int64_t size = signature(type, &lies);
+  int type_lies, sent_lies = 1, verb = f->verbs + SERVE_ALLGATHER;
+  int64_t size = signature(type, &type_lies);
   if (equal(&counts) && is_few(f, SERVE_ALLGATHER, counts.each * size)) return 0;
   int64_t all = total(&counts, comm), bytes = all * size;
   if (all < 0) return passed(verb, PASSED_COMM);
   if (is_small(f, SERVE_ALLGATHER, bytes)) return 0;
-  if (!packable(bytes) || (lies && !recv) || (send != MPI_IN_PLACE && !sends(send, count, sent, &sent_lies))) return passed(verb, PASSED_TYPE);
+  if (!packable(bytes) || (type_lies && !recv) || (send != MPI_IN_PLACE && !sends(send, count, sent, &sent_lies))) return passed(verb, PASSED_TYPE);
   state *st = serves(f, SERVE_ALLGATHER, SERVE_U8, bytes, ALWAYS, 0, comm);
   if (!st) return 0;
   MPI_Aint low, extent = size;
-  if (!lies && (*rc = REAL(PMPI_Type_get_extent)(type, &low, &extent)) != MPI_SUCCESS) return 1;
+  if (!type_lies && (*rc = REAL(PMPI_Type_get_extent)(type, &low, &extent)) != MPI_SUCCESS) return 1;
   job j = {.call = {SERVE_ALLGATHER, SERVE_U8, SERVE_SUM, 0, NULL, recv, bytes, NULL}};
   int64_t *parts = room(&j, st->size * (int64_t)sizeof *parts), begin = 0, sum = 0;
+  int lies = type_lies; // the whole, one part after the other
   for (int r = 0; parts && r < st->size; r++) {
     parts[r] = of(&counts, r) * size;
-    if (places && of(places, r) * size != sum) lies = 0; // not one after the other
+    if (places && of(places, r) * size != sum) lies = 0;
     if (r == st->rank) begin = sum;
     sum += parts[r];
   }

@@ -62,34 +62,22 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 			continue
 		}
 		for _, net := range f.nets {
+			if c.Nets != nil && !slices.Contains(c.Nets, net.profile) {
+				continue
+			}
 			p, err := workload.Builtin(net.profile)
 			if err != nil {
 				return nil, nil, err
 			}
-			bandwidths := net.gbit
-			if f.ratio > 0 {
-				bandwidths = []float64{0}
-			}
-			for _, gbit := range bandwidths {
-				if c.Nets != nil && !slices.Contains(c.Nets, net.profile) || c.Gbit != nil && !slices.Contains(c.Gbit, gbit) {
+			for _, gbit := range f.bandwidths(net) {
+				if c.Gbit != nil && !slices.Contains(c.Gbit, gbit) {
 					continue
 				}
-				took := gbit * p.Compute().Seconds() * 1000 / firstRate // the computation at the first rate, of the whole net
-				if f.ratio > 0 {
-					took = wireSeconds(p, l.Nodes) / f.ratio
-				}
-				sizes := rounded(min(1, max(f.leastSizes, c.computation().Seconds()/took)))
-				x := figureCell{profile: net.profile, gbit: gbit, ratio: f.ratio, layout: l, systems: compared, sizes: sizes, jitter: net.jitter}
+				x := figureCell{profile: net.profile, gbit: gbit, ratio: f.ratio, layout: l, systems: compared, sizes: c.scale(f, p, gbit, l.Nodes), jitter: net.jitter}
 				if l.Nodes == slices.Max(f.nodes) {
 					x.ahead = f.ahead
 				}
-				for _, x.slice = range f.sizes() {
-					all = append(all, x)
-				}
-				if f.apart {
-					x.layout.Nodes, x.apart = 2*l.Nodes, true
-					all = append(all, x)
-				}
+				all = append(all, f.variants(x)...)
 			}
 		}
 	}
@@ -97,6 +85,38 @@ func (c *FigureConfig) cells() (f *figure, all []figureCell, err error) {
 		return nil, nil, fmt.Errorf("nothing of %s is asked for: it has %s", c.Name, f.parts())
 	}
 	return f, all, nil
+}
+
+// scale returns by how much the sizes of a net are scaled, so that an iteration's computation takes about as long as is wanted
+// at the first rate.
+func (c *FigureConfig) scale(f *figure, p *workload.Profile, gbit float64, nodes int) float64 {
+	took := gbit * p.Compute().Seconds() * 1000 / firstRate // of the whole net
+	if f.ratio > 0 {
+		took = wireSeconds(p, nodes) / f.ratio
+	}
+	return rounded(min(1, max(f.leastSizes, c.computation().Seconds()/took)))
+}
+
+// bandwidths are those at which a net is measured: one that is not given in a figure of a ratio.
+func (f *figure) bandwidths(net figureNet) []float64 {
+	if f.ratio > 0 {
+		return []float64{0}
+	}
+	return net.gbit
+}
+
+// variants returns a cell with each size of slices, and once more with servers on nodes of their own.
+func (f *figure) variants(x figureCell) (all []figureCell) {
+	for _, slice := range f.sizes() {
+		sliced := x
+		sliced.slice = slice
+		all = append(all, sliced)
+	}
+	if f.apart {
+		x.layout.Nodes, x.apart = 2*x.layout.Nodes, true
+		all = append(all, x)
+	}
+	return all
 }
 
 // wireSeconds is how long links of the first rate carry what a node moves each way where all nodes work and serve.

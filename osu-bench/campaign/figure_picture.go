@@ -92,11 +92,7 @@ func (p *panelOf) draw(d *svg.Drawing, v value, names []string, x, y float64) {
 	if v.against == nodes {
 		most, least = max(most, last), 1
 	}
-	step := math.Pow(10, math.Floor(math.Log10(max(most, 1e-9))))
-	if most/step < 3 {
-		step /= 2
-	}
-	most = step * math.Ceil(max(most, step)/step)
+	step, most := axisSteps(most)
 	atY := func(v float64) float64 { return y + panelHeight*(1-v/most) }
 	d.Text("", x, y-7, "%s", p.title)
 	for t := 0.0; t <= most+step/2; t += step {
@@ -171,6 +167,15 @@ func (p *panelOf) bars(d *svg.Drawing, v value, names []string, x, y float64, at
 			d.Text("tick middle", left+width*0.4, atY(high)-3, "%.3g", high)
 		}
 	}
+}
+
+// axisSteps returns how far apart the marks of an axis from 0 are, and where it ends, for values up to most.
+func axisSteps(most float64) (step, end float64) {
+	step = math.Pow(10, math.Floor(math.Log10(max(most, 1e-9))))
+	if most/step < 3 {
+		step /= 2
+	}
+	return step, step * math.Ceil(max(most, step)/step)
 }
 
 // of returns where a row stands on an axis: of nodes, at as many ranks.

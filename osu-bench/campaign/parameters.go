@@ -3,7 +3,6 @@ package campaign
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -173,13 +172,9 @@ func drawParameters(title string, rows []ParametersRow) string {
 		for _, r := range net {
 			most, all = max(most, r.Parameters), all+r.Parameters
 		}
-		step := math.Pow(10, math.Floor(math.Log10(float64(most))))
-		if float64(most)/step < 3 {
-			step /= 2
-		}
-		top := step * math.Ceil(float64(most)/step)
+		step, top := axisSteps(float64(most))
 		d.Text("", x, y-7, "%s: %.1f million in %s", net[0].Profile, float64(all)/1e6, svg.Count(len(net), "layer"))
-		for v := 0.0; v <= top; v += step {
+		for v := 0.0; v <= top+step/2; v += step {
 			at := y + panelHeight*(1-v/top)
 			d.Line("grid", x, at, x+wide, at)
 			d.Text("tick end", x-5, at+3, "%.3g", v/1e6)

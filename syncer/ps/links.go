@@ -95,7 +95,6 @@ func (l *Links) New(b syncer.Bucket, off int, pairs []Pair, opts ...collectives.
 	how := append(opts[:len(opts):len(opts)], collectives.With(spec.Spec{Levels: []spec.Level{linear}}))
 	var pushes []*nbc.Request
 	for _, p := range pairs {
-		part := func(of mem.Buffer) mem.Buffer { return of.Slice(mem.Float32.Bytes(p.Off), mem.Float32.Bytes(p.Len)) }
 		if self >= 0 {
 			w.parts = append(w.parts, syncer.Part{Range: p.Range})
 		}
@@ -104,9 +103,9 @@ func (l *Links) New(b syncer.Bucket, off int, pairs []Pair, opts ...collectives.
 		case p.Server == rank:
 			s := l.shelf(Range{Off: off + p.Off, Len: p.Len})
 			if self >= 0 {
-				own := &ownPart{part: len(w.parts) - 1, shelf: s, diff: part(b.Diff), answered: make(chan struct{}, 1)}
+				own := &ownPart{part: len(w.parts) - 1, shelf: s, diff: part(b.Diff, p.Range), answered: make(chan struct{}, 1)}
 				s.answer[self] = func() error {
-					l.store.Read(s.Range, part(b.Data))
+					l.store.Read(s.Range, part(b.Data, p.Range))
 					own.answered <- struct{}{}
 					return nil
 				}
@@ -117,7 +116,7 @@ func (l *Links) New(b syncer.Bucket, off int, pairs []Pair, opts ...collectives.
 			w.payload = w.payload.Add(served)
 		case self >= 0:
 			var push, pull *nbc.Request
-			if push, pull, err = l.requests(p.Server, true, part(b.Diff), part(b.Data), b.Called(p.Off), how, b.Pulls); err == nil {
+			if push, pull, err = l.requests(p.Server, true, part(b.Diff, p.Range), part(b.Data, p.Range), b.Called(p.Off), how, b.Pulls); err == nil {
 				pushes = append(pushes, push)
 				w.others, w.pull = append(w.others, len(w.parts)-1), append(w.pull, pull)
 				w.payload = w.payload.Add(push.Payload()).Add(pull.Payload())
