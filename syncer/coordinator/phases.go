@@ -58,81 +58,117 @@ func (n *Network) Phases(layers []*Layer, s Scheme) (Phases, error) {
 
 // whole is Phases of what is not cut, or of KV pairs.
 func (n *Network) whole(layers []*Layer, s Scheme) (Phases, error) {
-	p := Phases{Parts: 1}
 	o, err := n.Bucket(layers, s, nil)
 	if err != nil {
-		return p, err
+		return Phases{Parts: 1}, err
 	}
-	all, factors := merged(layers), 0.0
-	bytes := 4 * float64(all.Elements())
-	for _, l := range layers {
-		if s == SFB || s == Adam {
-			o.Time -= n.product(l)
-			factors += 4 * float64(n.Book.factorRows(l)) * float64(l.Rows+l.Cols)
-		}
-	}
-	nodes := float64(n.Book.NodeCount())
-	others := float64(len(n.Book.Workers)) * (nodes - 1) / nodes // ranks of other nodes
-	through := seconds(n.wire(bytes * (nodes - 1) / nodes))
-	behind := math.Inf(1)
-	parted := min(bytes, part)
+	u := uncut{n: n, all: merged(layers), expected: o, nodes: float64(n.Book.NodeCount())}
+	u.bytes = 4 * float64(u.all.Elements())
+	u.through = seconds(n.wire(u.bytes * (u.nodes - 1) / u.nodes))
+	u.behind, u.message = math.Inf(1), min(u.bytes, part)
+	var p Phases
 	switch s {
-	case SFB:
-		p = Phases{Push: o.Time, PushPort: seconds(n.wire(others * factors))}
-	case Adam: // the server's node takes in all factors, and sends a matrix to each of the others
-		p = Phases{Push: seconds(n.hop() + n.wire(others*factors)), PushPort: seconds(n.wire(others * factors / nodes)), PullPort: through}
-		p.Pull = o.Time - p.Push
+	case SFB, Adam:
+		p = u.factors(layers, s)
 	case OneBit, DGC:
 		p = Phases{Push: o.Time, PushPort: o.Time}
 	case Allreduce:
-		p, behind = Phases{Push: o.Time, PushPort: 2 * through}, n.wire(2*parted)
-		if o.passes > 0 {
-			p.PushPort = seconds(n.wire(float64(o.passes) * bytes))
-		}
+		p = u.allreduce()
 	case Reduce:
-		pull := n.collective(schedule.Bcast, &all)
-		p, behind = Phases{Push: o.Time - pull.Time, Pull: pull.Time, PushPort: through, PullPort: through}, n.wire(2*parted)
-		if down := n.collective(schedule.Reduce, &all); down.passes > 0 {
-			p.PushPort = seconds(n.wire(float64(down.passes) * bytes))
-		}
-		if pull.passes > 0 {
-			p.PullPort = seconds(n.wire(float64(pull.passes) * bytes))
-		}
+		p = u.reduce()
 	default:
-		_, _, pairs := n.shares(&all)
-		if parted = bytes / pairs; n.Book.Slice <= 0 {
-			behind = n.wire(2 * parted * n.senders())
-		} else {
-			behind = n.wire(max(parted, float64(n.Book.Slice.CreditBytes(n.credit()))))
-		}
-		push := (o.Time - o.back) / 2
-		// What its messages take the cores they take from all other buckets' messages too.
-		through = max(through, seconds(n.handling(n.messages(pairs, n.senders()-1))))
-		p = Phases{Push: push, Pull: o.Time - push, PushPort: through, PullPort: through}
-		if n.Book.apart() {
-			// Every worker sends all there is, and all servers together take in as much from each.
-			p.OneWay = nodes > 1
-			p.ServerPort = seconds(n.wire(bytes * n.senders()))
-			p.PushPort = seconds(n.wire(bytes * max(1, n.senders()/float64(len(n.Book.Servers)))))
-			p.PullPort = p.PushPort
-		}
-		switch {
-		case n.Book.Pull == PullRequest: // one
-		case n.Book.Slice > 0:
-			p.Parts = int(math.Ceil(pairs / n.under(parted)))
-		default: // one to each server
-			p.Parts = int(math.Ceil(pairs / float64(len(n.Book.Servers))))
-		}
+		p = u.served()
 	}
-	if p.Parts = max(1, p.Parts); nodes > 1 {
-		p.Behind = seconds(min(behind, max(p.PushPort, p.PullPort).Seconds()))
-		p.FirstCome = n.Book.Slice <= 0 && seconds(n.wire(parted)*n.senders()) > Patience // its links share a port
-	}
-	if nodes == 1 { // ranks share the memory, which one of these keeps busy
+	if p.Parts = max(1, p.Parts); u.nodes > 1 {
+		p.Behind = seconds(min(u.behind, max(p.PushPort, p.PullPort).Seconds()))
+		p.FirstCome = n.Book.Slice <= 0 && seconds(n.wire(u.message)*n.senders()) > Patience // its links share a port
+	} else { // ranks share the memory, which one of these keeps busy
 		p.PushPort, p.PullPort = p.Push, p.Pull
 	}
 	p.PushPort, p.PullPort = min(p.PushPort, p.Push), min(p.PullPort, p.Pull)
 	return p, nil
+}
+
+// uncut is a bucket whose Phases are predicted, a function for each kind of scheme.
+type uncut struct {
+	n        *Network
+	all      Layer // of the bucket's parameters
+	expected Outlook
+	nodes    float64
+	bytes    float64       // of the parameters
+	through  time.Duration // that take a port for what other nodes have of them
+	// What the functions for the schemes find: how large a message is, and for how many seconds what is more urgent waits behind those
+	// that are under way.
+	message, behind float64
+}
+
+// factors is of schemes by which factors travel.
+func (u *uncut) factors(layers []*Layer, s Scheme) Phases {
+	n, took, bytes := u.n, u.expected.Time, 0.0
+	for _, l := range layers {
+		took -= n.product(l)
+		bytes += 4 * float64(n.Book.factorRows(l)) * float64(l.Rows+l.Cols)
+	}
+	bytes *= float64(len(n.Book.Workers)) * (u.nodes - 1) / u.nodes // to ranks of other nodes
+	if s == SFB {
+		return Phases{Push: took, PushPort: seconds(n.wire(bytes))}
+	}
+	// The node of Adam's server takes in all factors, and sends a matrix to each of the others.
+	push := seconds(n.hop() + n.wire(bytes))
+	return Phases{Push: push, Pull: took - push, PushPort: seconds(n.wire(bytes / u.nodes)), PullPort: u.through}
+}
+
+func (u *uncut) allreduce() Phases {
+	u.behind = u.n.wire(2 * u.message)
+	return Phases{Push: u.expected.Time, PushPort: u.passing(u.expected.Prediction, 2*u.through)}
+}
+
+// reduce is of a reduction to one root, and a broadcast from it.
+func (u *uncut) reduce() Phases {
+	u.behind = u.n.wire(2 * u.message)
+	pull, push := u.n.collective(schedule.Bcast, &u.all), u.n.collective(schedule.Reduce, &u.all)
+	return Phases{
+		Push: u.expected.Time - pull.Time, PushPort: u.passing(push, u.through),
+		Pull: pull.Time, PullPort: u.passing(pull, u.through),
+	}
+}
+
+// passing returns for how long a port is busy with a collective: as often as all bytes pass it, or otherwise, where that is not known.
+func (u *uncut) passing(p Prediction, otherwise time.Duration) time.Duration {
+	if p.passes > 0 {
+		return seconds(u.n.wire(float64(p.passes) * u.bytes))
+	}
+	return otherwise
+}
+
+// served is of schemes by which servers have KV pairs.
+func (u *uncut) served() Phases {
+	n := u.n
+	_, _, pairs := n.shares(&u.all)
+	if u.message = u.bytes / pairs; n.Book.Slice <= 0 {
+		u.behind = n.wire(2 * u.message * n.senders())
+	} else {
+		u.behind = n.wire(max(u.message, float64(n.Book.Slice.CreditBytes(n.credit()))))
+	}
+	push := (u.expected.Time - u.expected.back) / 2
+	// What its messages take the cores they take from all other buckets' messages too.
+	port := max(u.through, seconds(n.handling(n.messages(pairs, n.senders()-1))))
+	p := Phases{Push: push, Pull: u.expected.Time - push, PushPort: port, PullPort: port}
+	if n.Book.apart() {
+		// Every worker sends all there is, and all servers together take in as much from each.
+		p.OneWay = u.nodes > 1
+		p.ServerPort = seconds(n.wire(u.bytes * n.senders()))
+		p.PushPort = seconds(n.wire(u.bytes * max(1, n.senders()/float64(len(n.Book.Servers)))))
+		p.PullPort = p.PushPort
+	}
+	switch {
+	case n.Book.Pull == PullRequest: // one
+	case n.Book.Slice > 0:
+		p.Parts = int(math.Ceil(pairs / n.under(u.message)))
+	default: // one to each server
+		p.Parts = int(math.Ceil(pairs / float64(len(n.Book.Servers))))
+	}
+	return p
 }
 
 // merged is a layer with the parameters of neighboring ones.
