@@ -302,9 +302,8 @@ func (s *simulation) hold() {
 		}
 		first := 0.0 // what has come before, and goes before
 		for _, o := range s.active {
-			less := o.bucket > b.bucket && (o.stage == pushed || o.stage == pulled) && !o.begins
 			switch {
-			case !less || o.stage != b.stage && o.OneWay && b.OneWay:
+			case !o.before(b):
 			case o.FirstCome && (b.afterPushes() || !o.afterPushes()):
 				first += o.need * o.port
 			case o.speed > leastTime:
@@ -316,6 +315,13 @@ func (s *simulation) hold() {
 	for _, b := range s.active {
 		b.begins = false
 	}
+}
+
+// before reports whether o is under way through the ports that b, which is more urgent, now wants to pass.
+func (o *expected) before(b *expected) bool {
+	less := o.bucket > b.bucket && (o.stage == pushed || o.stage == pulled) && !o.begins
+	opposite := o.stage != b.stage && o.OneWay && b.OneWay // pushes go to servers, and pulls come from them
+	return less && !opposite
 }
 
 // afterPushes reports whether the bucket's pull waits until all is pushed that there is to push.

@@ -263,8 +263,12 @@ func (t *Transport) done(p *peer, d *descriptor) {
 	}
 }
 
-// meet brings a receive together with the message's descriptor, and with the
-// message where that came with it.
+// meet brings a receive together with the message's descriptor, and with the message where that came with it. By where it lies:
+//
+//	inlined, in the ring         copied now, to memory of the transport's for who borrows
+//	registered, mapped by all    a borrower is lent it in place; else it is copied in its turn, by both ends where that pays
+//	private, the sender's own    read through the kernel, now or in its turn; where this rank cannot, or need not as its own
+//	                             question has crossed the descriptor, the sender puts it where the receiver says
 func (t *Transport) meet(o *op, d *descriptor, message []byte) {
 	p, place := o.peer, d.lies()
 	switch {
