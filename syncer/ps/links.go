@@ -147,8 +147,11 @@ func (l *Links) requests(other int, pushes bool, gradients, parameters mem.Buffe
 	if push, err = l.with[other].BcastInit(gradients, mem.Float32, worker, how...); err != nil {
 		return nil, nil, err
 	}
-	pull, err = l.with[other].BcastInit(parameters, mem.Float32, server, slices.Concat(how, pulls)...)
-	return push, pull, err
+	if pull, err = l.with[other].BcastInit(parameters, mem.Float32, server, slices.Concat(how, pulls)...); err != nil {
+		push.Close()
+		return nil, nil, err
+	}
+	return push, pull, nil
 }
 
 // shelf is one pair at its server.
