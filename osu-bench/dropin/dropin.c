@@ -73,7 +73,7 @@ static double once(int verb, int count, int with) {
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
-  int turns = 31, factor = 4, mpis = 0;
+  int turns = 31, factor = 4, mpis = 0, wrong = 0;
   long min = 4, max = 64 << 20;
   for (int i = 1; i + 1 < argc; i += 2) {
     char *colon = strchr(argv[i + 1], ':');
@@ -81,9 +81,9 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "-f")) factor = atoi(argv[i + 1]);
     else if (!strcmp(argv[i], "-b") && (!strcmp(argv[i + 1], "mpi") || !strcmp(argv[i + 1], "malloc"))) mpis = !strcmp(argv[i + 1], "mpi");
     else if (!strcmp(argv[i], "-m") && colon) min = atol(argv[i + 1]), max = atol(colon + 1);
-    else turns = 0;
+    else wrong = 1;
   }
-  if (turns < 1 || factor < 2 || min < (long)sizeof(float) || max < min || max / (long)sizeof(float) > INT_MAX) { // factor 1 and size 0 would never end
+  if (wrong || turns < 1 || factor < 2 || min < (long)sizeof(float) || max < min || max / (long)sizeof(float) > INT_MAX) { // factor 1 and size 0 would never end
     fprintf(stderr, "usage: dropin [-m MIN:MAX, from 4 bytes on] [-f FACTOR, at least 2] [-t TURNS, at least 1] [-b malloc|mpi]\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }

@@ -97,7 +97,7 @@ static double once(int verb, int count, int with, double us) {
 }
 
 int main(int argc, char **argv) {
-  int rank, size, turns = 21, factor = 4, level = MPI_THREAD_SINGLE, provided;
+  int rank, size, turns = 21, factor = 4, wrong = 0, level = MPI_THREAD_SINGLE, provided;
   for (int i = 1; i + 1 < argc; i += 2)
     if (!strcmp(argv[i], "-T") && !strcmp(argv[i + 1], "multiple")) level = MPI_THREAD_MULTIPLE;
   MPI_Init_thread(&argc, &argv, level, &provided);
@@ -109,9 +109,9 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "-f")) factor = atoi(argv[i + 1]);
     else if (!strcmp(argv[i], "-c")) only = argv[i + 1];
     else if (!strcmp(argv[i], "-m") && colon) min = atol(argv[i + 1]), max = atol(colon + 1);
-    else if (strcmp(argv[i], "-T") || provided < level) turns = 0;
+    else if (strcmp(argv[i], "-T") || provided < level) wrong = 1;
   }
-  if (turns < 1 || factor < 2 || min < (long)sizeof(float) || max < min || max / (long)sizeof(float) > INT_MAX) { // factor 1 and size 0 would never end
+  if (wrong || turns < 1 || factor < 2 || min < (long)sizeof(float) || max < min || max / (long)sizeof(float) > INT_MAX) { // factor 1 and size 0 would never end
     fprintf(stderr, "usage: overlap [-m MIN:MAX, from 4 bytes on] [-f FACTOR, at least 2] [-t TURNS, at least 1] [-c COLLECTIVE] [-T multiple, which the library must have]\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
