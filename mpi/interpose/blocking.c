@@ -2,8 +2,11 @@
 #include "calls.h"
 #include <time.h>
 
-// Which of the two is faster is found by trying where the result cannot depend on it; elsewhere by size alone (MIN_FLOATS).
+// Which of the two is faster is found by trying where the result cannot depend on it; elsewhere by size alone (MIN_FLOATS). The first calls may all
+// meet a bad moment, so both are tried again, a call each, when there have been AGAIN calls, and each time when there have been AGAIN_TIMES as many.
 #define TRIALS 6 // calls of a size, the library's and scaffe's in turn
+#define AGAIN 16
+#define AGAIN_TIMES 4
 
 static __thread trial *timed; // the call that is passed on next is a trial's
 
@@ -25,7 +28,9 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void shortest(double *of, double took) {
+// shortest keeps the less of what calls took, a byte.
+static void shortest(double *of, double took, int64_t bytes) {
+  took /= (double)bytes;
   if (*of == 0 || took < *of) *of = took;
 }
 
@@ -36,17 +41,18 @@ static trial *trial_of(state *st, int verb, int64_t bytes) {
 
 // tried reports whether scaffe makes a call, of a kind whose result does not depend on who does. All ranks count these calls
 // alike, and agree on what took longest at any of them.
-static int tried(trial *t, MPI_Comm comm) {
-  if (t->yes) return t->yes > 0;
-  int k = t->calls++;
-  if (k < TRIALS) {
+static int tried(trial *t, int64_t bytes, MPI_Comm comm) {
+  int64_t k = t->calls++ - t->from; // calls since both are tried
+  if (k < 0) return t->yes;
+  if (k < (t->from ? 2 : TRIALS)) {
+    t->bytes = bytes;
     if (k % 2 == 0) timed = t;
     return k % 2;
   }
   double mine[2] = {t->library, t->scaffe}, all[2];
   if (REAL(PMPI_Allreduce)(mine, all, 2, type_double, ops[SERVE_MAX], comm) != MPI_SUCCESS) all[0] = all[1] = 1;
-  t->yes = all[1] < all[0] ? 1 : -1;
-  return t->yes > 0;
+  t->from = t->from ? t->from * AGAIN_TIMES : AGAIN;
+  return t->yes = all[1] < all[0];
 }
 
 // serves_blocking returns the state of a communicator whose call scaffe serves, NULL where that is passed on, and sets the communicator up
@@ -63,7 +69,7 @@ state *serves_blocking(int verb, int type, int64_t bytes, enum exact exact, int 
     if (st->none) return passed(verb, PASSED_COMM), NULL;
   }
   if (!chosen(st, verb, type, bytes)) return passed(verb, PASSED_CHOICE), NULL;
-  if (here.set.tries && same && !tried(trial_of(st, verb, bytes), comm))
+  if (here.set.tries && same && !tried(trial_of(st, verb, bytes), bytes, comm))
     return passed(verb, PASSED_CHOICE), NULL;
   return st;
 }
@@ -74,7 +80,8 @@ int make_blocking(state *st, MPI_Comm comm, job *j) {
   double begun = now();
   int rc = bring(j, st, comm);
   if (rc == MPI_SUCCESS) rc = lib.call(st->handle, &j->call) == 0 ? deliver(j, st, comm) : failed(st, comm);
-  if (rc == MPI_SUCCESS && !t->yes) shortest(&t->scaffe, now() - begun);
+  if (rc == MPI_SUCCESS && t->bytes) shortest(&t->scaffe, now() - begun, t->bytes);
+  t->bytes = 0;
   clear(j);
   return rc;
 }
@@ -120,7 +127,7 @@ static int give_back(void *memory) {
   inside++;                                                                                                                    \
   rc = (call);                                                                                                                 \
   inside--;                                                                                                                    \
-  if (timed_) shortest(&timed_->library, now() - begun_);                                                                      \
+  if (timed_) shortest(&timed_->library, now() - begun_, timed_->bytes), timed_->bytes = 0;                                    \
   return rc
 
 static const form blocks;

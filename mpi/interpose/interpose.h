@@ -47,9 +47,10 @@ int passed(int verb, int why); // counts it, and returns 0
 
 // trial is how calls of one kind and about one size are tried.
 typedef struct {
-  int calls;
-  int yes;                // 1: scaffe serves them; -1: the library
-  double library, scaffe; // the shortest of each, in seconds
+  int64_t calls, from;    // how many there were; at how many both are tried, or were last
+  int64_t bytes;          // of the call that is timed, 0: none
+  int yes;                // scaffe serves them
+  double library, scaffe; // the shortest of each, in seconds a byte
 } trial;
 
 // state is a communicator's.
