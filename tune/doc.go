@@ -10,10 +10,12 @@
 // Sweep is a collective: every rank calls it with the same Config. It measures
 // like this:
 //
-//   - The candidates for one size take turns, one execution per round, so that
+//   - The candidates for one size take turns, round by round, so that
 //     whatever else the machine does affects them alike.
-//   - An execution starts after a barrier. It counts with the time of the
-//     slowest rank, and a spec with the median of its executions.
+//   - A turn is one execution, or a burst of small ones, whose first do not count: they find
+//     the caches as another candidate left them, which is not what a program meets.
+//   - An execution starts after a barrier, on one node at the same moment. It counts with the time of the
+//     slowest rank, a turn with the median of its executions, and a spec with the median of its turns.
 //   - Specs that the cost model predicts to be far too slow are not measured. A
 //     spec that takes more than twice as long as the best in the first rounds is
 //     dropped.

@@ -2,6 +2,8 @@ package tune
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/scaffe/scaffe/collectives"
@@ -27,14 +29,30 @@ func TestOwnSpecs(t *testing.T) {
 	}
 }
 
-// The best of the own specs stays in the race, however fast the library is.
-func TestRace(t *testing.T) {
-	times := [][]float64{{1}, {9}, {5}, {40}}
-	if left := race(times, []int{0, 1, 2, 3}, 1, 0); len(left) != 2 || left[0] != 0 || left[1] != 2 {
-		t.Errorf("left are %v", left)
+// A small call settles before it counts, a large one, or one of which nothing is known, counts by itself.
+func TestBurst(t *testing.T) {
+	for seconds, want := range map[float64][2]int{math.Inf(1): {0, 1}, 3e-3: {0, 1}, 1e-3: {1, 1}, 100e-6: {5, 5}, 1e-6: {50, 50}, 0: {50, 50}} {
+		if settling, counted := burst(seconds); settling != want[0] || counted != want[1] {
+			t.Errorf("%g s: %d calls, and %d that count, want %v", seconds, settling, counted, want)
+		}
 	}
-	if left := race(times, []int{0, 1, 2, 3}, 2, 0); len(left) != 4 {
-		t.Errorf("between the cuts left are %v", left)
+}
+
+// The best of the own specs stays in the race, however fast the library is; a bad moment drops nobody.
+func TestRace(t *testing.T) {
+	r := newRace(job{specs: []spec.Spec{parse(spec.Library), parse("ring"), parse("linear"), parse("direct")}})
+	r.times, r.rounds = [][]float64{{1}, {9}, {5}, {40}}, 1
+	if r.drop(); !slices.Equal(r.left, []int{0, 2}) {
+		t.Errorf("left are %v", r.left)
+	}
+	r = newRace(r.job)
+	r.times, r.rounds = [][]float64{{1, 9, 9}, {9, 9, 9}, {99, 99, 1.5}, {5, 3, 5}}, 2
+	if r.drop(); len(r.left) != 4 {
+		t.Errorf("between the cuts left are %v", r.left)
+	}
+	r.rounds = minRounds
+	if r.drop(); !slices.Equal(r.left, []int{0, 2}) {
+		t.Errorf("after some rounds left are %v", r.left)
 	}
 }
 

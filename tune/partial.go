@@ -71,11 +71,11 @@ func (s *sweep) load() ([]byte, error) {
 }
 
 // keep writes what was measured so far.
-func (s *sweep) keep(ctx context.Context, r *Result) error {
+func (s *sweep) keep(ctx context.Context, points []Point) error {
 	var err error
 	if s.comm.Rank() == 0 {
 		k := s.fingerprint()
-		k.Points = r.Points
+		k.Points = points
 		var text []byte
 		if text, err = json.MarshalIndent(k, "", " "); err == nil {
 			err = atomicfile.Write(nil, s.Partial(), append(text, '\n'))

@@ -5,16 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
-
-	"gonum.org/v1/gonum/stat"
 
 	"github.com/scaffe/scaffe/collectives"
 	"github.com/scaffe/scaffe/collectives/selection"
 	"github.com/scaffe/scaffe/collectives/spec"
-	"github.com/scaffe/scaffe/internal/stats"
+	"github.com/scaffe/scaffe/internal/host"
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
@@ -27,7 +24,7 @@ type Config struct {
 	Type        mem.Datatype
 	Buffers     selection.BufferKind
 	// Budget is how long the sweep may take. Iterations is how often each spec
-	// runs at most.
+	// is measured at most, each time by one call or a burst of small ones.
 	Budget     time.Duration
 	Iterations int
 	// Out is the table's file. What is measured before it is written is kept in
@@ -56,7 +53,7 @@ func (c Config) Defaults() Config {
 		c.Collectives = slices.Clone(schedule.Collectives)
 	}
 	if c.Min == 0 {
-		c.Min = 4 << 10
+		c.Min = 8
 	}
 	if c.Max == 0 {
 		c.Max = 64 << 20
@@ -89,9 +86,6 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
-
-// minRounds is how often a spec is measured at least, unless it is dropped before.
-const minRounds = 3
 
 // Measured is one spec at one size.
 type Measured struct {
@@ -146,23 +140,33 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Resul
 	selector := comm.Selector()
 	s.jobs = c.jobs(selector, comm.Layout(), comm.HasLibrary() && c.Buffers != selection.CUDA)
 	s.result = &Result{Config: c, Layout: comm.Layout(), Selector: selector, Jobs: len(s.jobs)}
-	for i := range s.jobs {
-		if err := s.next(ctx, i); err != nil {
-			return nil, err
+	s.races, s.points = make([]*race, len(s.jobs)), make([]*Point, len(s.jobs))
+	for i, j := range s.jobs {
+		if s.points[i] = find(s.kept, j); s.points[i] != nil {
+			s.result.Resumed++
+		} else {
+			s.races[i] = newRace(j)
+		}
+	}
+	for pass := range passes {
+		for i := range s.jobs {
+			if err := s.next(ctx, pass, i); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return s.finish(), nil
 }
 
-// next does job i: an earlier sweep has measured it, or this one does, or the
-// budget is spent.
-func (s *sweep) next(ctx context.Context, i int) error {
-	if p := find(s.kept, s.jobs[i]); p != nil {
-		s.result.Points = append(s.result.Points, *p)
-		s.result.Resumed++
+// passes is how often a sweep comes to each job, so that what disturbs the machine for some seconds does not decide any.
+const passes = 2
+
+// next does job i, for the first time or again, if an earlier sweep has not measured it and the budget is not spent.
+func (s *sweep) next(ctx context.Context, pass, i int) error {
+	if s.races[i] == nil {
 		return nil
 	}
-	s.tell(i)
+	s.tell(pass, i)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -170,26 +174,32 @@ func (s *sweep) next(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	left := s.Budget.Seconds() - used
-	if left < 0 && len(s.result.Points) > 0 {
+	if used > s.Budget.Seconds() && len(s.measured()) > 0 {
 		return nil // jobs after it may be those of an earlier sweep
 	}
-	return s.measure(ctx, s.jobs[i], share(left, s.jobs[i:]))
-}
-
-// measure measures a job for about that many seconds, and keeps what it came to.
-func (s *sweep) measure(ctx context.Context, j job, seconds float64) error {
-	p, err := s.point(ctx, j, seconds)
-	if err != nil {
+	part := float64(pass+1) / passes
+	rounds := max(minRounds, int(part*float64(s.Iterations)))
+	if err := s.races[i].run(ctx, s, rounds, share(part*s.Budget.Seconds()-used, s.jobs[i:])); err != nil {
 		return err
 	}
-	s.result.Points = append(s.result.Points, p)
-	return s.keep(ctx, s.result)
+	s.points[i] = s.races[i].point()
+	return s.keep(ctx, s.measured())
+}
+
+// measured returns the points that there are.
+func (s *sweep) measured() (all []Point) {
+	for _, p := range s.points {
+		if p != nil {
+			all = append(all, *p)
+		}
+	}
+	return all
 }
 
 // finish returns the result, its points in order.
 func (s *sweep) finish() *Result {
-	s.tell(len(s.jobs))
+	s.tell(passes, 0)
+	s.result.Points = s.measured()
 	slices.SortStableFunc(s.result.Points, func(a, b Point) int {
 		va, _ := schedule.ParseCollective(a.Collective)
 		vb, _ := schedule.ParseCollective(b.Collective)
@@ -227,6 +237,8 @@ type sweep struct {
 	in, out mem.Buffer
 	kept    []Point // of an earlier sweep
 	jobs    []job
+	races   []*race  // of each job, nil of what an earlier sweep has measured
+	points  []*Point // likewise, nil of what is still to be measured
 	result  *Result
 }
 
@@ -301,78 +313,6 @@ func (s *sweep) elapsed(ctx context.Context) (float64, error) {
 	return v[0], err
 }
 
-// point measures one job for about the given number of seconds.
-func (s *sweep) point(ctx context.Context, j job, seconds float64) (Point, error) {
-	times := make([][]float64, len(j.specs))
-	left := make([]int, len(j.specs)) // still in the race
-	for i := range left {
-		left[i] = i
-	}
-	from := time.Now()
-	for round := 0; round <= s.Iterations; round++ {
-		took := make([]float64, len(left)+1)
-		for k, i := range left {
-			t, err := s.once(ctx, j, j.specs[i])
-			if err != nil {
-				return Point{}, fmt.Errorf("%v of %s by %v: %w", j.collective, units.FormatBytes(j.bytes), j.specs[i], err)
-			}
-			took[k] = t
-		}
-		took[len(left)] = time.Since(from).Seconds()
-		if err := s.maxima(ctx, took); err != nil {
-			return Point{}, err
-		}
-		if round > 0 { // the first one warms up
-			for k, i := range left {
-				times[i] = append(times[i], took[k])
-			}
-		}
-		left = race(times, left, round, slices.IndexFunc(j.specs, spec.Spec.IsLibrary))
-		if took[len(took)-1] > seconds && round >= minRounds {
-			break
-		}
-	}
-	return result(j, times), nil
-}
-
-// race returns who stays: after a first round those who take no more than four
-// times as long as the best, after a few no more than twice. The best of all
-// but the library's stays in any case: it serves where the library cannot.
-func race(times [][]float64, left []int, round, library int) []int {
-	beyond := map[int]float64{1: 4, minRounds: 2}[round]
-	if beyond == 0 {
-		return left
-	}
-	best, own := math.Inf(1), math.Inf(1)
-	for _, i := range left {
-		m := median(times[i])
-		if best = min(best, m); i != library {
-			own = min(own, m)
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(left), func(i int) bool {
-		m := median(times[i])
-		return m > beyond*best && (i == library || m > own)
-	})
-}
-
-// minimum returns the smallest of values, 0 where there are none.
-func minimum(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	return slices.Min(values)
-}
-
-func result(j job, times [][]float64) Point {
-	p := Point{Collective: j.collective.String(), Bytes: j.bytes}
-	for i, t := range times {
-		p.Specs = append(p.Specs, Measured{Spec: j.specs[i].String(), Best: minimum(t), Median: median(t), Spread: spread(t), Iterations: len(t)})
-	}
-	slices.SortStableFunc(p.Specs, func(a, b Measured) int { return cmp.Compare(a.Median, b.Median) })
-	return p
-}
-
 // once executes a spec once and returns this rank's seconds from the barrier.
 func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error) {
 	in, out := s.in.Slice(0, j.bytes), s.out.Slice(0, j.bytes)
@@ -393,9 +333,25 @@ func (s *sweep) once(ctx context.Context, j job, spec spec.Spec) (float64, error
 	if err := s.comm.Barrier(ctx); err != nil {
 		return 0, err
 	}
-	from := time.Now()
+	from := s.begin()
 	err := s.comm.Do(ctx, k, collectives.With(spec))
 	return time.Since(from).Seconds(), err
+}
+
+// begins is longer than the ranks of a node need to leave a barrier.
+const begins = 4 * time.Microsecond
+
+// begin returns when a call is to begin, and what time that is: at the next tick of the clock, which the ranks of a node have in common. They leave
+// a barrier one after the other, some tenths of a microsecond apart, of which a small call would gain or lose a part by who is first.
+// Where they share cores none waits, as that would keep another from its core.
+func (s *sweep) begin() time.Time {
+	now := time.Now()
+	if s.comm.Layout().PPN > host.Cores() {
+		return now
+	}
+	for until := now.Truncate(begins).Add(begins); now.Before(until); now = time.Now() {
+	}
+	return now
 }
 
 // parts returns as much of a buffer as equal parts fill, and this rank's.
@@ -406,34 +362,16 @@ func (s *sweep) parts(out mem.Buffer) (all, own mem.Buffer) {
 }
 
 // tell reports progress, before job i.
-func (s *sweep) tell(i int) {
+func (s *sweep) tell(pass, i int) {
 	if s.OnProgress == nil || s.comm.Rank() != 0 {
 		return
 	}
-	p := Progress{Done: i, Jobs: len(s.jobs), Part: 1}
-	if i < len(s.jobs) {
+	p := Progress{Done: len(s.measured()), Jobs: len(s.jobs), Part: 1}
+	if pass < passes {
 		p.Job = fmt.Sprintf("%v of %s", s.jobs[i].collective, units.FormatBytes(s.jobs[i].bytes))
 		used := time.Since(s.from)
-		p.Part = min(max(float64(i)/float64(len(s.jobs)), used.Seconds()/s.Budget.Seconds()), 1)
+		p.Part = min(max(float64(pass*len(s.jobs)+i)/float64(passes*len(s.jobs)), used.Seconds()/s.Budget.Seconds()), 1)
 		p.Left = max(s.Budget-used, 0)
 	}
 	s.OnProgress(p)
-}
-
-// median returns the median of some values, infinity of none.
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return math.Inf(1)
-	}
-	return stats.Median(v).Median
-}
-
-// spread is the distance of the quartiles as a part of the median.
-func spread(v []float64) float64 {
-	m := median(v)
-	if m <= 0 || len(v) < 2 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(v))
-	return (stat.Quantile(0.75, stat.LinInterp, sorted, nil) - stat.Quantile(0.25, stat.LinInterp, sorted, nil)) / m
 }

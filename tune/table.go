@@ -107,7 +107,7 @@ func winner(p Point, before string, library bool) Measured {
 		}
 	}
 	alike := func(s Measured) bool {
-		return s.Median <= best.Median*(1+min(max(0.02, (s.Spread+best.Spread)/2), 0.1))
+		return s.Median <= best.Median*(1+min(max(0.02, (s.Spread+best.Spread)/2), 0.04))
 	}
 	if best.Spec == spec.Library && alike(own) {
 		best = own
