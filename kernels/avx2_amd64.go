@@ -37,9 +37,16 @@ const (
 // no operand follows one that is nil.
 type avx2Loop func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)
 
+// avx2Stream is one that stores around the caches, at d0 and those after it up to the first that is nil, all aligned to vectorBytes.
+// end is nil.
+type avx2Stream func(d0, d1, d2, d3, d4, d5, d6, d7, end, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)
+
 // avx2Pair is a loop that stores through the caches and its counterpart that stores
-// around them, for which dst is aligned to vectorBytes.
-type avx2Pair struct{ cached, stream avx2Loop }
+// around them.
+type avx2Pair struct {
+	cached avx2Loop
+	stream avx2Stream
+}
 
 var avx2Loops = alike([mem.NumDatatypes][mem.NumOps]avx2Pair{
 	mem.Float32:  {{sumF32, sumF32Stream}, {prodF32, prodF32Stream}, {minF32, minF32Stream}, {maxF32, maxF32Stream}},
@@ -100,7 +107,7 @@ func nativePath() (p path, lacks string) {
 	if !cpuid.CPU.Supports(cpuid.AVX2, cpuid.F16C) {
 		return path{}, "this processor lacks AVX2 or F16C"
 	}
-	return path{name: "avx2", reduce: reduceAVX2, copy: copyAVX2}, ""
+	return path{name: "avx2", reduce: reduceAVX2, spread: spreadAVX2, copy: copyAVX2}, ""
 }
 
 func reduceAVX2(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, around bool) {
@@ -115,18 +122,12 @@ func reduceAVX2(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n
 // From stream bytes on, and where dst can be aligned, it stores around the
 // caches.
 func reduceVectors(v *avx2Pair, scalar loop, size int, dst unsafe.Pointer, from operands, n, stream int) {
-	f := v.cached
-	if n >= stream && !from.has(dst) {
-		if head := toLine(dst); head%size == 0 && head < n {
-			reduceScalar(scalar, dst, from, head)
-			dst, n = unsafe.Add(dst, head), n-head
-			from = from.after(head)
-			f = v.stream
-		}
+	if n >= stream && !from.has(dst) && spreadVectors(v, scalar, size, places{dst}, from, n) {
+		return
 	}
 	for n >= vectorBytes {
 		p := min(n, pieceBytes) &^ (vectorBytes - 1)
-		f((*byte)(dst), (*byte)(from[0]), (*byte)(from[1]), (*byte)(from[2]), (*byte)(from[3]),
+		v.cached((*byte)(dst), (*byte)(from[0]), (*byte)(from[1]), (*byte)(from[2]), (*byte)(from[3]),
 			(*byte)(from[4]), (*byte)(from[5]), (*byte)(from[6]), (*byte)(from[7]), p)
 		if n -= p; n == 0 {
 			return
@@ -134,6 +135,38 @@ func reduceVectors(v *avx2Pair, scalar loop, size int, dst unsafe.Pointer, from 
 		dst, from = unsafe.Add(dst, p), from.after(p)
 	}
 	reduceScalar(scalar, dst, from, n)
+}
+
+func spreadAVX2(dt mem.Datatype, op mem.Op, to places, from operands, n int) bool {
+	return spreadVectors(&avx2Loops[dt][op], portableLoops[dt][op], dt.Size(), to, from, n)
+}
+
+// spreadVectors is reduceVectors around the caches, to all places in one pass. It does nothing, and reports false, where
+// they cannot be aligned.
+func spreadVectors(v *avx2Pair, scalar loop, size int, to places, from operands, n int) bool {
+	head := toLine(to[0])
+	if head%size != 0 || head >= n {
+		return false
+	}
+	for _, dst := range to {
+		if dst != nil && toLine(dst) != head {
+			return false
+		}
+	}
+	to.reduceScalar(scalar, from, head)
+	to, from, n = to.after(head), from.after(head), n-head
+	for n >= vectorBytes {
+		p := min(n, pieceBytes) &^ (vectorBytes - 1)
+		v.stream((*byte)(to[0]), (*byte)(to[1]), (*byte)(to[2]), (*byte)(to[3]), (*byte)(to[4]), (*byte)(to[5]), (*byte)(to[6]), (*byte)(to[7]), nil,
+			(*byte)(from[0]), (*byte)(from[1]), (*byte)(from[2]), (*byte)(from[3]),
+			(*byte)(from[4]), (*byte)(from[5]), (*byte)(from[6]), (*byte)(from[7]), p)
+		if n -= p; n == 0 {
+			return true
+		}
+		to, from = to.after(p), from.after(p)
+	}
+	to.reduceScalar(scalar, from, n)
+	return true
 }
 
 // toLine returns how many bytes lie between p and the next cache line.

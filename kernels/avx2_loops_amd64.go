@@ -8,331 +8,331 @@ package kernels
 func sumF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumF32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodF32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minF32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxF32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxF32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func sumF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumF64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodF64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minF64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxF64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxF64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func sumF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func sumBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumBF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodBF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minBF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxBF16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxBF16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxBF16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func sumI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumI32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodI32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minI32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxI32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func sumI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func sumU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func sumU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func sumU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func sumU16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func prodU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func prodU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func prodU16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minU16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxU16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minI8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minI8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxI8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxI8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minI16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minI16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minI16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxI16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxI16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxI16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minU32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minU32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minU32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxU32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxU32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxU32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func minU64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func minU64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func minU64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func maxU64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func maxU64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func maxU64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func bandU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func bandU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func bandU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func borU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func borU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func borU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func bxorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func bxorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func bxorU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func landU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func landU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func landU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lorU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lxorU8(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lxorU8Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lxorU8Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func landU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func landU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func landU16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lorU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lorU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lorU16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lxorU16(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lxorU16Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lxorU16Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func landI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func landI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func landI32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lorI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lorI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lorI32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lxorI32(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lxorI32Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lxorI32Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func landI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func landI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func landI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lorI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lorI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lorI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func lxorI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func lxorI64Stream(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
+func lxorI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
 func copyStream(dst *byte, src *byte, n int)

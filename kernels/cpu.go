@@ -60,12 +60,38 @@ func (o *operands) has(p unsafe.Pointer) bool {
 	return false
 }
 
+// places are the addresses of one or more buffers to store in; nil after the last one.
+type places [Operands]unsafe.Pointer
+
+// after returns the places n bytes further on, before their ends.
+func (to places) after(n int) places {
+	for i, p := range to {
+		if p == nil {
+			break
+		}
+		to[i] = unsafe.Add(p, n)
+	}
+	return to
+}
+
+// reduceScalar combines n bytes at every place, the first, which may be an operand, last.
+func (to *places) reduceScalar(f loop, from operands, n int) {
+	for i := Operands - 1; i >= 0; i-- {
+		if to[i] != nil {
+			reduceScalar(f, to[i], from, n)
+		}
+	}
+}
+
 // path is one implementation of all reductions and copies.
 type path struct {
 	name string
 	// reduce combines n > 0 bytes; where around is set it stores around the caches, if
 	// it can.
 	reduce func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, around bool)
+	// spread combines n > 0 bytes, and stores them around the caches at all places, of which only the first may be among
+	// the operands, in one pass; false where it cannot. It may be nil.
+	spread func(dt mem.Datatype, op mem.Op, to places, from operands, n int) bool
 	// copy copies n > 0 bytes; dst and src may overlap.
 	copy func(dst, src unsafe.Pointer, n int)
 }
@@ -233,8 +259,8 @@ func checkCopy(in mem.Space, dst, src mem.Buffer) error {
 
 func overlapsInPart(p, q mem.Buffer) bool { return p.Overlaps(q) && !p.Same(q) }
 
-// ReduceTo is ReduceAll to several equally long buffers that lie apart from each other, piece by piece: while the
-// operands, or the result, are in the core's cache it is stored in all of them. Only the first of
+// ReduceTo is ReduceAll to several equally long buffers that lie apart from each other, in one pass where it stores around the
+// caches, otherwise piece by piece: while the result is in the core's cache it is copied to all of them. Only the first of
 // them may be one of the first two operands.
 func (c *CPU) ReduceTo(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around bool) error {
 	for _, dst := range to {
@@ -249,23 +275,21 @@ func (c *CPU) ReduceTo(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around
 	for i, b := range from {
 		all[i] = b.Pointer()
 	}
-	piece := spreadBytes
-	if around { // what is stored so is in no cache: it is combined once more
-		piece = max(piece, min(spreadAround, PrivateCache()/2/len(from)&^(spreadBytes-1)))
-	}
-	for at, n := 0, to[0].Len(); at < n; at += piece {
-		from, size := all.after(at), min(piece, n-at)
-		sum := unsafe.Add(to[0].Pointer(), at)
-		if around {
-			for _, dst := range to[1:] { // before the first, which may be an operand
-				c.path.reduce(dt, op, unsafe.Add(dst.Pointer(), at), from, size, true)
-			}
+	n := to[0].Len()
+	if around && n > 0 && len(to) <= Operands && c.path.spread != nil {
+		var at places
+		for i, b := range to {
+			at[i] = b.Pointer()
 		}
-		c.path.reduce(dt, op, sum, from, size, around)
-		if !around {
-			for _, dst := range to[1:] {
-				copyPortable(unsafe.Add(dst.Pointer(), at), sum, size)
-			}
+		if c.path.spread(dt, op, at, all, n) {
+			return nil
+		}
+	}
+	for at := 0; at < n; at += spreadBytes {
+		size, sum := min(spreadBytes, n-at), unsafe.Add(to[0].Pointer(), at)
+		c.path.reduce(dt, op, sum, all.after(at), size, false)
+		for _, dst := range to[1:] {
+			copyPortable(unsafe.Add(dst.Pointer(), at), sum, size)
 		}
 	}
 	return nil
@@ -282,9 +306,5 @@ func (c *CPU) reduceThenCopy(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, 
 	return nil
 }
 
-// Pieces of ReduceTo, in bytes: what lies in a core's first cache; and the largest where it stores around the
-// caches, which goes the faster the longer it goes on (BenchmarkReduceTo, on a Zen 4: two places gain little from 128 KiB on).
-const (
-	spreadBytes  = 16 << 10
-	spreadAround = 128 << 10
-)
+// spreadBytes is a piece of ReduceTo: it lies in a core's first cache.
+const spreadBytes = 16 << 10

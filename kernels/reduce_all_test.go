@@ -69,7 +69,7 @@ func TestReduceAllEqualsOneAfterTheOther(t *testing.T) {
 // A result that is stored at several places is everywhere what it is at one, on every path, in one piece or several, with
 // the first place apart or one of the first two operands.
 func TestReduceToEqualsReduceAll(t *testing.T) {
-	const most, operandsMost, placesMost = 9 * spreadBytes, Operands + 2, 4
+	const most, operandsMost, placesMost = 9 * spreadBytes, Operands + 2, Operands + 1
 	var whole [operandsMost + placesMost]mem.Buffer
 	for i := range whole {
 		whole[i] = mem.Alloc(most + 256)

@@ -101,6 +101,8 @@ type Engine struct {
 	wanted    atomic.Int32   // how many goroutines ask for the loop; see takeOver
 	migrator  ThreadMigrator // nil where the engine's goroutine alone may turn it
 	waiter    Waiter         // nil where the transport is none
+	waits     bool           // it is that of a blocking call who turns the loop
+	offered   int            // how often the core has been since something moved; see partly
 	binder    ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
 	other     Accelerator    // the device, where it is one and the transport carries what lies in its memory; nil otherwise
 	carrier   Carrier        // likewise the transport
@@ -387,8 +389,27 @@ func (e *Engine) progress() bool {
 		e.performAlone()
 	}
 	if e.exec.inUse > 1 && (n+m > 0 || !e.exec.sums.empty()) && e.perform() || moved || n+m > 0 {
+		e.offered = 0
 		return true
 	}
+	return e.partly()
+}
+
+// offers is how often a thread that only waits offers its core to others before it adds a part of what is to be added in one pass.
+const offers = 4
+
+// partly adds a part of a run of which not all has come, and reports whether it has done anything. Ranks that share a core have to have it in turn before
+// they have sent what they give, in some µs; and a sum in two passes writes, and reads again, what one does not.
+func (e *Engine) partly() bool {
+	if e.exec.partials.empty() {
+		return false
+	}
+	if e.waits && !e.hasty && e.offered < offers {
+		e.offered++
+		e.waiter.Yield()
+		return true
+	}
+	e.offered = 0
 	return e.exec.partly() && e.perform()
 }
 

@@ -78,7 +78,8 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 		op := &s.Ops[i]
 		for _, src := range op.Sources(nil) {
 			p.use(src)
-			p.readsOut = p.readsOut || src.Buf == schedule.Out
+			goesOn := p.prev[i] >= 0 && src == op.Src // a sum, in a pass that need not have written it
+			p.readsOut = p.readsOut || src.Buf == schedule.Out && !goesOn
 		}
 		if op.Writes() {
 			p.use(op.Dst)

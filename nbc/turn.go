@@ -202,8 +202,8 @@ func (e *Engine) proceed(ctx context.Context, r *Request, done int, failed error
 func (e *Engine) turnFor(ctx context.Context, r *Request) {
 	e.onThread(func() { // where that is not allowed, the engine's goroutine continues
 		if e.waiter != nil {
-			e.waiter.Waits(true)
-			defer e.waiter.Waits(false)
+			e.wait(true)
+			defer e.wait(false)
 		}
 		for n := 1; r.active.Load() && ctx.Err() == nil; n++ {
 			if r.watch != nil && e.looked.Sub(r.watch.started) > unwatched {
@@ -215,6 +215,12 @@ func (e *Engine) turnFor(ctx context.Context, r *Request) {
 			}
 		}
 	})
+}
+
+// wait says whether the thread that turns the loop does so for a blocking call.
+func (e *Engine) wait(only bool) {
+	e.waits = only
+	e.waiter.Waits(only)
 }
 
 // waker wakes whoever turns the loop at the end of a context, known by its Done.

@@ -16,6 +16,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/schedule"
 )
 
 // anywhere is a transport that any thread may call.
@@ -242,4 +243,88 @@ func TestNobodyIsLeftWithoutTheLoop(t *testing.T) {
 		}
 		callers.Wait()
 	})
+}
+
+// offering is a transport whose thread, while it only waits, lets another rank go on when it offers its core.
+type offering struct {
+	nbc.Transport
+	waits   *bool
+	offered func()
+}
+
+func (offering) Migrate() bool     { return true }
+func (o offering) Waits(only bool) { *o.waits = only }
+func (o offering) Yield() {
+	if *o.waits {
+		o.offered()
+	}
+}
+
+// TestACoreIsOfferedBeforeAPartIsAdded: a rank that waits, and has the messages of some of those that it adds in one pass, lets the others
+// have its core first: here rank 2 gives nothing before.
+func TestACoreIsOfferedBeforeAPartIsAdded(t *testing.T) {
+	const ranks, count = 3, 1000
+	w := inproc.NewWorld(ranks, inproc.Options{})
+	offered := make(chan bool)
+	var once sync.Once
+	var wg sync.WaitGroup
+	for rank := range ranks {
+		wg.Go(func() {
+			e, err := nbc.Start(func() (nbc.Transport, error) {
+				inner, err := w.Open(rank)()
+				if rank == 0 {
+					return offering{inner, new(bool), func() { once.Do(func() { close(offered) }) }}, err
+				}
+				return inner, err
+			}, host(t), nbc.Options{Deadline: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			in, out := make([]float32, count), make([]float32, count)
+			for i := range in {
+				in[i] = float32(i + rank)
+			}
+			b := schedule.NewBuilder(rank, ranks, count)
+			all := schedule.Range{Len: count}
+			mine, sum := schedule.Ref{Buf: schedule.In, Range: all}, schedule.Ref{Buf: schedule.Out, Range: all}
+			if rank == 0 {
+				b.RecvReduce(1, mine, sum)
+				b.RecvReduce(2, sum, sum)
+			} else {
+				b.Send(0, mine)
+			}
+			p, err := nbc.Compile(b.Schedule())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r, err := e.Prepare(p, nbc.Binding{Name: "reduce", In: mem.Of(in), Out: mem.Of(out), Datatype: mem.Float32, Op: mem.Sum})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if rank == 2 {
+				select {
+				case <-offered:
+				case <-time.After(20 * time.Second):
+					t.Error("rank 0 added a part, and waited, without offering its core")
+				}
+			}
+			if err := r.Run(context.Background()); err != nil {
+				t.Error(err)
+			}
+			for i, v := range out {
+				if want := float32(3*i + 3); rank == 0 && v != want {
+					t.Errorf("element %d is %v, not %v", i, v, want)
+					break
+				}
+			}
+			r.Close()
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -192,10 +192,10 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 		return []spec.Spec{one("linear")}
 	case v.ByRank():
 		return parted(l, v, one)
-	case l.Nodes == 1 && l.Ranks == 2: // a tree of two ranks is one, whatever it is called
+	case l.Nodes == 1 && l.Ranks == 2: // a tree of two ranks is one, whatever it is called, and a ring does what direct does
 		all := []spec.Spec{one("direct"), one("linear")}
 		if v == schedule.Allreduce {
-			all = []spec.Spec{one("direct"), one("doubling"), one("linear"), one("ring")}
+			all = []spec.Spec{one("direct"), one("doubling"), one("linear")}
 		}
 		return all
 	case l.Nodes == 1 && v == schedule.Allreduce:

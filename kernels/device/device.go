@@ -37,14 +37,14 @@ func (c *cpu) ReduceTo(_ nbc.Token, dt mem.Datatype, op mem.Op, to, from []mem.B
 	return true, c.k.ReduceTo(dt, op, to, from, c.around)
 }
 
-// At how many places a result is stored at once, of a collective that is stored around the caches and of any.
+// At how many places a result is stored at once, of a collective that is stored around the caches, which one pass does, and of any.
 const (
-	mostPlaces = 4
+	mostPlaces = kernels.Operands
 	fewPlaces  = 2
 )
 
-// Spreads: from the second place on what is stored is combined once more, which costs less than to read it
-// again where it is stored around the caches, and not at many places; or out of another core's cache: where one other wants it. (Three
+// Spreads: what is stored around the caches would have to be read again from memory for each further place. What is not
+// is worth while to store where one other wants it, who would read it out of another core's cache. (Three
 // others mostly share cores, and read it out of the cache that it is in.)
 func (c *cpu) Spreads(bytes, places int) bool {
 	return places <= fewPlaces || places <= mostPlaces && bytes >= kernels.StreamFrom

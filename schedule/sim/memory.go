@@ -130,8 +130,10 @@ func (w *world) place(r, i int32, t *traffic) {
 	}
 	t.memory += places * bytes
 	switch {
-	case k.places > 1: // it is summed once more for each
-		t.cached += 2 * places * bytes
+	case k.places > 1:
+		if !w.streams { // it is copied to each out of the core's cache, otherwise stored at all in one pass
+			t.cached += 2 * places * bytes
+		}
 	case k.cached:
 	case sends > places: // it goes to where the schedule has it, too
 		if op.Src == op.Dst {

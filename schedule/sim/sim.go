@@ -37,7 +37,7 @@ const (
 	HalvedFrom  = 128 << 10 // both of its ranks copy a message, where each has a core
 	InlineBytes = 32 << 10  // a message between nodes travels with its envelope
 	StreamFrom  = 8 << 20   // messages of such collectives are copied around the caches
-	MostPlaces  = 4         // where a sum of such a collective is stored at once,
+	MostPlaces  = 8         // where a sum of such a collective is stored at once,
 	FewPlaces   = 2         // and of any
 	AloneAdded  = 256 << 10 // a message that is added, or sent, by a rank with a core of its own whose caller executes its schedule alone
 	AloneTrade  = 32 << 10  // a message of two ranks that divide sums up, where their callers execute them alone,

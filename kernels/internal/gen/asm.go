@@ -5,8 +5,10 @@
 //
 // A loop is func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int): dst = ((x0 ⊕ x1) ⊕ x2) … for n
 // bytes, a multiple of 32, at any alignment; x2 and those after it may be nil, all that
-// follow one that is nil are. The stream variants store around the caches and need dst
-// aligned to 32 bytes.
+// follow one that is nil are. The stream variants are func(d0, d1, d2, d3, d4, d5, d6, d7, end, x0, …) and store around the caches, at d0 and
+// those after it that are not nil, which are aligned to 32 bytes; end is nil. They take
+// several lines at a time and store them at one place after the other: what goes around the caches is
+// gathered line by line, and the next line of a place waits for the one before.
 //
 // The build constraint keeps this file out of every build; the word generate
 // in it lets go mod tidy see what it imports.
@@ -28,6 +30,9 @@ const (
 	copies = 4  // in that of a copy
 
 	unrollTwo = 4 // and in that of a reduction of two operands
+
+	unrollAround = 8 // in those around the caches, unless their registers are needed otherwise
+	unrollHalves = 4 // where numbers of 16 bits need them
 
 	line  = 64   // bytes of a cache line
 	ahead = 1024 // bytes before which the loops around the caches ask for what they read
@@ -56,6 +61,8 @@ type kind struct {
 	ops   map[string]operator
 	load  func(m Mem) []VecVirtual
 	add   func(f combine, sum []VecVirtual, m Mem)
+	// around is how many vectors a turn around the caches takes.
+	around int
 }
 
 // store is an instruction from a YMM or XMM register to memory.
@@ -88,8 +95,15 @@ var operands = []string{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"}
 
 // reduction emits one loop.
 func reduction(name string, k kind, f operator, st store, around bool) {
-	asm.Begin(name, "func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)")
-	dst := asm.Arg("dst")
+	unroll, unrollTwo := unroll, unrollTwo
+	var dst Register
+	if around {
+		unroll, unrollTwo = k.around, k.around
+		asm.Begin(name, "func(d0, d1, d2, d3, d4, d5, d6, d7, end, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)")
+	} else {
+		asm.Begin(name, "func(dst, x0, x1, x2, x3, x4, x5, x6, x7 *byte, n int)")
+		dst = asm.Arg("dst")
+	}
 	from := make([]Register, len(operands))
 	for i, p := range operands {
 		from[i] = asm.Arg(p)
@@ -99,6 +113,14 @@ func reduction(name string, k kind, f operator, st store, around bool) {
 	XORQ(at, at)
 	if k.setup != nil {
 		k.setup()
+	}
+	keep := func(name string, sums [][]VecVirtual) {
+		if around {
+			spread(name, st, sums, at)
+		} else {
+			keep(st, sums, dst, at)
+		}
+		ADDQ(U32(len(sums)*vector), at)
 	}
 	if f.due != nil {
 		TESTQ(from[2], from[2])
@@ -118,19 +140,19 @@ func reduction(name string, k kind, f operator, st store, around bool) {
 		}
 		Label(stored)
 		f.finishAll(sums)
-		keep(st, sums, dst, at)
+		keep(fmt.Sprintf("place%d", turn), sums)
 	})
 	leave(around)
 	if f.due != nil {
 		Label("two")
-		two(k, f, st, dst, from, n, at, around)
+		two(k, f, unrollTwo, keep, from, n, at, around)
 	}
 }
 
 // two emits a loop over two operands, in which it is seldom that sums have to be finished.
-func two(k kind, f operator, st store, dst Register, from []Register, n, at Register, around bool) {
+func two(k kind, f operator, unroll int, keep func(string, [][]VecVirtual), from []Register, n, at Register, around bool) {
 	var wide [][]VecVirtual
-	asm.Turns("two", n, vector, unrollTwo, func(vectors int) {
+	asm.Turns("two", n, vector, unroll, func(vectors int) {
 		sums := make([][]VecVirtual, vectors)
 		take(k, f, sums, from[0], at, true, around)
 		take(k, f, sums, from[1], at, false, around)
@@ -147,7 +169,7 @@ func two(k kind, f operator, st store, dst Register, from []Register, n, at Regi
 			JNZ(LabelRef("finish"))
 			Label("finished")
 		}
-		keep(st, sums, dst, at)
+		keep(fmt.Sprintf("placeoftwo%d", vectors), sums)
 	})
 	leave(around)
 	Label("finish") // out of the loop's way
@@ -170,7 +192,7 @@ func take(k kind, f operator, sums [][]VecVirtual, from, at Register, first, aro
 	}
 }
 
-// keep emits that sums are stored, and that the loop is that much farther.
+// keep emits that sums are stored.
 func keep(st store, sums [][]VecVirtual, dst, at Register) {
 	for i, sum := range sums {
 		o := i * vector
@@ -179,7 +201,23 @@ func keep(st store, sums [][]VecVirtual, dst, at Register) {
 			o += vector / len(sum)
 		}
 	}
-	ADDQ(U32(len(sums)*vector), at)
+}
+
+// spread emits that sums are stored at all places.
+func spread(name string, st store, sums [][]VecVirtual, at Register) {
+	first, err := Param("d0").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	next, dst := GP64(), GP64()
+	LEAQ(first.Addr, next)
+	MOVQ(Mem{Base: next}, dst)
+	Label(name)
+	keep(st, sums, dst, at)
+	ADDQ(Imm(8), next)
+	MOVQ(Mem{Base: next}, dst)
+	TESTQ(dst, dst)
+	JNZ(LabelRef(name))
 }
 
 // leave emits the end of a loop.
@@ -242,7 +280,7 @@ func load(m Mem) VecVirtual {
 // plain is a kind of elements that the operators take as they lie.
 func plain(name string, setup func(), ops map[string]operator) kind {
 	return kind{
-		name: name, setup: setup, ops: ops,
+		name: name, setup: setup, ops: ops, around: unrollAround,
 		load: func(m Mem) []VecVirtual { return []VecVirtual{load(m)} },
 		add:  func(f combine, sum []VecVirtual, m Mem) { f(sum[0], load(m)) },
 	}
@@ -371,7 +409,7 @@ func f16() kind {
 	nan := new(VecVirtual)
 	const half = vector / 2
 	return kind{
-		name: "F16", setup: func() { *nan = broadcast32(0x7fc00000) }, ops: rounded(singles(nan)),
+		name: "F16", setup: func() { *nan = broadcast32(0x7fc00000) }, ops: rounded(singles(nan)), around: unrollHalves,
 		load: func(m Mem) []VecVirtual {
 			low, high := XMM(), XMM()
 			VMOVDQU(m, low)
@@ -416,6 +454,7 @@ func bf16() kind {
 		VPADDD(lsb, v, v)
 	}
 	k := plain("BF16", setup, rounded(singles(&nan)))
+	k.around = unrollHalves
 	k.add = func(f combine, sum []VecVirtual, m Mem) {
 		x, y := sum[0], load(m)
 		hi, lo := odd(x), even(x)
