@@ -101,7 +101,7 @@ func likely(rough []float64, l spec.Layout) float64 {
 // preferred returns the index of the candidate to choose. Of those that are not slower
 // than the fastest beyond modelTolerance it is the one that is never far from the
 // best of them, whichever parameters of the model are twice as bad as they seem;
-// of equals the first.
+// of equals the first, on one node in the largest chunks that are equal to it: what the model knows of a message is the least of it.
 func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 	fastest := make([]int, len(all))
 	for i := range fastest {
@@ -137,7 +137,18 @@ func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 	for loss[chosen] > times(least, 1+sameLoss) {
 		chosen++
 	}
+	for i := chosen + 1; i < len(close) && l.Nodes == 1; i++ {
+		if loss[i] <= times(least, 1+sameLoss) && fewerChunks(all[close[i]].Spec, all[close[chosen]].Spec) {
+			chosen = i
+		}
+	}
 	return close[chosen]
+}
+
+// fewerChunks reports whether s is a single level of the algorithm of o, in larger chunks.
+func fewerChunks(s, o spec.Spec) bool {
+	a, b := s.Levels[0], o.Levels[0]
+	return len(s.Levels) == 1 && len(o.Levels) == 1 && a.Algorithm == b.Algorithm && b.Chunk != 0 && a.Chunk > b.Chunk
 }
 
 // sameLoss is what makes no difference.
