@@ -101,7 +101,7 @@ func likely(rough []float64, l spec.Layout) float64 {
 // preferred returns the index of the candidate to choose. Of those that are not slower
 // than the fastest beyond modelTolerance it is the one that is never far from the
 // best of them, whichever parameters of the model are twice as bad as they seem;
-// of equals the first, on one node in the largest chunks that are equal to it: what the model knows of a message is the least of it.
+// of equals the first, on one node that of the largest chunks: what the model knows of a message is the least of it.
 func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 	fastest := make([]int, len(all))
 	for i := range fastest {
@@ -145,10 +145,9 @@ func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 	return close[chosen]
 }
 
-// fewerChunks reports whether s is a single level of the algorithm of o, in larger chunks.
+// fewerChunks reports whether s, of one level, has larger chunks than o.
 func fewerChunks(s, o spec.Spec) bool {
-	a, b := s.Levels[0], o.Levels[0]
-	return len(s.Levels) == 1 && len(o.Levels) == 1 && a.Algorithm == b.Algorithm && b.Chunk != 0 && a.Chunk > b.Chunk
+	return len(s.Levels) == 1 && len(o.Levels) == 1 && o.Levels[0].Chunk != 0 && s.Levels[0].Chunk > o.Levels[0].Chunk
 }
 
 // sameLoss is what makes no difference.
