@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/klauspost/cpuid/v2"
@@ -24,10 +25,10 @@ const (
 	// their own are stored around the caches. BenchmarkReduceThenSend shows
 	// why not earlier: a chunk that is sent on next is read from the cache up
 	// to here, which outweighs the reading of dst. A result that replaces
-	// an operand is never streamed: its lines are in the cache already.
+	// an operand is not streamed, unless it goes to other places as well: its lines are in the cache already.
 	streamFrom = StreamFrom
 
-	// pieceBytes is how much one call of a loop does at most: the runtime
+	// pieceBytes is how much one call of a loop does at most, of two operands and one place: the runtime
 	// cannot stop a goroutine inside assembly, and a collection would wait
 	// for it. Some 50 µs.
 	pieceBytes = 1 << 20
@@ -155,8 +156,9 @@ func spreadVectors(v *avx2Pair, scalar loop, size int, to places, from operands,
 	}
 	to.reduceScalar(scalar, from, head)
 	to, from, n = to.after(head), from.after(head), n-head
+	piece := 3 * pieceBytes / (count(to[:]) + count(from[:])) &^ (lineBytes - 1)
 	for n >= vectorBytes {
-		p := min(n, pieceBytes) &^ (vectorBytes - 1)
+		p := min(n, piece) &^ (vectorBytes - 1)
 		v.stream((*byte)(to[0]), (*byte)(to[1]), (*byte)(to[2]), (*byte)(to[3]), (*byte)(to[4]), (*byte)(to[5]), (*byte)(to[6]), (*byte)(to[7]), nil,
 			(*byte)(from[0]), (*byte)(from[1]), (*byte)(from[2]), (*byte)(from[3]),
 			(*byte)(from[4]), (*byte)(from[5]), (*byte)(from[6]), (*byte)(from[7]), p)
@@ -167,6 +169,14 @@ func spreadVectors(v *avx2Pair, scalar loop, size int, to places, from operands,
 	}
 	to.reduceScalar(scalar, from, n)
 	return true
+}
+
+// count returns how many addresses stand before the first that is nil.
+func count(all []unsafe.Pointer) int {
+	if n := slices.Index(all, nil); n >= 0 {
+		return n
+	}
+	return len(all)
 }
 
 // toLine returns how many bytes lie between p and the next cache line.

@@ -260,7 +260,7 @@ func checkCopy(in mem.Space, dst, src mem.Buffer) error {
 func overlapsInPart(p, q mem.Buffer) bool { return p.Overlaps(q) && !p.Same(q) }
 
 // ReduceTo is ReduceAll to several equally long buffers that lie apart from each other, in one pass where it stores around the
-// caches, otherwise piece by piece: while the result is in the core's cache it is copied to all of them. Only the first of
+// caches, which they have to be aligned alike for; otherwise piece by piece: while the result is in the core's cache it is copied to all of them. Only the first of
 // them may be one of the first two operands.
 func (c *CPU) ReduceTo(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around bool) error {
 	for _, dst := range to {

@@ -86,8 +86,13 @@ func TestReduceToEqualsReduceAll(t *testing.T) {
 			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 			g := make([]guarded, k+places)
 			all := make([]mem.Buffer, len(g))
+			alike := rapid.IntRange(0, 127).Draw(t, "offset of all places, mostly")
 			for i := range g {
-				g[i] = newGuarded(whole[i], rapid.OneOf(rapid.Just(64), rapid.IntRange(0, 127)).Draw(t, "offset"), n)
+				offset := rapid.OneOf(rapid.Just(64), rapid.IntRange(0, 127)).Draw(t, "offset")
+				if i >= k && rapid.IntRange(0, 19).Draw(t, "apart") > 0 {
+					offset = alike
+				}
+				g[i] = newGuarded(whole[i], offset, n)
 				kernelstest.Fill(r, dt, g[i].body)
 				all[i] = mem.Of(g[i].body)
 			}

@@ -395,16 +395,16 @@ func (e *Engine) progress() bool {
 	return e.partly()
 }
 
-// offers is how often a thread that only waits offers its core to others before it adds a part of what is to be added in one pass.
+// offers is how often a thread that only waits offers a core that ranks share to the others before it adds a part of what is to be added in one pass.
 const offers = 4
 
 // partly adds a part of a run of which not all has come, and reports whether it has done anything. Ranks that share a core have to have it in turn before
 // they have sent what they give, in some µs; and a sum in two passes writes, and reads again, what one does not.
 func (e *Engine) partly() bool {
-	if e.exec.partials.empty() {
+	if !e.exec.hasPart() {
 		return false
 	}
-	if e.waits && !e.hasty && e.offered < offers {
+	if e.waits && e.offered < offers && e.waiter.Crowded() {
 		e.offered++
 		e.waiter.Yield()
 		return true

@@ -143,15 +143,25 @@ func (x *executor) keep(r *Request, first int32) {
 	x.partials.push(r, first)
 }
 
+// hasPart reports whether there is a run of which not all has come.
+func (x *executor) hasPart() bool {
+	for !x.partials.empty() {
+		if x.partials.top().current() {
+			return true
+		}
+		x.partials.pop()
+	}
+	return false
+}
+
 // partly asks for the addition of a run of which not all has come, the most urgent, and
 // reports whether there is one.
 func (x *executor) partly() bool {
-	for !x.partials.empty() {
-		if p := x.partials.pop(); p.current() {
-			return x.add(p.r, p.op, true)
-		}
+	if !x.hasPart() {
+		return false
 	}
-	return false
+	p := x.partials.pop()
+	return x.add(p.r, p.op, true)
 }
 
 // added says that the device has added the run that ends with op last.

@@ -154,6 +154,8 @@ type Drainer interface {
 type Waiter interface {
 	// Yield offers the calling thread's core to others, once.
 	Yield()
+	// Crowded reports whether ranks of this node share cores.
+	Crowded() bool
 	// Waits says whether the thread that calls the Transport is from now on that of a
 	// blocking call, which computes nothing meanwhile.
 	Waits(bool)

@@ -115,6 +115,9 @@ func (c Config) jobs(s *selection.Selector, l spec.Layout, library bool) []job {
 	for _, part := range [][]int{coarse, fine} {
 		for _, bytes := range part {
 			for _, v := range c.Collectives {
+				if v.ByRank() && bytes < l.Ranks*c.Type.Size() {
+					continue // parts of nothing
+				}
 				q := selection.Query{Collective: v, Bytes: bytes, Type: c.Type, Buffers: c.Buffers, Blocking: true, Library: library}
 				all = append(all, job{v, bytes, Specs(s, l, q, chains[bytes] && v.Rooted())})
 			}

@@ -101,6 +101,7 @@ type Measured struct {
 type Point struct {
 	Collective string     `json:"collective"`
 	Bytes      int        `json:"bytes"`
+	Passes     int        `json:"passes"` // of the sweep
 	Specs      []Measured `json:"specs"`
 }
 
@@ -141,10 +142,12 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Resul
 	s.jobs = c.jobs(selector, comm.Layout(), comm.HasLibrary() && c.Buffers != selection.CUDA)
 	s.result = &Result{Config: c, Layout: comm.Layout(), Selector: selector, Jobs: len(s.jobs)}
 	s.races, s.points = make([]*race, len(s.jobs)), make([]*Point, len(s.jobs))
+	s.together = comm.Layout().Nodes == 1 && comm.Layout().PPN <= host.Cores()
 	for i, j := range s.jobs {
 		if s.points[i] = find(s.kept, j); s.points[i] != nil {
 			s.result.Resumed++
-		} else {
+		}
+		if s.points[i] == nil || s.points[i].Passes < passes {
 			s.races[i] = newRace(j)
 		}
 	}
@@ -161,9 +164,11 @@ func Sweep(ctx context.Context, comm *collectives.Comm, c Config) (result *Resul
 // passes is how often a sweep comes to each job, so that what disturbs the machine for some seconds does not decide any.
 const passes = 2
 
-// next does job i, for the first time or again, if an earlier sweep has not measured it and the budget is not spent.
+// next does job i, for the first time or again, if an earlier sweep has not done so and the budget is not spent.
 func (s *sweep) next(ctx context.Context, pass, i int) error {
-	if s.races[i] == nil {
+	part := float64(pass+1) / passes
+	rounds := max(minRounds, int(part*float64(s.Iterations)))
+	if r := s.races[i]; r == nil || r.rounds >= rounds || s.points[i] != nil && s.points[i].Passes > pass {
 		return nil
 	}
 	s.tell(pass, i)
@@ -177,12 +182,13 @@ func (s *sweep) next(ctx context.Context, pass, i int) error {
 	if used > s.Budget.Seconds() && len(s.measured()) > 0 {
 		return nil // jobs after it may be those of an earlier sweep
 	}
-	part := float64(pass+1) / passes
-	rounds := max(minRounds, int(part*float64(s.Iterations)))
 	if err := s.races[i].run(ctx, s, rounds, share(part*s.Budget.Seconds()-used, s.jobs[i:])); err != nil {
 		return err
 	}
 	s.points[i] = s.races[i].point()
+	if s.points[i].Passes = pass + 1; rounds >= s.Iterations {
+		s.points[i].Passes = passes
+	}
 	return s.keep(ctx, s.measured())
 }
 
@@ -232,14 +238,15 @@ func share(left float64, jobs []job) float64 {
 // sweep is a Sweep under way on one rank.
 type sweep struct {
 	Config
-	comm    *collectives.Comm
-	from    time.Time
-	in, out mem.Buffer
-	kept    []Point // of an earlier sweep
-	jobs    []job
-	races   []*race  // of each job, nil of what an earlier sweep has measured
-	points  []*Point // likewise, nil of what is still to be measured
-	result  *Result
+	comm     *collectives.Comm
+	from     time.Time
+	in, out  mem.Buffer
+	kept     []Point // of an earlier sweep
+	jobs     []job
+	races    []*race  // of each job, nil of what an earlier sweep has measured
+	points   []*Point // likewise, nil of what is still to be measured
+	together bool     // the ranks have a clock in common, and a core each
+	result   *Result
 }
 
 func (s *sweep) buffers(ctx context.Context) error {
@@ -346,10 +353,10 @@ const begins = 4 * time.Microsecond
 // Where they share cores none waits, as that would keep another from its core.
 func (s *sweep) begin() time.Time {
 	now := time.Now()
-	if s.comm.Layout().PPN > host.Cores() {
+	if !s.together {
 		return now
 	}
-	for until := now.Truncate(begins).Add(begins); now.Before(until); now = time.Now() {
+	for until := now.Add(begins - now.Sub(now.Truncate(begins))); now.Before(until); now = time.Now() {
 	}
 	return now
 }
@@ -369,6 +376,9 @@ func (s *sweep) tell(pass, i int) {
 	p := Progress{Done: len(s.measured()), Jobs: len(s.jobs), Part: 1}
 	if pass < passes {
 		p.Job = fmt.Sprintf("%v of %s", s.jobs[i].collective, units.FormatBytes(s.jobs[i].bytes))
+		if pass > 0 {
+			p.Job += " again"
+		}
 		used := time.Since(s.from)
 		p.Part = min(max(float64(pass*len(s.jobs)+i)/float64(passes*len(s.jobs)), used.Seconds()/s.Budget.Seconds()), 1)
 		p.Left = max(s.Budget-used, 0)

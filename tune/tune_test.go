@@ -146,6 +146,39 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// A sweep comes to each size twice; one that is interrupted in between is gone on with where it was.
+func TestPasses(t *testing.T) {
+	c := config(t.TempDir())
+	c.Iterations, c.Max = 8, 4<<10
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.OnProgress = func(p tune.Progress) {
+		if strings.HasSuffix(p.Job, " again") {
+			cancel()
+		}
+	}
+	if _, err := sweep(t, ctx, c); err == nil {
+		t.Fatal("no size was come to again")
+	}
+	c.OnProgress = nil
+	r, err := sweep(t, context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Resumed != r.Jobs || !r.Complete() {
+		t.Errorf("resumed %d points of %d, complete %v", r.Resumed, r.Jobs, r.Complete())
+	}
+	for _, p := range r.Points {
+		most := 0
+		for _, m := range p.Specs {
+			most = max(most, m.Iterations)
+		}
+		if most != c.Iterations {
+			t.Errorf("%s of %d: measured %d times, not %d", p.Collective, p.Bytes, most, c.Iterations)
+		}
+	}
+}
+
 // A budget that is used up leaves a table of what was measured, coarse sizes
 // first, and the rest for the next time.
 func TestBudget(t *testing.T) {

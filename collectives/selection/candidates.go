@@ -147,7 +147,8 @@ func (s *Batch) preferred(q Query, l spec.Layout, all []Candidate) int {
 
 // fewerChunks reports whether s, of one level, has larger chunks than o.
 func fewerChunks(s, o spec.Spec) bool {
-	return len(s.Levels) == 1 && len(o.Levels) == 1 && o.Levels[0].Chunk != 0 && s.Levels[0].Chunk > o.Levels[0].Chunk
+	chunk := func(s spec.Spec) int { return cmp.Or(s.Levels[0].Chunk, spec.DefaultChunk) }
+	return len(s.Levels) == 1 && len(o.Levels) == 1 && chunk(s) > chunk(o)
 }
 
 // sameLoss is what makes no difference.

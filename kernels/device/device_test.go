@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 func TestTheSimulationKnowsThePlaces(t *testing.T) {
 	cpu := device.CPU(nil).(nbc.Spreader)
 	for bytes, most := range map[int]int{sim.StreamFrom: sim.MostPlaces, sim.StreamFrom - 1: sim.FewPlaces, 1: sim.FewPlaces} {
-		for places := 1; places < 9; places++ {
+		for places := 1; places <= sim.MostPlaces+1; places++ {
 			if got, want := cpu.Spreads(bytes, places), places <= most; got != want {
 				t.Errorf("results at %d places, of %d bytes: %v, in the simulation %v", places, bytes, got, want)
 			}

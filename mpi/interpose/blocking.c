@@ -43,6 +43,7 @@ static trial *trial_of(state *st, int verb, int64_t bytes) {
 // alike, and agree on what took longest at any of them.
 static int tried(trial *t, int64_t bytes, MPI_Comm comm) {
   int64_t k = t->calls++ - t->from; // calls since both are tried
+  t->bytes = 0;                     // of a call that was not made in the end
   if (k < 0) return t->yes;
   if (k < (t->from ? 2 : TRIALS)) {
     t->bytes = bytes;

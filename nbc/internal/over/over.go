@@ -97,6 +97,12 @@ func (t Transport) Yield() {
 	}
 }
 
+// Crowded reports whether ranks share cores, as far as the inner transport knows.
+func (t Transport) Crowded() bool {
+	w, ok := t.inner.(nbc.Waiter)
+	return ok && w.Crowded()
+}
+
 // Drain has the inner transport end its copies, where something makes some that works on by itself.
 func (t Transport) Drain() {
 	if d, ok := t.inner.(nbc.Drainer); ok {
