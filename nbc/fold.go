@@ -13,7 +13,7 @@ import (
 // that is to be added last can send as soon as the first, so that servers that all begin with
 // the same rank do not leave the links of the others idle. Of those
 // that have arrived none waits for ever: when there is nothing else to do they are added
-// without the others. The order of additions, and so the bits, are the schedule's in
+// without the others, which a core that ranks share has been offered to before (Engine.partly). The order of additions, and so the bits, are the schedule's in
 // any case. An Add is a RecvReduce whose message is the rank's own, and there already; a Recv
 // whose range is only added to is the first message of a run, and not copied.
 
