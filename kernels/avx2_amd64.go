@@ -111,7 +111,7 @@ func nativePath() (p path, lacks string) {
 	return path{name: "avx2", reduce: reduceAVX2, spread: spreadAVX2, copy: copyAVX2}, ""
 }
 
-func reduceAVX2(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, around bool) {
+func reduceAVX2(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from addresses, n int, around bool) {
 	stream := streamFrom
 	if around {
 		stream = 0
@@ -122,8 +122,8 @@ func reduceAVX2(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n
 // reduceVectors does whole vectors with v and what is left of n with scalar.
 // From stream bytes on, and where dst can be aligned, it stores around the
 // caches.
-func reduceVectors(v *avx2Pair, scalar loop, size int, dst unsafe.Pointer, from operands, n, stream int) {
-	if n >= stream && !from.has(dst) && spreadVectors(v, scalar, size, places{dst}, from, n) {
+func reduceVectors(v *avx2Pair, scalar loop, size int, dst unsafe.Pointer, from addresses, n, stream int) {
+	if n >= stream && !from.has(dst) && spreadVectors(v, scalar, size, addresses{dst}, from, n) {
 		return
 	}
 	for n >= vectorBytes {
@@ -138,13 +138,13 @@ func reduceVectors(v *avx2Pair, scalar loop, size int, dst unsafe.Pointer, from 
 	reduceScalar(scalar, dst, from, n)
 }
 
-func spreadAVX2(dt mem.Datatype, op mem.Op, to places, from operands, n int) bool {
+func spreadAVX2(dt mem.Datatype, op mem.Op, to, from addresses, n int) bool {
 	return spreadVectors(&avx2Loops[dt][op], portableLoops[dt][op], dt.Size(), to, from, n)
 }
 
 // spreadVectors is reduceVectors around the caches, to all places in one pass. It does nothing, and reports false, where
 // they cannot be aligned.
-func spreadVectors(v *avx2Pair, scalar loop, size int, to places, from operands, n int) bool {
+func spreadVectors(v *avx2Pair, scalar loop, size int, to, from addresses, n int) bool {
 	head := toLine(to[0])
 	if head%size != 0 || head >= n {
 		return false

@@ -36,11 +36,11 @@ type loops [mem.NumDatatypes][mem.NumOps]loop
 // lie in memory keeps it busier than one after the other does.
 const Operands = 8
 
-// operands are the addresses of two or more buffers; nil after the last one.
-type operands [Operands]unsafe.Pointer
+// addresses are those of buffers to combine, or to store in; nil after the last one.
+type addresses [Operands]unsafe.Pointer
 
-// after returns the operands n bytes further on, before their ends.
-func (o operands) after(n int) operands {
+// after returns the addresses n bytes further on, before the buffers' ends.
+func (o addresses) after(n int) addresses {
 	for i, p := range o {
 		if p == nil {
 			break
@@ -51,7 +51,7 @@ func (o operands) after(n int) operands {
 }
 
 // has reports whether p is one of them.
-func (o *operands) has(p unsafe.Pointer) bool {
+func (o *addresses) has(p unsafe.Pointer) bool {
 	for _, q := range o {
 		if p == q {
 			return true
@@ -60,25 +60,11 @@ func (o *operands) has(p unsafe.Pointer) bool {
 	return false
 }
 
-// places are the addresses of one or more buffers to store in; nil after the last one.
-type places [Operands]unsafe.Pointer
-
-// after returns the places n bytes further on, before their ends.
-func (to places) after(n int) places {
-	for i, p := range to {
-		if p == nil {
-			break
-		}
-		to[i] = unsafe.Add(p, n)
-	}
-	return to
-}
-
-// reduceScalar combines n bytes at every place, the first, which may be an operand, last.
-func (to *places) reduceScalar(f loop, from operands, n int) {
+// reduceScalar combines n bytes of from at every place, the first, which may be among those, last.
+func (o *addresses) reduceScalar(f loop, from addresses, n int) {
 	for i := Operands - 1; i >= 0; i-- {
-		if to[i] != nil {
-			reduceScalar(f, to[i], from, n)
+		if o[i] != nil {
+			reduceScalar(f, o[i], from, n)
 		}
 	}
 }
@@ -88,10 +74,10 @@ type path struct {
 	name string
 	// reduce combines n > 0 bytes; where around is set it stores around the caches, if
 	// it can.
-	reduce func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, around bool)
+	reduce func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from addresses, n int, around bool)
 	// spread combines n > 0 bytes, and stores them around the caches at all places, of which only the first may be among
 	// the operands, in one pass; false where it cannot. It may be nil.
-	spread func(dt mem.Datatype, op mem.Op, to places, from operands, n int) bool
+	spread func(dt mem.Datatype, op mem.Op, to, from addresses, n int) bool
 	// copy copies n > 0 bytes; dst and src may overlap.
 	copy func(dst, src unsafe.Pointer, n int)
 }
@@ -140,7 +126,7 @@ func (c *CPU) Reduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error {
 	case n < fewBytes: // what every path does with them, without what it does for more
 		portableLoops[dt][op](dst.Pointer(), a.Pointer(), b.Pointer(), n)
 	default:
-		c.path.reduce(dt, op, dst.Pointer(), operands{a.Pointer(), b.Pointer()}, n, false)
+		c.path.reduce(dt, op, dst.Pointer(), addresses{a.Pointer(), b.Pointer()}, n, false)
 	}
 	return nil
 }
@@ -160,13 +146,13 @@ func (c *CPU) ReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.B
 	if dst.Len() == 0 {
 		return nil
 	}
-	var all operands
+	var all addresses
 	n := 0
 	for i, b := range from {
 		all[n] = b.Pointer()
 		if n++; n == Operands || i == len(from)-1 {
 			c.path.reduce(dt, op, dst.Pointer(), all, dst.Len(), around && len(from) <= Operands)
-			all, n = operands{dst.Pointer()}, 1
+			all, n = addresses{dst.Pointer()}, 1
 		}
 	}
 	return nil
@@ -271,13 +257,13 @@ func (c *CPU) ReduceTo(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around
 	if len(from) > Operands {
 		return c.reduceThenCopy(dt, op, to, from, around)
 	}
-	var all operands
+	var all addresses
 	for i, b := range from {
 		all[i] = b.Pointer()
 	}
 	n := to[0].Len()
 	if around && n > 0 && len(to) <= Operands && c.path.spread != nil {
-		var at places
+		var at addresses
 		for i, b := range to {
 			at[i] = b.Pointer()
 		}

@@ -16,7 +16,7 @@ func nativePaths(tb testing.TB) []path {
 	}
 	streamed := path{
 		name: "avx2 stream",
-		reduce: func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, _ bool) {
+		reduce: func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from addresses, n int, _ bool) {
 			native.reduce(dt, op, dst, from, n, true)
 		},
 		copy: func(dst, src unsafe.Pointer, n int) { copyVectors(dst, src, n, 0) },

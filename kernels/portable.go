@@ -35,7 +35,7 @@ func integers[T integer]() [mem.NumOps]loop {
 // stays in the first cache.
 const portableBlock = 8 << 10
 
-func reducePortable(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operands, n int, _ bool) {
+func reducePortable(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from addresses, n int, _ bool) {
 	f := portableLoops[dt][op]
 	for n > portableBlock {
 		reduceScalar(f, dst, from, portableBlock)
@@ -46,7 +46,7 @@ func reducePortable(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from operand
 
 // reduceScalar combines n bytes, whole elements, with a loop for two operands. dst
 // is written before the third is read.
-func reduceScalar(f loop, dst unsafe.Pointer, from operands, n int) {
+func reduceScalar(f loop, dst unsafe.Pointer, from addresses, n int) {
 	if n == 0 {
 		return
 	}
