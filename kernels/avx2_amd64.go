@@ -9,7 +9,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 )
 
-//go:generate go run -tags generate internal/gen/asm.go -out avx2_loops_amd64.s -stubs avx2_loops_amd64.go -pkg kernels
+//go:generate go run -tags generate ./internal/gen -out avx2_loops_amd64.s -stubs avx2_loops_amd64.go -pkg kernels
 
 // AVX-512 is left out: measured on a Zen 5 core it nearly doubles the f32 sum
 // of buffers up to 16 KiB, which lie in the first cache, and gains about 5 %
