@@ -24,19 +24,13 @@ import "github.com/scaffe/scaffe/schedule"
 // most until they lie in the root's Out.
 const Slots = 4
 
-// part returns the part of chunk c that rank r of size combines.
-func part(c schedule.Range, r, size int) schedule.Range {
-	from, to := c.Len*r/size, c.Len*(r+1)/size
-	return schedule.Range{Off: c.Off + from, Len: to - from}
-}
-
 // lend adds to b that every other rank may read this one's contribution to
 // its part of c.
 func lend(b *schedule.Builder, p schedule.Params, c schedule.Range) {
 	r := p.Relative()
 	for i := 1; i < p.Size; i++ {
 		to := (r + p.Size - i) % p.Size
-		if theirs := part(c, to, p.Size); theirs.Len > 0 {
+		if theirs := c.Part(to, p.Size); theirs.Len > 0 {
 			b.Send(p.Absolute(to), schedule.In.At(theirs))
 		}
 	}
@@ -63,11 +57,11 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 	r := p.Relative()
 	var slots schedule.SlotRing
 	if r > 0 {
-		slots = b.SlotRing(Slots, part(schedule.Range{Len: p.Longest()}, r, p.Size).Len+1, len(chunks))
+		slots = b.SlotRing(Slots, schedule.Range{Len: p.Longest()}.Part(r, p.Size).Len+1, len(chunks))
 	}
 	for i, c := range chunks {
 		lend(b, p, c)
-		mine := part(c, r, p.Size)
+		mine := c.Part(r, p.Size)
 		if r > 0 {
 			sum := slots.Slot(i, mine.Len)
 			combine(b, p, mine, sum)
@@ -78,7 +72,7 @@ func Reduce(b *schedule.Builder, p schedule.Params) {
 		}
 		combine(b, p, mine, schedule.Out.At(mine))
 		for k := 1; k < p.Size; k++ {
-			if theirs := part(c, k, p.Size); theirs.Len > 0 {
+			if theirs := c.Part(k, p.Size); theirs.Len > 0 {
 				b.Recv(p.Absolute(k), schedule.Out.At(theirs))
 			}
 		}
@@ -95,14 +89,14 @@ func Allreduce(b *schedule.Builder, p schedule.Params) {
 	r := p.Relative()
 	for _, c := range p.Chunks() {
 		lend(b, p, c)
-		mine := part(c, r, p.Size)
+		mine := c.Part(r, p.Size)
 		combine(b, p, mine, schedule.Out.At(mine))
 		for i := 1; i < p.Size && mine.Len > 0; i++ {
 			b.Send(p.Absolute((r+p.Size-i)%p.Size), schedule.Out.At(mine))
 		}
 		for i := 1; i < p.Size; i++ {
 			k := (r + i) % p.Size
-			if theirs := part(c, k, p.Size); theirs.Len > 0 {
+			if theirs := c.Part(k, p.Size); theirs.Len > 0 {
 				b.Recv(p.Absolute(k), schedule.Out.At(theirs))
 			}
 		}

@@ -145,14 +145,9 @@ func spreadAVX2(dt mem.Datatype, op mem.Op, to, from addresses, n int) bool {
 // spreadVectors is reduceVectors around the caches, to all places in one pass. It does nothing, and reports false, where
 // they cannot be aligned.
 func spreadVectors(v *avx2Pair, scalar loop, size int, to, from addresses, n int) bool {
-	head := toLine(to[0])
-	if head%size != 0 || head >= n {
+	head, ok := to.toLine(n)
+	if !ok || head%size != 0 {
 		return false
-	}
-	for _, dst := range to {
-		if dst != nil && toLine(dst) != head {
-			return false
-		}
 	}
 	to.reduceScalar(scalar, from, head)
 	to, from, n = to.after(head), from.after(head), n-head
@@ -179,34 +174,45 @@ func count(all []unsafe.Pointer) int {
 	return len(all)
 }
 
-// toLine returns how many bytes lie between p and the next cache line.
-func toLine(p unsafe.Pointer) int { return int(-uintptr(p) & (lineBytes - 1)) }
-
-func copyAVX2(dst, src unsafe.Pointer, n int) { copyVectors(dst, src, n, streamFrom) }
-
-// moveAround copies n > 0 bytes that lie apart around the caches.
-func moveAround(dst, src unsafe.Pointer, n int) {
-	if cpuid.CPU.Supports(cpuid.AVX2) {
-		copyVectors(dst, src, n, 0)
-		return
-	}
-	copyPortable(dst, src, n)
-}
-
-// copyVectors copies around the caches from stream bytes on, where dst and
-// src lie apart, and the rest through them.
-func copyVectors(dst, src unsafe.Pointer, n, stream int) {
-	if head := toLine(dst); n >= stream && apart(dst, src, n) && head < n {
-		copyPortable(dst, src, head)
-		dst, src, n = unsafe.Add(dst, head), unsafe.Add(src, head), n-head
-		for n >= vectorBytes {
-			p := min(n, pieceBytes) &^ (vectorBytes - 1)
-			copyStream((*byte)(dst), (*byte)(src), p)
-			if n -= p; n == 0 {
-				return
-			}
-			dst, src = unsafe.Add(dst, p), unsafe.Add(src, p)
+// toLine returns how many bytes lie between the addresses and the next cache line each; false where that is not the same for all, or n or more.
+func (o *addresses) toLine(n int) (head int, ok bool) {
+	head = int(-uintptr(o[0]) & (lineBytes - 1))
+	for _, p := range o[:count(o[:])] {
+		if int(-uintptr(p)&(lineBytes-1)) != head {
+			return 0, false
 		}
 	}
-	copyPortable(dst, src, n)
+	return head, head < n
+}
+
+// copyAVX2 copies around the caches from streamFrom bytes on, where dst and src lie apart.
+func copyAVX2(dst, src unsafe.Pointer, n int) {
+	if n < streamFrom || !apart(dst, src, n) || !copyVectors(addresses{dst}, src, n) {
+		copyPortable(dst, src, n)
+	}
+}
+
+// copyAround copies n > 0 bytes to all places, which lie apart from them and from each other, around the caches. It does nothing,
+// and reports false, where it cannot.
+func copyAround(to addresses, src unsafe.Pointer, n int) bool {
+	return cpuid.CPU.Supports(cpuid.AVX2) && copyVectors(to, src, n)
+}
+
+// copyVectors is copyAround with a processor that can, where all places are aligned alike.
+func copyVectors(to addresses, src unsafe.Pointer, n int) bool {
+	head, ok := to.toLine(n)
+	if !ok {
+		return false
+	}
+	to.copyPortable(src, head)
+	to, src, n = to.after(head), unsafe.Add(src, head), n-head
+	piece := 2 * pieceBytes / (count(to[:]) + 1) &^ (lineBytes - 1)
+	for n >= vectorBytes {
+		p := min(n, piece) &^ (vectorBytes - 1)
+		copyStream((*byte)(to[0]), (*byte)(to[1]), (*byte)(to[2]), (*byte)(to[3]), (*byte)(to[4]), (*byte)(to[5]), (*byte)(to[6]), (*byte)(to[7]), nil,
+			(*byte)(src), p)
+		to, src, n = to.after(p), unsafe.Add(src, p), n-p
+	}
+	to.copyPortable(src, n)
+	return true
 }

@@ -335,4 +335,4 @@ func lxorI64(dst *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *by
 func lxorI64Stream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, x0 *byte, x1 *byte, x2 *byte, x3 *byte, x4 *byte, x5 *byte, x6 *byte, x7 *byte, n int)
 
 //go:noescape
-func copyStream(dst *byte, src *byte, n int)
+func copyStream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, src *byte, n int)

@@ -33786,42 +33786,67 @@ narrowdone:
 	VZEROUPPER
 	RET
 
-// func copyStream(dst *byte, src *byte, n int)
+// func copyStream(d0 *byte, d1 *byte, d2 *byte, d3 *byte, d4 *byte, d5 *byte, d6 *byte, d7 *byte, end *byte, src *byte, n int)
 // Requires: AVX, MMX+
-TEXT ·copyStream(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	XORQ BX, BX
-	CMPQ DX, $0x00000080
+TEXT ·copyStream(SB), NOSPLIT, $0-88
+	MOVQ src+72(FP), AX
+	MOVQ n+80(FP), CX
+	XORQ DX, DX
+	CMPQ CX, $0x00000100
 	JL   widedone
 
 wide:
-	PREFETCHT0 1024(CX)(BX*1)
-	PREFETCHT0 1088(CX)(BX*1)
-	VMOVDQU    (CX)(BX*1), Y0
-	VMOVDQU    32(CX)(BX*1), Y1
-	VMOVDQU    64(CX)(BX*1), Y2
-	VMOVDQU    96(CX)(BX*1), Y3
-	VMOVNTDQ   Y0, (AX)(BX*1)
-	VMOVNTDQ   Y1, 32(AX)(BX*1)
-	VMOVNTDQ   Y2, 64(AX)(BX*1)
-	VMOVNTDQ   Y3, 96(AX)(BX*1)
-	ADDQ       $0x00000080, BX
-	SUBQ       $0x00000080, DX
-	CMPQ       DX, $0x00000080
-	JGE        wide
+	PREFETCHT0 1024(AX)(DX*1)
+	PREFETCHT0 1088(AX)(DX*1)
+	PREFETCHT0 1152(AX)(DX*1)
+	PREFETCHT0 1216(AX)(DX*1)
+	VMOVDQU    (AX)(DX*1), Y0
+	VMOVDQU    32(AX)(DX*1), Y1
+	VMOVDQU    64(AX)(DX*1), Y2
+	VMOVDQU    96(AX)(DX*1), Y3
+	VMOVDQU    128(AX)(DX*1), Y4
+	VMOVDQU    160(AX)(DX*1), Y5
+	VMOVDQU    192(AX)(DX*1), Y6
+	VMOVDQU    224(AX)(DX*1), Y7
+	LEAQ       d0+0(FP), BX
+	MOVQ       (BX), SI
+
+place8:
+	VMOVNTDQ Y0, (SI)(DX*1)
+	VMOVNTDQ Y1, 32(SI)(DX*1)
+	VMOVNTDQ Y2, 64(SI)(DX*1)
+	VMOVNTDQ Y3, 96(SI)(DX*1)
+	VMOVNTDQ Y4, 128(SI)(DX*1)
+	VMOVNTDQ Y5, 160(SI)(DX*1)
+	VMOVNTDQ Y6, 192(SI)(DX*1)
+	VMOVNTDQ Y7, 224(SI)(DX*1)
+	ADDQ     $0x08, BX
+	MOVQ     (BX), SI
+	TESTQ    SI, SI
+	JNZ      place8
+	ADDQ     $0x00000100, DX
+	SUBQ     $0x00000100, CX
+	CMPQ     CX, $0x00000100
+	JGE      wide
 
 widedone:
-	CMPQ DX, $0x00000020
+	CMPQ CX, $0x00000020
 	JL   narrowdone
 
 narrow:
-	VMOVDQU  (CX)(BX*1), Y0
-	VMOVNTDQ Y0, (AX)(BX*1)
-	ADDQ     $0x00000020, BX
-	SUBQ     $0x00000020, DX
-	CMPQ     DX, $0x00000020
+	VMOVDQU (AX)(DX*1), Y0
+	LEAQ    d0+0(FP), BX
+	MOVQ    (BX), SI
+
+place1:
+	VMOVNTDQ Y0, (SI)(DX*1)
+	ADDQ     $0x08, BX
+	MOVQ     (BX), SI
+	TESTQ    SI, SI
+	JNZ      place1
+	ADDQ     $0x00000020, DX
+	SUBQ     $0x00000020, CX
+	CMPQ     CX, $0x00000020
 	JGE      narrow
 
 narrowdone:

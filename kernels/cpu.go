@@ -39,6 +39,14 @@ const Operands = 8
 // addresses are those of buffers to combine, or to store in; nil after the last one.
 type addresses [Operands]unsafe.Pointer
 
+// addressesOf returns those of the buffers, Operands at most.
+func addressesOf(buffers []mem.Buffer) (all addresses) {
+	for i, b := range buffers {
+		all[i] = b.Pointer()
+	}
+	return all
+}
+
 // after returns the addresses n bytes further on, before the buffers' ends.
 func (o addresses) after(n int) addresses {
 	for i, p := range o {
@@ -65,6 +73,15 @@ func (o *addresses) reduceScalar(f loop, from addresses, n int) {
 	for i := Operands - 1; i >= 0; i-- {
 		if o[i] != nil {
 			reduceScalar(f, o[i], from, n)
+		}
+	}
+}
+
+// copyPortable copies n bytes to every place.
+func (o *addresses) copyPortable(from unsafe.Pointer, n int) {
+	for _, p := range o {
+		if p != nil {
+			copyPortable(p, from, n)
 		}
 	}
 }
@@ -257,19 +274,9 @@ func (c *CPU) ReduceTo(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around
 	if len(from) > Operands {
 		return c.reduceThenCopy(dt, op, to, from, around)
 	}
-	var all addresses
-	for i, b := range from {
-		all[i] = b.Pointer()
-	}
-	n := to[0].Len()
-	if around && n > 0 && len(to) <= Operands && c.path.spread != nil {
-		var at addresses
-		for i, b := range to {
-			at[i] = b.Pointer()
-		}
-		if c.path.spread(dt, op, at, all, n) {
-			return nil
-		}
+	all, n := addressesOf(from), to[0].Len()
+	if around && n > 0 && len(to) <= Operands && c.path.spread != nil && c.path.spread(dt, op, addressesOf(to), all, n) {
+		return nil
 	}
 	for at := 0; at < n; at += spreadBytes {
 		size, sum := min(spreadBytes, n-at), unsafe.Add(to[0].Pointer(), at)
@@ -286,11 +293,6 @@ func (c *CPU) reduceThenCopy(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, 
 	if err := c.ReduceAll(dt, op, to[0], from, false); err != nil {
 		return err
 	}
-	for _, dst := range to[1:] {
-		Move(dst, to[0], around)
-	}
+	MoveTo(to[1:], to[0], around)
 	return nil
 }
-
-// spreadBytes is a piece of ReduceTo: it lies in a core's first cache.
-const spreadBytes = 16 << 10

@@ -29,14 +29,29 @@ func PrivateCache() int {
 // around is set it stores around the caches, if the processor can; otherwise dst is in
 // them afterwards, however long it is.
 func Move(dst, src mem.Buffer, around bool) {
-	switch n := dst.Len(); {
-	case n == 0:
-	case around:
-		moveAround(dst.Pointer(), src.Pointer(), n)
-	default:
+	n := dst.Len()
+	if n > 0 && !(around && copyAround(addresses{dst.Pointer()}, src.Pointer(), n)) {
 		copyPortable(dst.Pointer(), src.Pointer(), n)
 	}
 }
+
+// MoveTo is Move to several buffers that lie apart from each other: in one pass, where it stores around the caches and they are
+// aligned alike; otherwise piece by piece.
+func MoveTo(to []mem.Buffer, src mem.Buffer, around bool) {
+	n := src.Len()
+	if around && n > 0 && 0 < len(to) && len(to) <= Operands && copyAround(addressesOf(to), src.Pointer(), n) {
+		return
+	}
+	for at := 0; at < n; at += spreadBytes {
+		piece := src.Slice(at, min(spreadBytes, n-at))
+		for _, dst := range to {
+			Move(dst.Slice(at, piece.Len()), piece, around)
+		}
+	}
+}
+
+// spreadBytes is a piece of what goes to several places through the caches: it lies in a core's first one.
+const spreadBytes = 16 << 10
 
 // copyPortable copies through the caches. The two may overlap.
 func copyPortable(dst, src unsafe.Pointer, n int) {

@@ -19,7 +19,11 @@ func nativePaths(tb testing.TB) []path {
 		reduce: func(dt mem.Datatype, op mem.Op, dst unsafe.Pointer, from addresses, n int, _ bool) {
 			native.reduce(dt, op, dst, from, n, true)
 		},
-		copy: func(dst, src unsafe.Pointer, n int) { copyVectors(dst, src, n, 0) },
+		copy: func(dst, src unsafe.Pointer, n int) {
+			if !apart(dst, src, n) || !copyVectors(addresses{dst}, src, n) {
+				copyPortable(dst, src, n)
+			}
+		},
 	}
 	return []path{native, streamed}
 }

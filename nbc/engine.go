@@ -221,7 +221,7 @@ func (e *Engine) open(open func() (Transport, Device, error)) error {
 	e.scratch[0] = scratch{alloc: e.Alloc, give: e.Free}
 	e.openMemory()
 	e.links.open(e.rank, e.Nodes(), time.Now())
-	e.links.disorder, e.exec.overtaken = e.disorder, e.sumOvertaken
+	e.links.disorder, e.exec.overtaken, e.exec.awaited = e.disorder, e.sumOvertaken, e.awaited
 	e.watchdog = newWatchdog(e.rank, e.opts)
 	return nil
 }
@@ -404,7 +404,7 @@ func (e *Engine) partly() bool {
 	if !e.exec.hasPart() {
 		return false
 	}
-	if e.waits && e.offered < offers && e.waiter.Crowded() {
+	if e.waits && e.offered < offers && e.waiter.Crowded() && !e.partWanted() {
 		e.offered++
 		e.waiter.Yield()
 		return true

@@ -20,9 +20,11 @@ var steps = map[step]string{stepBegin: "begin", stepCombine: "combine", stepDivi
 //	request NAME [divide]   the input is its schedule
 //	request NAME folds      … of ranks of a node each, with a device that folds
 //	request NAME inplace    … whose In is its Out
+//	request NAME relays     … of ranks of one node, which stores messages where those want them to whom it passes them on
 //	admit NAME...           start executions
 //	begun NAME done=(OP...) lent=(OP...)   … one that its caller has begun alone
 //	received NAME OP...     the transport has ended these ops, in this order
+//	received NAME OP early  … before those to whom it is passed on wait for it
 //	combined NAME OP...     the device has
 //	idle                    nothing else is to be done
 //	fail
@@ -48,6 +50,9 @@ func TestExecutor(t *testing.T) {
 					nodes = append(nodes, r)
 				}
 			}
+			if d.HasArg("relays") {
+				x.folds, nodes = true, make([]int, s.Size)
+			}
 			plan, err := CompileOn(s, nodes)
 			if err != nil {
 				return err.Error()
@@ -57,7 +62,7 @@ func TestExecutor(t *testing.T) {
 			if d.HasArg("divide") {
 				r.bind.Divide = 2
 			}
-			r.inPlace = d.HasArg("inplace")
+			r.inPlace, r.relays = d.HasArg("inplace"), d.HasArg("relays") && plan.relayed > 0
 			requests[name], names[r] = r, name
 			return ""
 		case "admit":
@@ -83,7 +88,11 @@ func TestExecutor(t *testing.T) {
 			x.admit(requests[d.CmdArgs[0].Key], done, lent)
 		case "received", "combined":
 			r := requests[d.CmdArgs[0].Key]
+			x.awaited = func(*Request, int32) bool { return !d.HasArg("early") }
 			for _, a := range d.CmdArgs[1:] {
+				if a.Key == "early" {
+					continue
+				}
 				var i int32
 				if _, err := fmt.Sscan(a.Key, &i); err != nil {
 					return err.Error()

@@ -3,6 +3,7 @@ package nbc
 import (
 	"slices"
 
+	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -62,9 +63,17 @@ func readBy(s *schedule.Schedule, g *schedule.Graph, d, i int32) bool {
 	return true
 }
 
-// folded reports whether the message of op i, a Recv, is the first of a run.
+// folded reports whether the message of op i, a Recv, is the first of a run, or one that is stored at several places.
 func (x *executor) folded(r *Request, i int32) bool {
-	return x.folds && r.library == nil && r.plan.next[i] >= 0 && r.plan.schedule.Ops[i].Kind == schedule.Recv
+	if !x.folds || r.library != nil || r.plan.schedule.Ops[i].Kind != schedule.Recv {
+		return false
+	}
+	return r.plan.next[i] >= 0 || x.relays(r, i)
+}
+
+// relays reports whether the message of op i is one that is stored where those wait for it to whom it is passed on.
+func (x *executor) relays(r *Request, i int32) bool {
+	return r.relays && r.plan.relays[i] && r.plan.next[i] < 0
 }
 
 // split reports whether a run ends before op i in any case: the sum goes on in Out, which
@@ -104,7 +113,7 @@ func (x *executor) arrived(r *Request, i int32) {
 		}
 		first = prev
 	}
-	if !x.add(r, first, false) && first == i {
+	if early := x.relays(r, i) && x.awaited != nil && !x.awaited(r, i); early || !x.add(r, first, false) && first == i {
 		x.keep(r, first)
 	}
 }
@@ -208,8 +217,8 @@ func (e *Engine) combine(r *Request, first, last int32) {
 	var done bool
 	var err error
 	switch {
-	case len(e.operands) == 1: // a Recv, as what comes after it is not there yet
-		done, err = e.device.Copy(r.token(last), own, e.operands[0])
+	case len(e.operands) == 1: // a Recv, as what comes after it is not there yet, or it is passed on
+		done, err = e.store(r.token(last), to, e.operands[0])
 	case len(to) > 1 || !to[0].Same(own):
 		done, err = e.spreader.ReduceTo(r.token(last), r.bind.Datatype, r.bind.Op, to, e.operands)
 	case e.folder == nil:
@@ -221,4 +230,18 @@ func (e *Engine) combine(r *Request, first, last int32) {
 		e.sums.Expect(0)
 	}
 	e.began(r, last, done, err)
+}
+
+// store begins that all of to hold the message, which the transport may have copied to the first.
+func (e *Engine) store(tok Token, to []mem.Buffer, message mem.Buffer) (done bool, err error) {
+	if to[0].Same(message) {
+		to = to[1:]
+	}
+	switch len(to) {
+	case 0:
+		return true, nil
+	case 1:
+		return e.device.Copy(tok, to[0], message)
+	}
+	return e.spreader.CopyTo(tok, to, message)
 }

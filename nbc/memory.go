@@ -97,7 +97,7 @@ func (e *Engine) borrow(r *Request, i int32, tok Token, tag Tag) error {
 	switch s := dst.Space(); {
 	case s != mem.Host:
 		return e.carrier.RecvBorrowIn(s, tok, from, tag, dst.Len())
-	case e.lander != nil && op.Adds() && op.Src != op.Dst && r.plan.prev[i] < 0 && !r.inPlace:
+	case e.lander != nil && (r.plan.next[i] < 0 && !op.Adds() || op.Adds() && op.Src != op.Dst && r.plan.prev[i] < 0 && !r.inPlace):
 		return e.lander.RecvBorrowTo(tok, from, tag, dst)
 	}
 	return e.transport.RecvBorrow(tok, from, tag, dst.Len())

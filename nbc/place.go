@@ -25,9 +25,17 @@ type Spreader interface {
 	// ReduceTo is ReduceAll to equally long buffers that are apart from each other, one at least; only the
 	// first may be one of the first two of from. Both slices are the caller's again when it returns.
 	ReduceTo(tok Token, dt mem.Datatype, op mem.Op, to, from []mem.Buffer) (done bool, err error)
+	// CopyTo begins that equally long buffers that are apart from each other and from src hold what that does. to is the caller's
+	// again when it returns.
+	CopyTo(tok Token, to []mem.Buffer, src mem.Buffer) (done bool, err error)
 	// Spreads reports whether that is worth while for parts of a collective of so many bytes that are stored
 	// at so many places.
 	Spreads(bytes, places int) bool
+}
+
+// spreads reports whether what r makes is stored where others wait for it, at so many places at most.
+func (e *Engine) spreads(r *Request, places int) bool {
+	return places > 0 && e.placer != nil && e.spreader != nil && r.bind.space() == mem.Host && e.spreader.Spreads(r.size(), places)
 }
 
 // destinations returns where the sum of op last of r is to be stored: dst, which is its
@@ -36,7 +44,11 @@ type Spreader interface {
 func (e *Engine) destinations(r *Request, last int32, dst mem.Buffer) (to []mem.Buffer, all bool) {
 	e.places = append(e.places[:0], dst)
 	p := r.plan
-	if p.places == 0 || e.placer == nil || e.spreader == nil || p.next[last] >= 0 || dst.Space() != mem.Host || !e.spreader.Spreads(r.size(), p.places) {
+	spreads := r.spreads
+	if !p.schedule.Ops[last].Adds() {
+		spreads = r.relays
+	}
+	if p.next[last] >= 0 || !spreads {
 		return e.places, false
 	}
 	sum, read := p.schedule.Ops[last].Dst, false
@@ -56,6 +68,27 @@ func (e *Engine) destinations(r *Request, last int32, dst mem.Buffer) (to []mem.
 		e.places = e.places[1:]
 	}
 	return e.places, all
+}
+
+// awaited reports whether all to whom op i of r passes its message on have said where they want it.
+func (e *Engine) awaited(r *Request, i int32) bool {
+	p, n := r.plan, r.bytes(r.plan.schedule.Ops[i].Dst).Len()
+	for _, j := range p.graph.Waiting(i) {
+		op := &p.schedule.Ops[j]
+		if !op.Passes(&p.schedule.Ops[i]) || r.state[j] <= 0 {
+			continue
+		}
+		if _, ok := e.placer.Place(r.peer(op.Peer), r.tag(uint32(op.Msg)), n); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// partWanted reports whether the first of what waits for others is a message that has meanwhile become wanted by all.
+func (e *Engine) partWanted() bool {
+	p := e.exec.partials.top()
+	return e.exec.relays(p.r, p.op) && e.awaited(p.r, p.op)
 }
 
 // reads reports whether op reads a part of ref.

@@ -19,7 +19,9 @@ type Plan struct {
 	adds     bool              // some ops add
 	// Elements that this rank's messages to others have, and those of others to it.
 	sent, received int
-	places         int     // see place.go
+	places         int     // of sums: see place.go
+	relays         []bool  // by op, and
+	relayed        int     // places of these messages: see schedule.Relays
 	trades         bool    // see schedule.Trades
 	free           []int32 // ops that wait for none, in the order in which they begin
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
@@ -69,6 +71,7 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 	p.next, p.prev = chains(s, g)
 	if near > 0 {
 		p.places, p.trades = s.Places(g, near+1), s.Trades(g, near+1)
+		p.relays, p.relayed = s.Relays(g, near+1, sameNode)
 	}
 	p.free = s.Begin(g, p.trades)
 	if len(s.Ops) <= loneOps {

@@ -79,6 +79,8 @@ type Request struct {
 	buffers  [3]mem.Buffer // by schedule.Buffer
 	lone     *lone         // nil where it is not executed alone
 	inPlace  bool          // In and Out have memory in common
+	spreads  bool          // sums are stored where others wait for them,
+	relays   bool          // and messages that are passed on: see place.go
 
 	active  atomic.Bool
 	closed  atomic.Bool
@@ -160,6 +162,8 @@ func (r *Request) provide(like *lone) error {
 	}
 	r.buffers = [3]mem.Buffer{r.bind.In, r.bind.Out, own}
 	r.inPlace = r.bind.In.Overlaps(r.bind.Out)
+	r.spreads = r.engine.spreads(r, r.plan.places)
+	r.relays = r.engine.spreads(r, r.plan.relayed)
 	if r.lone = like; like == nil || like.scratch != own {
 		r.lone = r.engine.bindLone(r)
 	}
@@ -453,7 +457,7 @@ func (r *Request) reset() {
 	if r.state == nil {
 		n := len(r.plan.schedule.Ops)
 		r.state, r.queue = make([]int32, n), make([]int32, 0, n)
-		if r.plan.adds {
+		if r.plan.adds || r.relays {
 			r.data = make([]mem.Buffer, n)
 		}
 	}

@@ -107,7 +107,7 @@ func (a Algorithm) Serves(c Collective) bool {
 	switch {
 	case c == Allreduce && a.Allreduce != nil, c == Allgather && a.Allgather != nil, c == ReduceScatter && a.ReduceScatter != nil:
 		return true
-	case c == Allgather:
+	case c == Bcast, c == Allgather:
 		return a.Bcast != nil
 	case c == Gather:
 		return a.Gather != nil

@@ -105,8 +105,7 @@ func (p Params) PartsOf(first, n int) []Range {
 			all = append(all, p.Parts[k]...)
 			continue
 		}
-		from, to := p.Count*k/p.Size, p.Count*(k+1)/p.Size
-		all = append(all, Range{Off: from, Len: to - from})
+		all = append(all, Range{Len: p.Count}.Part(k, p.Size))
 	}
 	return Join(all)
 }

@@ -13,12 +13,7 @@ func (s *Schedule) Places(g *Graph, ranks int) int {
 		if !sum.Adds() {
 			continue
 		}
-		places := 0
-		for _, j := range g.Waiting(int32(i)) {
-			if s.Ops[j].Passes(sum) {
-				places++
-			}
-		}
+		places := s.passedOn(g, int32(i), func(int) bool { return true })
 		if places == 0 {
 			continue
 		}
@@ -35,8 +30,44 @@ func (s *Schedule) Places(g *Graph, ranks int) int {
 	return most
 }
 
-// Passes reports whether o sends what sum has written, all of it and nothing else.
-func (o *Op) Passes(sum *Op) bool { return o.Kind == Send && o.Src == sum.Dst }
+// Relays says which ops of s receive a message of a rank of the same node that s passes on to others of it, and at how many
+// places such a message is wanted, at most; nil and 0 where the rank passes on more than its part, as one of so many ranks of the node: where
+// the ranks that have not the buffer divide it up, each stores its part where all of them want it. near says which ranks are of the node.
+func (s *Schedule) Relays(g *Graph, ranks int, near func(rank int) bool) (relays []bool, places int) {
+	messages, elements := 0, 0
+	for i := range s.Ops {
+		op := &s.Ops[i]
+		if op.Kind != Recv || !near(op.Peer) {
+			continue
+		}
+		if n := s.passedOn(g, int32(i), near); n > 0 {
+			if relays == nil {
+				relays = make([]bool, len(s.Ops))
+			}
+			relays[i] = true
+			messages++
+			elements += op.Dst.Len
+			places = max(places, n+1)
+		}
+	}
+	if elements > s.Count/max(1, ranks-1)+messages { // parts are rounded up
+		return nil, 0
+	}
+	return relays, places
+}
+
+// passedOn returns to how many ranks of those s sends what op i has written.
+func (s *Schedule) passedOn(g *Graph, i int32, to func(rank int) bool) (ranks int) {
+	for _, j := range g.Waiting(i) {
+		if s.Ops[j].Passes(&s.Ops[i]) && to(s.Ops[j].Peer) {
+			ranks++
+		}
+	}
+	return ranks
+}
+
+// Passes reports whether o sends what op has written, all of it and nothing else.
+func (o *Op) Passes(op *Op) bool { return o.Kind == Send && o.Src == op.Dst }
 
 // Trades reports whether the rank and the only other one of its node divide sums up: one of them, or both, gets what the other has
 // summed. ranks are those of the node, itself too.

@@ -4,9 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/scaffe/scaffe/binomial"
+	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/direct"
 	"github.com/scaffe/scaffe/doubling"
 	"github.com/scaffe/scaffe/linear"
+	"github.com/scaffe/scaffe/ring"
+	"github.com/scaffe/scaffe/scatter"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -54,6 +58,52 @@ func TestTrades(t *testing.T) {
 			if !slices.IsSorted(begin) {
 				t.Errorf("%s of %d, rank %d: the rest begins in the order %v", c.name, c.ranks, rank, begin)
 			}
+		}
+	}
+}
+
+// TestRelays: who receives a part of a broadcast from a rank of its node and sends it to others of it relays that, one that it also wants itself;
+// who passes all on, or what has come from another node, does not.
+func TestRelays(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		build         func(*schedule.Builder, schedule.Params)
+		ranks, onNode int // the first are on the node
+		relays        int // messages of the rank
+		places        int
+	}{
+		{"scatter bcast", scatter.Bcast, 2, 2, 0, 0},
+		{"scatter bcast", scatter.Bcast, 3, 3, 4, 2},
+		{"scatter bcast", scatter.Bcast, 5, 5, 4, 4},
+		{"scatter bcast", scatter.Bcast, 5, 4, 4, 3}, // the last of the others is elsewhere
+		{"linear bcast", linear.Bcast, 3, 3, 0, 0},
+		{"chain bcast", chain.Bcast, 3, 3, 0, 0},
+		{"binomial bcast", binomial.Bcast, 4, 4, 0, 0},
+		{"ring allgather", ring.Allgather, 4, 4, 0, 0},
+	} {
+		b := schedule.NewBuilder(1, c.ranks, 120)
+		c.build(b, schedule.Params{Rank: 1, Size: c.ranks, Count: 120, Chunk: 30})
+		s := b.Schedule()
+		g, err := schedule.Compile(s, schedule.DefaultWindows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := func(rank int) bool { return rank < c.onNode }
+		relays, places := s.Relays(g, c.onNode, near)
+		n := 0
+		for i, relayed := range relays {
+			if relayed {
+				n++
+				if s.Ops[i].Kind != schedule.Recv {
+					t.Errorf("%s of %d: %v is relayed", c.name, c.ranks, &s.Ops[i])
+				}
+			}
+		}
+		if n != c.relays || places != c.places {
+			t.Errorf("%s of %d, %d on the node: relays %d messages, at %d places, want %d at %d", c.name, c.ranks, c.onNode, n, places, c.relays, c.places)
+		}
+		if relays, places := s.Relays(g, c.onNode, func(int) bool { return false }); relays != nil || places != 0 {
+			t.Errorf("%s of %d: relays messages of other nodes", c.name, c.ranks)
 		}
 	}
 }

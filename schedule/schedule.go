@@ -63,6 +63,12 @@ func (r Range) Chunks(size int) []Range {
 	return chunks
 }
 
+// Part returns part k of n of the range, which are as long but for an element.
+func (r Range) Part(k, n int) Range {
+	from, to := r.Len*k/n, r.Len*(k+1)/n
+	return Range{Off: r.Off + from, Len: to - from}
+}
+
 // Overlaps reports whether r and o share an element.
 func (r Range) Overlaps(o Range) bool {
 	return r.Len > 0 && o.Len > 0 && r.Off < o.End() && o.Off < r.End()

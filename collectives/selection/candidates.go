@@ -212,7 +212,11 @@ func shapes(l spec.Layout, v schedule.Collective) []spec.Spec {
 	case l.Nodes == 1 && v == schedule.Allreduce:
 		return []spec.Spec{one("direct"), one("linear"), one("doubling"), one("binomial"), one("chain"), one("ring")}
 	case l.Nodes == 1:
-		return []spec.Spec{one("direct"), one("linear"), one("binomial"), one("chain")}
+		all := []spec.Spec{one("direct"), one("linear"), one("binomial"), one("chain")}
+		if v == schedule.Bcast {
+			all = append(all, one("scatter"))
+		}
+		return all
 	}
 	tops := []string{"chain"}
 	if v == schedule.Allreduce {
@@ -357,7 +361,7 @@ func chunked(s spec.Spec, l spec.Layout, bytes int, blocking bool, chunks []int)
 	least := minChunk
 	switch {
 	case chunks != nil:
-	case len(s.Levels) == 1 && s.Levels[0].Algorithm == "direct":
+	case len(s.Levels) == 1 && divides(s.Levels[0].Algorithm):
 		chunks = slices.DeleteFunc(slices.Clone(nodeChunks), func(c int) bool { return c > maxPart*l.Ranks })
 	case l.Nodes == 1 || !blocking:
 		chunks = netChunks

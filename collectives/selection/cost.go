@@ -5,6 +5,7 @@ import (
 
 	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
+	"github.com/scaffe/scaffe/schedule/sim"
 )
 
 // What the closed forms below are made of, besides the model's parameters.
@@ -174,10 +175,40 @@ func (e *estimate) bcast(p place) (a cost) {
 		e.bcastChain(p, &a)
 	case "binomial":
 		e.bcastBinomial(p, &a)
+	case "scatter":
+		return e.bcastScatter(p)
 	default:
 		e.bcastLinear(p, &a, max(cores, memory))
 	}
 	a.shared(cores, memory)
+	return a
+}
+
+// bcastScatter: every other rank reads its part in the root's memory and stores it at all that want it, or they read it in its own.
+func (e *estimate) bcastScatter(p place) (a cost) {
+	s, n, o := e.bytes, p.chunks, e.m.Op
+	others := p.members - 1
+	part, ops := s/others, times(2, others-1)
+	work, passes := e.gathered(p, s), times(copyPasses, p.near-1)
+	if sim.Spreads(int(s), int(others)) && !e.unregistered && !e.gpu && p.near == p.members {
+		work, passes = times(p.members, part)/e.core, p.members
+	}
+	memory := times(times(passes, s), p.groups) / e.node
+	if p.near <= 1 {
+		memory = 0
+	}
+	a.leaf.thread = times(n, times(o, receiveOps+ops)) + work
+	a.inner = a.leaf
+	a.root.thread = times(n, times(o, others))
+	a.shared(e.nodeWork(p, times(p.near-1, a.leaf.thread)+times(n, o)), memory)
+	a.fill = times(2, e.m.Intra.Latency+o) + max(a.leaf.thread, a.leaf.cores, a.leaf.memory)/n
+	if p.nodes > 1 {
+		far := (p.members - p.near) / others // of what goes to the others
+		a.root.tx, _ = e.ports(p, far, 0)
+		a.leaf.tx, a.leaf.rx = e.ports(p, times(p.near, far), times(p.near, 1))
+		a.inner = a.leaf
+		a.fill += 2*e.m.Inter.Latency + times(2, e.wire(p.chunk))
+	}
 	return a
 }
 

@@ -48,7 +48,7 @@ func (e *estimate) device(p place) {
 	g := &e.m.GPU
 	bytes := p.chunk
 	switch p.algorithm {
-	case "direct":
+	case "direct", "scatter":
 		bytes /= p.members
 	case "ring":
 		bytes = min(bytes, max(1, e.bytes/p.members))

@@ -207,6 +207,9 @@ func fewer(v schedule.Collective, s spec.Spec, l spec.Layout) (few, more int) {
 // inParts says whether an algorithm cuts the buffer into a part for every rank, and a part into chunks.
 func inParts(algorithm string) bool { return algorithm == "ring" || algorithm == "halving" }
 
+// divides says whether an algorithm cuts a chunk into a part for every rank.
+func divides(algorithm string) bool { return algorithm == "direct" || algorithm == "scatter" }
+
 // opsPerChunk is about how many ops all ranks have together for a chunk, or for one of
 // every segment of a ring.
 func opsPerChunk(v schedule.Collective, s spec.Spec, l spec.Layout) int {
@@ -222,7 +225,7 @@ func opsPerChunk(v schedule.Collective, s spec.Spec, l spec.Layout) int {
 		each := 2 // a receive and a send
 		switch {
 		case v.ByRank() && v.Rooted(): // for every part
-		case inParts(level.Algorithm), level.Algorithm == "direct", v.ByRank():
+		case inParts(level.Algorithm), divides(level.Algorithm), v.ByRank():
 			each = 2 * size
 		case level.Algorithm == "doubling":
 			each = 2 * int(log2(float64(size)))

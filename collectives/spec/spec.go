@@ -16,6 +16,7 @@ import (
 	"github.com/scaffe/scaffe/internal/units"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/ring"
+	"github.com/scaffe/scaffe/scatter"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -66,6 +67,7 @@ var algorithms = map[string]schedule.Algorithm{
 	"binomial": {Reduce: binomial.Reduce, Bcast: binomial.Bcast, Gather: binomial.Gather, Scatter: binomial.Scatter},
 	"direct":   {Reduce: direct.Reduce, Bcast: direct.Bcast, Allreduce: direct.Allreduce, Allgather: direct.Allgather, ReduceScatter: direct.ReduceScatter, Alltoall: direct.Alltoall},
 	"ring":     {Allreduce: ring.Allreduce, Order: ring.Order, Allgather: ring.Allgather, ReduceScatter: ring.ReduceScatter},
+	"scatter":  {Bcast: scatter.Bcast},
 	"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
 	"halving":  {Allreduce: halving.Allreduce, Order: halving.Order},
 }

@@ -37,6 +37,11 @@ func (c *cpu) ReduceTo(_ nbc.Token, dt mem.Datatype, op mem.Op, to, from []mem.B
 	return true, c.k.ReduceTo(dt, op, to, from, c.around)
 }
 
+func (c *cpu) CopyTo(_ nbc.Token, to []mem.Buffer, src mem.Buffer) (bool, error) {
+	kernels.MoveTo(to, src, c.around)
+	return true, nil
+}
+
 // At how many places a result is stored at once, of a collective that is stored around the caches, which one pass does, and of any.
 const (
 	mostPlaces = kernels.Operands

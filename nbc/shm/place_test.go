@@ -17,6 +17,7 @@ import (
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/inproc"
+	"github.com/scaffe/scaffe/scatter"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -82,7 +83,7 @@ func TestPlace(t *testing.T) {
 	all(t, ts, nbc.Transport.Close)
 }
 
-// spreading counts at how many places a device has stored its sums.
+// spreading counts at how many places a device has stored its sums, and messages that are passed on.
 type spreading struct {
 	nbc.Spreader
 	places *atomic.Int64
@@ -91,6 +92,11 @@ type spreading struct {
 func (s spreading) ReduceTo(tok nbc.Token, dt mem.Datatype, op mem.Op, to, from []mem.Buffer) (bool, error) {
 	s.places.Add(int64(len(to)))
 	return s.Spreader.ReduceTo(tok, dt, op, to, from)
+}
+
+func (s spreading) CopyTo(tok nbc.Token, to []mem.Buffer, src mem.Buffer) (bool, error) {
+	s.places.Add(int64(len(to)))
+	return s.Spreader.CopyTo(tok, to, src)
 }
 
 // Spreads: at any number of places, however few bytes.
@@ -127,6 +133,73 @@ func TestSumsAreStoredWhereTheyAreWanted(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMessagesAreStoredWhereTheyAreWanted: ranks that divide a broadcast up store what they receive in each other's buffers, again and
+// again, wherever they and the root have theirs; where one rank passes all on, it is not stored elsewhere.
+func TestMessagesAreStoredWhereTheyAreWanted(t *testing.T) {
+	const count, rounds = 300_000, 8 // larger messages than a caller receives by itself
+	for _, n := range []int{3, 4, 6} {
+		for _, c := range []struct {
+			name    string
+			build   func(*schedule.Builder, schedule.Params)
+			private int // the rank whose memory is private; -1: none's is
+			from    int // from so many ranks on messages are stored at several places
+		}{
+			{"scatter", scatter.Bcast, -1, 3},
+			{"scatter, the root's private", scatter.Bcast, 1, 4},
+			{"scatter, another's private", scatter.Bcast, 0, 3},
+			{"linear", linear.Bcast, -1, 7},
+			{"chain", chain.Bcast, -1, 7},
+		} {
+			t.Run(fmt.Sprintf("%s, %d ranks", c.name, n), func(t *testing.T) {
+				var places atomic.Int64
+				spread(t, n, &places, func(e *nbc.Engine) error {
+					return bcastRounds(e, c.build, schedule.Params{Rank: e.Rank(), Size: n, Root: 1, Count: count, Chunk: count / 3}, rounds, e.Rank() != c.private)
+				})
+				if got := places.Load(); got > 0 != (n >= c.from) {
+					t.Errorf("messages were stored at %d places", got)
+				}
+			})
+		}
+	}
+}
+
+// bcastRounds broadcasts the root's numbers again and again, in the same buffers.
+func bcastRounds(e *nbc.Engine, build func(*schedule.Builder, schedule.Params), p schedule.Params, rounds int, registered bool) error {
+	out, give, err := numbers(e, p.Count, registered)
+	if err != nil {
+		return err
+	}
+	defer give()
+	b := schedule.NewBuilder(p.Rank, p.Size, p.Count)
+	build(b, p)
+	plan, err := nbc.CompileOn(b.Schedule(), make([]int, p.Size))
+	if err != nil {
+		return err
+	}
+	r, err := e.Prepare(plan, nbc.Binding{Name: "bcast", Call: "bcast", Out: mem.Of(out), Datatype: mem.Int64, Instance: 1})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for round := range rounds {
+		for i := range out {
+			out[i] = int64(-i)
+			if p.Rank == p.Root {
+				out[i] = int64(i + round)
+			}
+		}
+		if err := r.Run(context.Background()); err != nil {
+			return err
+		}
+		for i, got := range out {
+			if got != int64(i+round) {
+				return fmt.Errorf("rank %d, round %d, element %d: %d, want %d", p.Rank, round, i, got, i+round)
+			}
+		}
+	}
+	return nil
 }
 
 // TestSumsOfPrivateMemory: what the loop adds lands where the sum goes, unless that is where it was.

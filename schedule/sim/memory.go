@@ -93,10 +93,30 @@ func (w *world) moved(r, i int32) traffic {
 		return traffic{}
 	}
 	t := w.traffic(r, i)
-	if k.places > 0 && op.Adds() {
+	switch {
+	case k.places > 0 && op.Adds():
 		w.place(r, i, &t)
+	case k.relayed(i):
+		w.relay(r, i, &t)
 	}
 	return t
+}
+
+// relayed reports whether op i of k receives a message that is stored where those want it to whom it is passed on.
+func (k *rank) relayed(i int32) bool { return k.relays != nil && k.relays[i] }
+
+// relay stores the message of op i of rank r at those places as well, and adds to t what that moves. A rank waits a little for others
+// to say where they want it.
+func (w *world) relay(r, i int32, t *traffic) {
+	k := &w.ranks[r]
+	op := &k.ops[i]
+	bytes := float64(op.Len() * w.ElemSize)
+	for _, j := range k.graph.Waiting(i) {
+		if send := &k.ops[j]; send.Passes(op) && w.near(r, j) && w.waits(int32(send.Peer), k.peer[j]) {
+			k.state[j] |= placed
+			t.memory += bytes
+		}
+	}
 }
 
 // written is the traffic of rank k's writing so many bytes into another's private memory, through the kernel: over what that one's cache has.
@@ -111,6 +131,12 @@ func (w *world) apart(k *rank, bytes float64) float64 {
 		return 0
 	}
 	return bytes * max(0, 1-w.Model.Fresh/k.staged)
+}
+
+// Spreads reports whether what a rank makes for others of its node is stored at so many places at once, of a collective of so many
+// bytes.
+func Spreads(bytes, places int) bool {
+	return places <= FewPlaces || places <= MostPlaces && bytes >= StreamFrom
 }
 
 // place stores the sum of op i of rank r where others have said that they want it, and adds to t what that moves.
@@ -166,7 +192,12 @@ func (w *world) folds(r, i int32) bool {
 func (w *world) asked(r, j int32) bool {
 	op := &w.ranks[r].ops[j]
 	peer, at := int32(op.Peer), w.ranks[r].peer[j]
-	return w.ranks[r].state[j]&told != 0 || w.ranks[peer].state[at]&posted != 0 && w.ranks[peer].ops[at].Kind == schedule.Recv && w.wants(peer, at)
+	return w.ranks[r].state[j]&told != 0 || w.ranks[peer].state[at]&posted != 0 && w.waits(peer, at)
+}
+
+// waits reports whether op i of rank r, which receives, says where it wants its message as soon as it is posted.
+func (w *world) waits(r, i int32) bool {
+	return w.ranks[r].ops[i].Kind == schedule.Recv && w.wants(r, i)
 }
 
 // copiedAtOnce reports whether the sender of a message out of unregistered memory copies it into registered memory before

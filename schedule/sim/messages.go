@@ -207,7 +207,7 @@ func (w *world) postNear(r, i int32) {
 func (w *world) wants(r, i int32) bool {
 	k := &w.ranks[r]
 	op := &k.ops[i]
-	if w.gpus != nil {
+	if w.gpus != nil || k.relayed(i) {
 		return false
 	}
 	return !w.Unregistered || op.Dst.Buf == schedule.Scratch || w.hosts[k.host].roomy && op.Len()*w.ElemSize > EagerCopy
@@ -243,15 +243,15 @@ func (w *world) awaits(r, other int32) bool {
 	return false
 }
 
-// shares reports whether both ranks may copy the message of op i of rank r: not one that is read to be added where it lies, or
-// out of unregistered memory, unless the collective is copied around the caches.
+// shares reports whether both ranks may copy the message of op i of rank r: not one that is read to be added where it lies, or passed
+// on, or out of unregistered memory, unless the collective is copied around the caches.
 func (w *world) shares(r, i int32) bool {
 	k := &w.ranks[r]
-	to, from := &k.ops[i], &w.ranks[k.ops[i].Peer].ops[k.peer[i]]
+	to, from, relayed := &k.ops[i], &w.ranks[k.ops[i].Peer].ops[k.peer[i]], k.relayed(i)
 	if !to.Receives() {
-		to, from = from, to
+		to, from, relayed = from, to, w.ranks[to.Peer].relayed(k.peer[i])
 	}
-	return w.gpus == nil && (to.Kind == schedule.Recv || w.streams && w.Unregistered && from.Src.Buf != schedule.Scratch)
+	return w.gpus == nil && !relayed && (to.Kind == schedule.Recv || w.streams && w.Unregistered && from.Src.Buf != schedule.Scratch)
 }
 
 // send lets rank r's message go through the ports: since its thread began to carry it

@@ -44,6 +44,7 @@ type rank struct {
 	alone  bool                 // its caller executes the schedule by itself
 	trades bool                 // sums, with the only other rank of its node (schedule.Trades)
 	places int                  // where its sums are stored at once; 0: they are sent
+	relays []bool               // per op: receives a message that is stored where those want it to whom it is passed on; nil: none does
 	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of unregistered memory alone
 	core   float64              // rates at which the rank's thread touches memory, and
 	staged float64              // copies what is not registered
@@ -139,7 +140,7 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	case alone && (!w.Unregistered || w.hosts[0].roomy):
 		w.Model.Op, w.Model.Intra.Latency = short.Lent, short.Latency
 	}
-	w.setPlaces(p, near)
+	w.setPlaces(p, near, int(bytes))
 	w.setRates()
 	return w, nil
 }
@@ -191,15 +192,19 @@ func (w *world) executedAlone(r int32) bool {
 	return w.gpus == nil
 }
 
-// setPlaces finds out which ranks store their sums where others want them: those whose schedules the loop executes.
-func (w *world) setPlaces(p *Plans, near []int) {
+// setPlaces finds out which ranks store their sums, and messages that they pass on, where others want them: those whose schedules the loop executes.
+func (w *world) setPlaces(p *Plans, near []int, bytes int) {
 	for r := range w.ranks {
 		k := &w.ranks[r]
 		if w.Unregistered || w.gpus != nil || near[k.node] == 1 || k.alone {
 			continue
 		}
-		if n := p.all[r].Places(k.graph, near[k.node]); n <= FewPlaces || n <= MostPlaces && w.streams {
+		if n := p.all[r].Places(k.graph, near[k.node]); Spreads(bytes, n) {
 			k.places = n
+		}
+		relays, n := p.all[r].Relays(k.graph, near[k.node], func(rank int) bool { return w.ranks[rank].node == k.node })
+		if Spreads(bytes, n) {
+			k.relays = relays
 		}
 	}
 }

@@ -26,8 +26,7 @@ import (
 
 const (
 	vector = 32 // bytes in a YMM register; vectorBytes in package kernels
-	unroll = 2  // vectors in one turn of the main loop of a reduction,
-	copies = 4  // in that of a copy
+	unroll = 2  // vectors in one turn of the main loop of a reduction
 
 	unrollTwo = 4 // and in that of a reduction of two operands
 
@@ -239,27 +238,23 @@ func (f *operator) finishAll(sums [][]VecVirtual) {
 	}
 }
 
-// copyStream emits the copy around the caches.
+// copyStream emits the copy around the caches, to several places as the stream variants of reductions.
 func copyStream() {
-	asm.Begin("copyStream", "func(dst, src *byte, n int)")
-	dst := asm.Arg("dst")
+	asm.Begin("copyStream", "func(d0, d1, d2, d3, d4, d5, d6, d7, end, src *byte, n int)")
 	src := asm.Arg("src")
 	n := asm.Arg("n")
 	at := GP64()
 	XORQ(at, at)
-	asm.Turns("", n, vector, copies, func(vectors int) {
+	asm.Turns("", n, vector, unrollAround, func(vectors int) {
 		prefetch(vectors, src, at)
-		regs := make([]VecVirtual, vectors)
-		for i := range regs {
-			regs[i] = load(Mem{Base: src, Index: at, Scale: 1, Disp: i * vector})
+		lines := make([][]VecVirtual, vectors)
+		for i := range lines {
+			lines[i] = []VecVirtual{load(Mem{Base: src, Index: at, Scale: 1, Disp: i * vector})}
 		}
-		for i, r := range regs {
-			VMOVNTDQ(r, Mem{Base: dst, Index: at, Scale: 1, Disp: i * vector})
-		}
+		spread(fmt.Sprintf("place%d", vectors), VMOVNTDQ, lines, at)
 		ADDQ(U32(vectors*vector), at)
 	})
-	SFENCE()
-	asm.End()
+	leave(true)
 }
 
 // prefetch asks for the lines that a turn of so many vectors will read some turns later.
