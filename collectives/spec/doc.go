@@ -7,7 +7,7 @@
 // A Spec has one algorithm per level: the ranks of each group reduce to their leader
 // by the lowest level's, the leaders by the next one's, and so on; broadcasts go
 // down the same way. Build composes the schedule of one rank from the builders of
-// packages linear, chain, binomial, direct, ring, doubling and halving, one view (schedule.Builder.Sub)
+// packages linear, chain, binomial, direct, scatter, ring, doubling and halving, one view (schedule.Builder.Sub)
 // per level. Levels are joined by the ranges that they touch, so that the first chunk
 // climbs while the second is still below.
 //
