@@ -53,8 +53,12 @@ func (j *job) missing(rows []Row) (sizes []int) {
 }
 
 // loop is how long an algorithm is called before it is measured on a node: as the plain C program and UCC's benchmark, each
-// then finds in the caches what it has left there.
-const loop = time.Millisecond
+// then finds in the caches what it has left there. Of more than middleMost bytes a call takes longer than that, and yet leaves in a
+// large last cache what others had there: so that it is called once at least, up to some 20 ms of it.
+const (
+	loop      = time.Millisecond
+	largeLoop = 5 * time.Millisecond
+)
 
 // osu returns the job of a program of osu-bench.
 func (c *campaign) osu(name, collective string, l Layout, buffers string, b band, algorithms ...string) *job {
@@ -68,8 +72,11 @@ func (c *campaign) osu(name, collective string, l Layout, buffers string, b band
 					"--factor", strconv.Itoa(c.Factor), "--buffers", buffers)
 			}
 			settle := loop
-			if l.Nodes > 1 {
+			switch {
+			case l.Nodes > 1:
 				settle = labBurst
+			case b.sizes[0] > middleMost:
+				settle = largeLoop
 			}
 			args = append(args, "--settle", settle.String())
 			if name == regretJob { // choices are for programs, which write what they give

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/schedule"
@@ -133,8 +134,16 @@ func (w *world) apart(k *rank, bytes float64) float64 {
 	return bytes * max(0, 1-w.Model.Fresh/k.staged)
 }
 
-// Spreads reports whether what a rank makes for others of its node is stored at so many places at once, of a collective of so many
-// bytes.
+// PerCore returns how many of so many ranks of a machine share a core, at most (nbc.Waiter).
+func PerCore(ranks float64, m Model) float64 {
+	if m.Cores < 1 {
+		return 1
+	}
+	return max(1, math.Ceil(ranks/m.Cores))
+}
+
+// Spreads reports whether what a rank makes for others of its node is stored at so many places at once, of a collective of which the
+// ranks of a core have so many bytes together.
 func Spreads(bytes, places int) bool {
 	return places <= FewPlaces || places <= MostPlaces && bytes >= StreamFrom
 }
