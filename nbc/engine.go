@@ -102,7 +102,6 @@ type Engine struct {
 	migrator  ThreadMigrator // nil where the engine's goroutine alone may turn it
 	waiter    Waiter         // nil where the transport is none
 	waits     bool           // it is that of a blocking call who turns the loop
-	perCore   int            // ranks that share a core
 	offered   int            // how often the core has been since something moved; see partly
 	binder    ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
 	other     Accelerator    // the device, where it is one and the transport carries what lies in its memory; nil otherwise
@@ -205,10 +204,7 @@ func (e *Engine) open(open func() (Transport, Device, error)) error {
 	}
 	e.binder, _ = e.device.(ThreadMigrator)
 	e.expecter, _ = t.(Expecter)
-	e.perCore = 1
-	if e.waiter, _ = t.(Waiter); e.waiter != nil {
-		e.perCore = e.waiter.PerCore()
-	}
+	e.waiter, _ = t.(Waiter)
 	e.sums, _ = e.device.(Expecter)
 	e.folder, _ = e.device.(Folder)
 	e.spreader, _ = e.device.(Spreader)
@@ -408,7 +404,7 @@ func (e *Engine) partly() bool {
 	if !e.exec.hasPart() {
 		return false
 	}
-	if e.waits && e.offered < offers && e.perCore > 1 && !e.partWanted() {
+	if e.waits && e.offered < offers && e.waiter.Crowded() && !e.partWanted() {
 		e.offered++
 		e.waiter.Yield()
 		return true
@@ -481,7 +477,7 @@ func (e *Engine) start(r *Request, i int32) {
 	op := &r.plan.schedule.Ops[i]
 	tok := r.token(i)
 	if e.expected != r && e.expecter != nil {
-		e.expecter.Expect(r.perCore())
+		e.expecter.Expect(r.size())
 		e.expected = r
 	}
 	tag := r.tag(uint32(op.Msg))
@@ -510,7 +506,7 @@ func (e *Engine) start(r *Request, i int32) {
 // copy has the device copy what nothing adds to.
 func (e *Engine) copy(r *Request, tok Token, dst, src mem.Buffer) (bool, error) {
 	if e.sums != nil {
-		e.sums.Expect(r.perCore())
+		e.sums.Expect(r.size())
 		defer e.sums.Expect(0)
 	}
 	return e.device.Copy(tok, dst, src)

@@ -203,7 +203,7 @@ func (e *Engine) combine(r *Request, first, last int32) {
 	to, all := e.destinations(r, last, own)
 	final := e.sums != nil && r.plan.next[last] < 0 && (all || dst.Buf == schedule.Out && !r.plan.readsOut)
 	if final {
-		e.sums.Expect(r.perCore())
+		e.sums.Expect(r.size())
 	}
 	e.operands = e.operands[:0]
 	if op.Adds() {

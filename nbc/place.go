@@ -35,7 +35,7 @@ type Spreader interface {
 
 // spreads reports whether what r makes is stored where others wait for it, at so many places at most.
 func (e *Engine) spreads(r *Request, places int) bool {
-	return places > 0 && e.placer != nil && e.spreader != nil && r.bind.space() == mem.Host && e.spreader.Spreads(r.perCore(), places)
+	return places > 0 && e.placer != nil && e.spreader != nil && r.bind.space() == mem.Host && e.spreader.Spreads(r.size(), places)
 }
 
 // destinations returns where the sum of op last of r is to be stored: dst, which is its

@@ -193,9 +193,6 @@ func (r *Request) Again(instance uint32, fresh bool) (*Request, error) {
 // size returns the bytes of the collective's buffer.
 func (r *Request) size() int { return r.bind.Datatype.Bytes(r.plan.schedule.Count) }
 
-// perCore returns how many of those the ranks of one core have together: what its caches hold or do not.
-func (r *Request) perCore() int { return r.size() * r.engine.perCore }
-
 // limit sets the request's deadlines. An explicit one is never extended.
 func (r *Request) limit(o Options) {
 	r.maxDeadline = r.bind.Deadline

@@ -154,8 +154,8 @@ type Drainer interface {
 type Waiter interface {
 	// Yield offers the calling thread's core to others, once.
 	Yield()
-	// PerCore returns how many ranks share a core of this node, at most: 1 where each has one.
-	PerCore() int
+	// Crowded reports whether ranks of this node share cores.
+	Crowded() bool
 	// Waits says whether the thread that calls the Transport is from now on that of a
 	// blocking call, which computes nothing meanwhile.
 	Waits(bool)
@@ -164,8 +164,8 @@ type Waiter interface {
 // Expecter is implemented by a Transport or a Device that copies or adds otherwise where
 // there is more than a cache holds: it cannot know that of a chunk.
 type Expecter interface {
-	// Expect says how many bytes the ranks of one core have of the collective to which the operations belong
-	// that begin next: as many as it has, times Waiter.PerCore. Of sums a Device is told so where nothing reads them
+	// Expect says how many bytes the collective has to which the operations belong
+	// that begin next. Of sums a Device is told so where nothing reads them
 	// before the collective ends, otherwise 0; of copies always.
 	Expect(bytes int)
 }

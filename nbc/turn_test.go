@@ -122,7 +122,7 @@ type patient struct {
 }
 
 func (patient) Migrate() bool { return true }
-func (patient) PerCore() int  { return 2 }
+func (patient) Crowded() bool { return true }
 func (p patient) Yield()      { p.yields.Add(1) }
 func (p patient) Waits(only bool) {
 	if only {
@@ -254,7 +254,7 @@ type offering struct {
 }
 
 func (offering) Migrate() bool     { return true }
-func (offering) PerCore() int      { return 2 }
+func (offering) Crowded() bool     { return true }
 func (o offering) Waits(only bool) { *o.waits = only }
 func (o offering) Yield() {
 	if *o.waits {

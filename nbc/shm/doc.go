@@ -69,7 +69,7 @@
 // and each takes the next piece of 64 KiB that is left, the receiver from the
 // beginning, the sender from the end. Where the system helps, whose every call costs about 1 µs, it takes a quarter of the
 // message at once, 1 MiB at most. Pieces are copied through the caches, but around
-// them where what the ranks of a core have of the collective is larger than they are (nbc.Expecter, kernels.StreamFrom).
+// them where the collective is larger than they are (nbc.Expecter, kernels.StreamFrom).
 //
 // A borrowing receive never
 // tells; it hands out the sender's registered memory itself, and its Release

@@ -100,14 +100,14 @@ func TestAtTheLimits(t *testing.T) {
 }
 
 // Ranks share cores where there are fewer of those than of them, whatever this one may run on.
-func TestPerCore(t *testing.T) {
+func TestCrowded(t *testing.T) {
 	for _, c := range []struct {
 		ranks, own, all int
-		perCore         int
-	}{{2, 1, 2, 1}, {2, 2, 2, 1}, {2, 4, 4, 1}, {3, 2, 2, 2}, {4, 2, 2, 2}, {8, 2, 2, 4}, {2, 1, 1, 2}} {
+		crowded         bool
+	}{{2, 1, 2, false}, {2, 2, 2, false}, {4, 2, 2, true}, {2, 1, 1, true}} {
 		var tr Transport
-		if tr.rest.open(c.ranks, c.own, c.all); tr.PerCore() != c.perCore {
-			t.Errorf("%d ranks on %d cores: %d share one, want %d", c.ranks, c.all, tr.PerCore(), c.perCore)
+		if tr.rest.open(c.ranks, c.own, c.all); tr.Crowded() != c.crowded {
+			t.Errorf("%d ranks on %d cores: crowded is %v", c.ranks, c.all, tr.Crowded())
 		}
 	}
 }

@@ -19,7 +19,7 @@ type rest struct {
 	looks         int // of Linger without a pause
 	spins         int // looks of Park without a pause
 	waits         int // the same for a thread that only waits
-	perCore       int // ranks that share one
+	crowded       bool
 	woken, asleep atomic.Bool
 	naps          backoff.Naps
 }
@@ -43,8 +43,8 @@ const (
 // and on how many all of the node's together.
 func (r *rest) open(ranks, own, all int) {
 	r.spins, r.Yields, r.looks = backoff.Spins(own, ranks), yieldsShared, looksShared
-	r.waits, r.perCore = r.spins, (ranks+all-1)/max(1, all)
-	if r.perCore == 1 {
+	r.waits, r.crowded = r.spins, all < ranks
+	if !r.crowded {
 		r.Yields, r.Offers, r.looks, r.waits = yieldsAlone, offersAlone, looksAlone, spinsWaiting
 	}
 	r.Spins = r.spins
@@ -63,8 +63,8 @@ func (t *Transport) Waits(only bool) {
 // Yield offers the calling thread's core to others, once.
 func (t *Transport) Yield() { backoff.Yield() }
 
-// PerCore returns how many ranks share one of the node's cores.
-func (t *Transport) PerCore() int { return t.rest.perCore }
+// Crowded reports whether the node's ranks share cores.
+func (t *Transport) Crowded() bool { return t.rest.crowded }
 
 // Park lets the thread rest; see the package comment.
 func (t *Transport) Park(d time.Duration) {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"slices"
 
 	"github.com/scaffe/scaffe/schedule"
@@ -134,16 +133,8 @@ func (w *world) apart(k *rank, bytes float64) float64 {
 	return bytes * max(0, 1-w.Model.Fresh/k.staged)
 }
 
-// PerCore returns how many of so many ranks of a machine share a core, at most (nbc.Waiter).
-func PerCore(ranks float64, m Model) float64 {
-	if m.Cores < 1 {
-		return 1
-	}
-	return max(1, math.Ceil(ranks/m.Cores))
-}
-
-// Spreads reports whether what a rank makes for others of its node is stored at so many places at once, of a collective of which the
-// ranks of a core have so many bytes together.
+// Spreads reports whether what a rank makes for others of its node is stored at so many places at once, of a collective of so many
+// bytes.
 func Spreads(bytes, places int) bool {
 	return places <= FewPlaces || places <= MostPlaces && bytes >= StreamFrom
 }

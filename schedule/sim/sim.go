@@ -36,7 +36,7 @@ const (
 	EagerCopy   = 64 << 10  // a message out of unregistered memory is copied by its sender before anybody asks
 	HalvedFrom  = 128 << 10 // both of its ranks copy a message, where each has a core
 	InlineBytes = 32 << 10  // a message between nodes travels with its envelope
-	StreamFrom  = 8 << 20   // messages of collectives of which a core's ranks have so much together are copied around the caches
+	StreamFrom  = 8 << 20   // messages of such collectives are copied around the caches
 	MostPlaces  = 8         // where a sum of such a collective is stored at once,
 	FewPlaces   = 2         // and of any
 	AloneAdded  = 256 << 10 // a message that is added, or sent, by a rank with a core of its own whose caller executes its schedule alone

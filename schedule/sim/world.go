@@ -18,8 +18,7 @@ type world struct {
 	hosts   []host
 	gpus    []gpu // of ranks whose buffers lie there, else none
 	events  events
-	perCore float64 // ranks that share a core
-	streams bool    // those have at least StreamFrom bytes of the collective together
+	streams bool    // the collective has at least StreamFrom bytes
 	given   float64 // the part of what a rank gives to the collective that the cache of its core holds when it begins
 }
 
@@ -117,6 +116,7 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	for _, sch := range p.all {
 		bytes = max(bytes, float64(sch.Count*s.ElemSize)/cmp.Or(s.Part, 1))
 	}
+	w.streams = bytes >= StreamFrom
 	w.given = min(1, s.Model.Cache/CachedPart/bytes)
 	if w.GPU {
 		if !w.Model.GPU.Known() {
@@ -133,8 +133,6 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 		w.ranks[r].trades = p.all[r].Trades(p.graphs[r], near[w.ranks[r].node])
 	}
 	w.setRoomy()
-	w.perCore = PerCore(slices.MaxFunc(w.hosts, func(a, b host) int { return cmp.Compare(a.ranks, b.ranks) }).ranks, w.Model)
-	w.streams = bytes*w.perCore >= StreamFrom
 	alone := w.setAlone()
 	switch short := s.Model.Short; {
 	case w.short(bytes):
@@ -142,7 +140,7 @@ func newWorld(p *Plans, s Setup) (*world, error) {
 	case alone && (!w.Unregistered || w.hosts[0].roomy):
 		w.Model.Op, w.Model.Intra.Latency = short.Lent, short.Latency
 	}
-	w.setPlaces(p, near, int(bytes*w.perCore))
+	w.setPlaces(p, near, int(bytes))
 	w.setRates()
 	return w, nil
 }

@@ -97,12 +97,10 @@ func (t Transport) Yield() {
 	}
 }
 
-// PerCore returns how many ranks share a core, as far as the inner transport knows.
-func (t Transport) PerCore() int {
-	if w, ok := t.inner.(nbc.Waiter); ok {
-		return w.PerCore()
-	}
-	return 1
+// Crowded reports whether ranks share cores, as far as the inner transport knows.
+func (t Transport) Crowded() bool {
+	w, ok := t.inner.(nbc.Waiter)
+	return ok && w.Crowded()
 }
 
 // Drain has the inner transport end its copies, where something makes some that works on by itself.
