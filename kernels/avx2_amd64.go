@@ -211,7 +211,10 @@ func copyVectors(to addresses, src unsafe.Pointer, n int) bool {
 		p := min(n, piece) &^ (vectorBytes - 1)
 		copyStream((*byte)(to[0]), (*byte)(to[1]), (*byte)(to[2]), (*byte)(to[3]), (*byte)(to[4]), (*byte)(to[5]), (*byte)(to[6]), (*byte)(to[7]), nil,
 			(*byte)(src), p)
-		to, src, n = to.after(p), unsafe.Add(src, p), n-p
+		if n -= p; n == 0 { // nothing lies beyond the buffers' ends
+			return true
+		}
+		to, src = to.after(p), unsafe.Add(src, p)
 	}
 	to.copyPortable(src, n)
 	return true

@@ -390,9 +390,17 @@ func (e *Engine) progress() bool {
 	}
 	if e.exec.inUse > 1 && (n+m > 0 || !e.exec.sums.empty()) && e.perform() || moved || n+m > 0 {
 		e.offered = 0
+		e.relay()
 		return true
 	}
 	return e.partly()
+}
+
+// relay passes the most urgent message on that has waited until all want it, as they do now: nothing tells of that.
+func (e *Engine) relay() {
+	if e.exec.hasPart() && e.partWanted() && e.exec.partly() {
+		e.perform()
+	}
 }
 
 // offers is how often a thread that only waits offers a core that ranks share to the others before it adds a part of what is to be added in one pass.

@@ -74,7 +74,7 @@ func (e *Engine) bindLone(r *Request) *lone {
 	if e.eager == nil || r.library != nil || r.plan.sequence == nil || r.bind.In.Space() != mem.Host || r.bind.Out.Space() != mem.Host {
 		return nil
 	}
-	stored := r.plan.trades && (e.eager.Shared(r.bind.In) || e.eager.Shared(r.bind.Out))
+	stored := r.plan.trades && e.placer != nil && (e.placer.Shared(r.bind.In) || e.placer.Shared(r.bind.Out))
 	l := &lone{ops: make([]loneOp, 0, len(s.Ops)), scratch: r.buffers[schedule.Scratch]}
 	waits := make([][]Token, len(s.Ops)) // for messages that may be lent
 	lent := map[int]int{}                // by rank

@@ -12,8 +12,11 @@ import (
 	"github.com/scaffe/scaffe/schedule/sim"
 )
 
-// TestTheSimulationKnowsWhoIsAlone: the cost model has a copy of what a caller executes alone.
+// TestTheSimulationKnowsWhoIsAlone: the cost model has a copy of what a caller executes alone, and of what is relayed.
 func TestTheSimulationKnowsWhoIsAlone(t *testing.T) {
+	if relayLeast != sim.RelayLeast {
+		t.Errorf("messages of %d bytes are not relayed, in the simulation %d", relayLeast, sim.RelayLeast)
+	}
 	if loneTrade != sim.AloneTrade || loneLent != sim.AloneLent {
 		t.Errorf("%d messages are lent alone, of %d bytes where sums are traded; in the simulation %d and %d", loneLent, loneTrade, sim.AloneLent, sim.AloneTrade)
 	}
@@ -25,8 +28,12 @@ type roomy struct{ Eager }
 func (roomy) EagerRoom(int) EagerRoom {
 	return EagerRoom{Most: 1 << 30, Copied: 1 << 10, Kept: 1 << 10}
 }
-func (roomy) Bound(int) bool         { return false }
-func (roomy) Shared(mem.Buffer) bool { return true }
+func (roomy) Bound(int) bool { return false }
+
+// shared is memory that all share.
+type shared struct{ Placer }
+
+func (shared) Shared(mem.Buffer) bool { return true }
 
 // TestWhoTradesSumsIsNotAlone: two ranks of a node that sum for each other leave messages of more than loneTrade bytes to the loop, which
 // stores sums where they are wanted; on both ends alike. Others execute theirs alone.
@@ -62,7 +69,7 @@ func TestWhoTradesSumsIsNotAlone(t *testing.T) {
 			buffer := func() mem.Buffer { return mem.Of(make([]int64, 2*c.count)) }
 			r := &Request{plan: plan, bind: &Binding{Datatype: mem.Int64}, buffers: [3]mem.Buffer{buffer(), buffer(), buffer()}}
 			r.bind.In, r.bind.Out = r.buffers[schedule.In], r.buffers[schedule.Out]
-			alone := (&Engine{eager: roomy{}}).bindLone(r) != nil
+			alone := (&Engine{eager: roomy{}, placer: shared{}}).bindLone(r) != nil
 			if plan.trades != c.trades || alone != c.alone {
 				t.Errorf("%s, rank %d: it trades sums: %v, alone: %v; want %v, %v", c.name, rank, plan.trades, alone, c.trades, c.alone)
 			}
@@ -76,8 +83,7 @@ type adding struct{ Eager }
 func (adding) EagerRoom(int) EagerRoom {
 	return EagerRoom{Most: 64 << 10, Added: 256 << 10, Copied: 1 << 10, Kept: 1 << 10}
 }
-func (adding) Bound(int) bool         { return false }
-func (adding) Shared(mem.Buffer) bool { return false }
+func (adding) Bound(int) bool { return false }
 
 // TestWhoAddsIsAlone with larger messages than who moves them, and so is who sends them, of memory that is not shared.
 func TestWhoAddsIsAlone(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 
 // Placer is implemented by a Transport that reaches the memory in which other ranks wait for messages.
 type Placer interface {
+	// Shared reports whether other ranks of the node read and write b where it is. Any goroutine may call it.
+	Shared(b mem.Buffer) bool
 	// Place returns the memory in which rank to waits for the n bytes of the message with the tag given; false
 	// where it does not yet, or that memory cannot be reached. A Send of it from there, or of none, is to
 	// follow; the caller may write there until then.
@@ -36,6 +38,25 @@ type Spreader interface {
 // spreads reports whether what r makes is stored where others wait for it, at so many places at most.
 func (e *Engine) spreads(r *Request, places int) bool {
 	return places > 0 && e.placer != nil && e.spreader != nil && r.bind.space() == mem.Host && e.spreader.Spreads(r.size(), places)
+}
+
+// relayLeast is the longest message, in bytes, that is not worth while to relay: to say where it is wanted takes longer than to copy it.
+const relayLeast = 16 << 10
+
+// relays reports whether r stores messages that it passes on where others wait for them. In memory that is not shared it receives them as others.
+func (e *Engine) relays(r *Request) bool {
+	p := r.plan
+	return p.relays != nil && r.bind.Datatype.Bytes(p.relayed) > relayLeast && e.spreads(r, count(p.near)-1) && e.placer.Shared(r.bind.Out)
+}
+
+// count returns how many are true.
+func count(all []bool) (n int) {
+	for _, b := range all {
+		if b {
+			n++
+		}
+	}
+	return n
 }
 
 // destinations returns where the sum of op last of r is to be stored: dst, which is its
@@ -70,12 +91,12 @@ func (e *Engine) destinations(r *Request, last int32, dst mem.Buffer) (to []mem.
 	return e.places, all
 }
 
-// awaited reports whether all to whom op i of r passes its message on have said where they want it.
+// awaited reports whether all of the node to whom op i of r passes its message on have said where they want it.
 func (e *Engine) awaited(r *Request, i int32) bool {
 	p, n := r.plan, r.bytes(r.plan.schedule.Ops[i].Dst).Len()
 	for _, j := range p.graph.Waiting(i) {
 		op := &p.schedule.Ops[j]
-		if !op.Passes(&p.schedule.Ops[i]) || r.state[j] <= 0 {
+		if !op.Passes(&p.schedule.Ops[i]) || r.state[j] <= 0 || !p.near[op.Peer] {
 			continue
 		}
 		if _, ok := e.placer.Place(r.peer(op.Peer), r.tag(uint32(op.Msg)), n); !ok {

@@ -20,8 +20,9 @@ type Plan struct {
 	// Elements that this rank's messages to others have, and those of others to it.
 	sent, received int
 	places         int     // of sums: see place.go
-	relays         []bool  // by op, and
-	relayed        int     // places of these messages: see schedule.Relays
+	relays         []bool  // by op, where any does: see schedule.Relays
+	relayed        int     // elements of the longest of these messages
+	near           []bool  // by rank, where there are relays: of this one's node
 	trades         bool    // see schedule.Trades
 	free           []int32 // ops that wait for none, in the order in which they begin
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
@@ -72,6 +73,11 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 	if near > 0 {
 		p.places, p.trades = s.Places(g, near+1), s.Trades(g, near+1)
 		p.relays, p.relayed = s.Relays(g, near+1, sameNode)
+	}
+	if p.relays != nil {
+		for rank := range nodes {
+			p.near = append(p.near, sameNode(rank))
+		}
 	}
 	p.free = s.Begin(g, p.trades)
 	if len(s.Ops) <= loneOps {

@@ -163,7 +163,7 @@ func (r *Request) provide(like *lone) error {
 	r.buffers = [3]mem.Buffer{r.bind.In, r.bind.Out, own}
 	r.inPlace = r.bind.In.Overlaps(r.bind.Out)
 	r.spreads = r.engine.spreads(r, r.plan.places)
-	r.relays = r.engine.spreads(r, r.plan.relayed)
+	r.relays = r.engine.relays(r)
 	if r.lone = like; like == nil || like.scratch != own {
 		r.lone = r.engine.bindLone(r)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/scaffe/scaffe/halving"
 	"github.com/scaffe/scaffe/linear"
 	"github.com/scaffe/scaffe/ring"
+	"github.com/scaffe/scaffe/scatter"
 	"github.com/scaffe/scaffe/schedule"
 )
 
@@ -26,6 +27,7 @@ func TestSequence(t *testing.T) {
 		"ring":     {Allreduce: ring.Allreduce, Allgather: ring.Allgather, ReduceScatter: ring.ReduceScatter},
 		"doubling": {Allreduce: doubling.Allreduce, Allgather: doubling.Allgather},
 		"halving":  {Allreduce: halving.Allreduce},
+		"scatter":  {Bcast: scatter.Bcast},
 	}
 	for name, a := range families {
 		for _, c := range a.Collectives() {

@@ -83,8 +83,6 @@ type Transport interface {
 type Eager interface {
 	// EagerRoom returns how large such messages to or from a rank may be. Any goroutine may call it.
 	EagerRoom(rank int) EagerRoom
-	// Shared reports whether other ranks of the node read and write b where it is. Any goroutine may call it.
-	Shared(b mem.Buffer) bool
 	// Bound reports whether Put and Take of messages to and from a rank are called on a
 	// ThreadMigrator's thread alone. Any goroutine may call it.
 	Bound(rank int) bool

@@ -83,7 +83,7 @@ func ParseCollective(s string) (Collective, error) {
 }
 
 // Algorithm is a family of builders: what adds each collective to a Builder. A
-// family may lack Reduce and Bcast, and then serves those without a root alone; or a Gather or Scatter; or an
+// family may lack Reduce and Bcast, and then serves those without a root alone, or Reduce alone, and then serves Bcast and Allgather; or a Gather or Scatter; or an
 // Allreduce of its own, which is then the reduction to the root joined to the
 // broadcast; or an Allgather, which is then everyone's part sent to the root, joined
 // to the broadcast; or a ReduceScatter, which is then the reduction of each rank's part to

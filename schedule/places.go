@@ -30,30 +30,31 @@ func (s *Schedule) Places(g *Graph, ranks int) int {
 	return most
 }
 
-// Relays says which ops of s receive a message of a rank of the same node that s passes on to others of it, and at how many
-// places such a message is wanted, at most; nil and 0 where the rank passes on more than its part, as one of so many ranks of the node: where
-// the ranks that have not the buffer divide it up, each stores its part where all of them want it. near says which ranks are of the node.
-func (s *Schedule) Relays(g *Graph, ranks int, near func(rank int) bool) (relays []bool, places int) {
+// Relays says which ops of s receive a message of a rank of the same node that s passes on to all others of it, and of how many elements
+// the longest is; nil where the rank passes on more than its part, as one of so many ranks of the node: where
+// the ranks that have not the buffer divide it up, each stores its part where all of them want it, at places one less than
+// the ranks. near says which ranks are of the node.
+func (s *Schedule) Relays(g *Graph, ranks int, near func(rank int) bool) (relays []bool, longest int) {
 	messages, elements := 0, 0
 	for i := range s.Ops {
 		op := &s.Ops[i]
 		if op.Kind != Recv || !near(op.Peer) {
 			continue
 		}
-		if n := s.passedOn(g, int32(i), near); n > 0 {
+		if n := s.passedOn(g, int32(i), near); n > 0 && n == ranks-2 {
 			if relays == nil {
 				relays = make([]bool, len(s.Ops))
 			}
 			relays[i] = true
 			messages++
 			elements += op.Dst.Len
-			places = max(places, n+1)
+			longest = max(longest, op.Dst.Len)
 		}
 	}
 	if elements > s.Count/max(1, ranks-1)+messages { // parts are rounded up
 		return nil, 0
 	}
-	return relays, places
+	return relays, longest
 }
 
 // passedOn returns to how many ranks of those s sends what op i has written.

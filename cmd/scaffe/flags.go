@@ -26,7 +26,7 @@ func localFlag() cli.Flag {
 func selectionFlags() []cli.Flag {
 	return []cli.Flag{
 		cmdline.Checked("algorithm", spec.Tuned, "`SPEC` of the algorithm, such as chain:8/binomial or CB-8; tuned selects one by size",
-			cmdline.Parsed(parseAlgorithm, ""), spec.Tuned, "chain", "binomial", "ring", "direct", "doubling", "halving", "linear", "scatter", "mpi"),
+			cmdline.Parsed(parseAlgorithm, ""), spec.Tuned, "chain", "binomial", "ring", "direct", "doubling", "halving", "linear", "mpi"),
 		&cli.StringFlag{Name: "table", Usage: "select algorithms by the tuning table `FILE`, written by scaffe tune"},
 	}
 }

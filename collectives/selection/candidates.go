@@ -55,7 +55,7 @@ func (s *Batch) first(l spec.Layout, q Query) Candidate {
 // candidates returns the specs that make sense with the times that the model predicts, in the order of shapes. Those that
 // take more than tolerance times as long as the best may have an infinite one.
 func (s *Batch) candidates(l spec.Layout, q Query, tolerance float64) []Candidate {
-	specs := shapes(l, q.Collective)
+	specs := slices.DeleteFunc(shapes(l, q.Collective), func(s spec.Spec) bool { return s.Levels[0].Algorithm == "scatter" && !relays(l, q) })
 	var all []Candidate
 	for _, shape := range specs {
 		for _, sized := range chunked(shape, l, cutBytes(l, q), q.Blocking, chunksFor(s.Model, l, q)) {
@@ -182,6 +182,11 @@ func sameShape(a, b spec.Spec) bool {
 	return slices.EqualFunc(a.Levels, b.Levels, func(x, y spec.Level) bool {
 		return x.Algorithm == y.Algorithm && x.Size == y.Size
 	})
+}
+
+// relays reports whether the ranks of a node that receive a part of a broadcast store it where all others want it: what scatter is for.
+func relays(l spec.Layout, q Query) bool {
+	return q.Buffers == Registered && l.Ranks > 2 && sim.Spreads(q.Bytes, l.Ranks-1)
 }
 
 // shapes returns the specs that make sense for a layout, without chunks. What

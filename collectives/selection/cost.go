@@ -190,7 +190,7 @@ func (e *estimate) bcastScatter(p place) (a cost) {
 	others := p.members - 1
 	part, ops := s/others, times(2, others-1)
 	work, passes := e.gathered(p, s), times(copyPasses, p.near-1)
-	if sim.Spreads(int(s), int(others)) && !e.unregistered && !e.gpu && p.near == p.members {
+	if sim.Spreads(int(s), int(others)) && p.chunk/others > sim.RelayLeast && !e.unregistered && !e.gpu && p.near == p.members {
 		work, passes = times(p.members, part)/e.core, p.members
 	}
 	memory := times(times(passes, s), p.groups) / e.node

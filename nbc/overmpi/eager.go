@@ -33,9 +33,6 @@ func (t *Transport) Lent() []nbc.Token { return nil }
 // Keep has nothing to keep.
 func (t *Transport) Keep(nbc.Token) {}
 
-// Shared reports false.
-func (t *Transport) Shared(mem.Buffer) bool { return false }
-
 // Bound reports true: MPI is called by one thread.
 func (t *Transport) Bound(int) bool { return true }
 

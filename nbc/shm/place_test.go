@@ -148,7 +148,7 @@ func TestMessagesAreStoredWhereTheyAreWanted(t *testing.T) {
 		}{
 			{"scatter", scatter.Bcast, -1, 3},
 			{"scatter, the root's private", scatter.Bcast, 1, 4},
-			{"scatter, another's private", scatter.Bcast, 0, 3},
+			{"scatter, another's private", scatter.Bcast, 0, 4},
 			{"linear", linear.Bcast, -1, 7},
 			{"chain", chain.Bcast, -1, 7},
 		} {

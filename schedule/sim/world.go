@@ -202,8 +202,8 @@ func (w *world) setPlaces(p *Plans, near []int, bytes int) {
 		if n := p.all[r].Places(k.graph, near[k.node]); Spreads(bytes, n) {
 			k.places = n
 		}
-		relays, n := p.all[r].Relays(k.graph, near[k.node], func(rank int) bool { return w.ranks[rank].node == k.node })
-		if Spreads(bytes, n) {
+		relays, longest := p.all[r].Relays(k.graph, near[k.node], func(rank int) bool { return w.ranks[rank].node == k.node })
+		if longest*w.ElemSize > RelayLeast && Spreads(bytes, near[k.node]-1) {
 			k.relays = relays
 		}
 	}

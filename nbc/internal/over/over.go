@@ -82,6 +82,12 @@ func (t Transport) Expect(bytes int) {
 	}
 }
 
+// Shared is the inner transport's.
+func (t Transport) Shared(b mem.Buffer) bool {
+	p, ok := t.inner.(nbc.Placer)
+	return ok && p.Shared(b)
+}
+
 // Place returns the inner transport's, of host memory.
 func (t Transport) Place(to int, tag nbc.Tag, n int) (mem.Buffer, bool) {
 	if p, ok := t.inner.(nbc.Placer); ok {
