@@ -8,7 +8,9 @@ import (
 // A sum that is only sent on, or is sent to several ranks, is stored by the device where its
 // receivers want it, in the pass that makes it, if they have said where that is (Placer)
 // and the device can (Spreader): otherwise it is written once more, and read once more, for each
-// of them. To the schedule that is as before: the messages are sent when the sum is
+// of them. So is a message that is sent on, as a part of a broadcast: who receives it is lent it, and the device copies it to where all of the
+// node want it, rather than first to where this rank does (schedule.Relays). A rank waits a little for the others to say where that is. To
+// the schedule that is as before: the messages are sent when the sum is
 // there, and the transport finds that they have arrived.
 
 // Placer is implemented by a Transport that reaches the memory in which other ranks wait for messages.
@@ -59,7 +61,7 @@ func count(all []bool) (n int) {
 	return n
 }
 
-// destinations returns where the sum of op last of r is to be stored: dst, which is its
+// destinations returns where the sum of op last of r, or the message that it passes on, is to be stored: dst, which is its
 // place in the schedule, unless nobody reads it there, and where other ranks wait for it. all
 // says that all who want it have it then, but for who calls.
 func (e *Engine) destinations(r *Request, last int32, dst mem.Buffer) (to []mem.Buffer, all bool) {

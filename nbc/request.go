@@ -96,7 +96,7 @@ type Request struct {
 	slot        uint32
 	order       uint64       // of admission
 	state       []int32      // per op: how many ops it still waits for, or one of the states below
-	data        []mem.Buffer // by op: the message that is to be added
+	data        []mem.Buffer // by op: the message that is to be added or passed on; of a send, where that lies at its receiver's
 	queue       []int32      // ops in the order in which they became ready
 	head        int
 	enlisted    bool // in executor.ready
@@ -116,8 +116,8 @@ type Request struct {
 const (
 	opPosted    int32 = -1 // handed to the transport or device
 	opDone      int32 = -2
-	opArrived   int32 = -3 // a message that is to be added
-	opCombining int32 = -4 // it is being added
+	opArrived   int32 = -3 // a message that is to be added, or stored at several places
+	opCombining int32 = -4 // it is being that
 )
 
 // Prepare binds plan to buffers. The request must be closed.

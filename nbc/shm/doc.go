@@ -33,7 +33,7 @@
 //     (process_vm_writev, process_vm_readv), which moves about half of what a plain copy
 //     does. So large receives are served where each rank has a core and the
 //     system allows it (Yama, seccomp, other users may be in the way).
-//   - The receiver reads it, likewise with the system's help: what it borrows to add, to where the sum
+//   - The receiver reads it, likewise with the system's help: what it borrows, to add or to pass on, to where the sum
 //     goes if that is elsewhere than where it was (nbc.Lander), else into memory that stays in its cache, and, where ranks
 //     share cores, what is part of no more than the caches hold. The sender need not have its turn for it. With a core of its own it
 //     helps with what is borrowed of a collective larger than the caches, and needs no system's help, since it copies
