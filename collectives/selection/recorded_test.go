@@ -99,6 +99,11 @@ func TestRecordedRegret(t *testing.T) {
 		"zen4-2-cores-4-ranks":      {1.02, 1.40}, // the best of many specs with wide intervals, as ranks share cores
 		"zen4-2-cores-8-ranks":      {1.00, 1.25},
 
+		// The last level of cache is far away, and ranks that share cores take up to twice as long from one spec's turn to the next.
+		"emerald-rapids-2-cores-2-ranks": {1.01, 1.10},
+		"emerald-rapids-2-cores-4-ranks": {1.01, 1.45},
+		"emerald-rapids-2-cores-8-ranks": {1.01, 2.10},
+
 		// Nobody wrote here either, and linear of 64K by four takes a seventh of what it did.
 		"zen4-2-cores-2-ranks-unregistered":      {1.15, 2.30}, // chunks of 64K, which their sender copies, cost as little only where lines go quickly from core to core
 		"zen4-2-cores-2-ranks-unregistered-slow": {1.03, 2.05}, // 64K by direct and by doubling, predicted to take as long
