@@ -150,7 +150,7 @@ func (s Spec) Validate() error {
 			return fmt.Errorf("level %d: blocking is for %s alone", i, Library)
 		case !known:
 			return fmt.Errorf("level %d: unknown algorithm %q: use one of %s, or S-Caffe's names such as CB-8", i, l.Algorithm, strings.Join(Algorithms(), ", "))
-		case !last && a.Bcast == nil:
+		case !last && a.Reduce == nil:
 			return fmt.Errorf("level %d: %s is for %s at the last level", i, l.Algorithm, listed(a.Collectives()))
 		case l.Size < 0 && l.Size != Node || l.Chunk < 0:
 			return fmt.Errorf("level %d (%s): a group size of %d and a chunk of %d bytes must not be negative", i, l.Algorithm, l.Size, l.Chunk)
@@ -170,11 +170,6 @@ func (s Spec) Serves(c schedule.Collective) error {
 	}
 	if last := s.Levels[len(s.Levels)-1].Algorithm; !s.IsLibrary() && !algorithms[last].Serves(c) {
 		return fmt.Errorf("spec %v is for %s, as %s is: use another one for %v", s, listed(algorithms[last].Collectives()), last, c)
-	}
-	for i, l := range s.Levels[:len(s.Levels)-1] {
-		if algorithms[l.Algorithm].Reduce == nil && c != schedule.Bcast {
-			return fmt.Errorf("spec %v: level %d: %s is for %v there: use another one for %v", s, i, l.Algorithm, schedule.Bcast, c)
-		}
 	}
 	return nil
 }
