@@ -48,17 +48,7 @@ const relayLeast = 16 << 10
 // relays reports whether r stores messages that it passes on where others wait for them. In memory that is not shared it receives them as others.
 func (e *Engine) relays(r *Request) bool {
 	p := r.plan
-	return p.relays != nil && r.bind.Datatype.Bytes(p.relayed) > relayLeast && e.spreads(r, count(p.near)-1) && e.placer.Shared(r.bind.Out)
-}
-
-// count returns how many are true.
-func count(all []bool) (n int) {
-	for _, b := range all {
-		if b {
-			n++
-		}
-	}
-	return n
+	return p.relays != nil && r.bind.Datatype.Bytes(p.relayed) > relayLeast && e.spreads(r, p.others) && e.placer.Shared(r.bind.Out)
 }
 
 // destinations returns where the sum of op last of r, or the message that it passes on, is to be stored: dst, which is its

@@ -22,7 +22,8 @@ type Plan struct {
 	places         int     // of sums: see place.go
 	relays         []bool  // by op, where any does: see schedule.Relays
 	relayed        int     // elements of the longest of these messages
-	near           []bool  // by rank, where there are relays: of this one's node
+	near           []bool  // by rank, where there are relays: of this one's node,
+	others         int     // which has so many besides this one
 	trades         bool    // see schedule.Trades
 	free           []int32 // ops that wait for none, in the order in which they begin
 	// By op: the one that adds to its sum next, and the one before; -1 for none.
@@ -75,6 +76,7 @@ func CompileOn(s *schedule.Schedule, nodes []int) (*Plan, error) {
 		p.relays, p.relayed = s.Relays(g, near+1, sameNode)
 	}
 	if p.relays != nil {
+		p.others = near
 		for rank := range nodes {
 			p.near = append(p.near, sameNode(rank))
 		}
