@@ -89,15 +89,15 @@ type Lander interface {
 	RecvBorrowTo(tok Token, from int, tag Tag, dst mem.Buffer) error
 }
 
-// borrow begins to receive the message of op i of r, which is to be combined. Where the sum goes elsewhere than where
-// it was before, a message that is copied is best copied there: it is added in place then.
+// borrow begins to receive the message of op i of r, which is to be combined, or passed on. Where the sum goes elsewhere than where
+// it was before, a message that is copied is best copied there: it is added in place then. One that is passed on goes to this rank's own place.
 func (e *Engine) borrow(r *Request, i int32, tok Token, tag Tag) error {
 	op := &r.plan.schedule.Ops[i]
 	from, dst := r.peer(op.Peer), r.bytes(op.Dst)
 	switch s := dst.Space(); {
 	case s != mem.Host:
 		return e.carrier.RecvBorrowIn(s, tok, from, tag, dst.Len())
-	case e.lander != nil && (r.plan.next[i] < 0 && !op.Adds() || op.Adds() && op.Src != op.Dst && r.plan.prev[i] < 0 && !r.inPlace):
+	case e.lander != nil && (e.exec.relays(r, i) || op.Adds() && op.Src != op.Dst && r.plan.prev[i] < 0 && !r.inPlace):
 		return e.lander.RecvBorrowTo(tok, from, tag, dst)
 	}
 	return e.transport.RecvBorrow(tok, from, tag, dst.Len())

@@ -99,7 +99,7 @@ func TestRecordedRegret(t *testing.T) {
 		"zen4-2-cores-4-ranks":      {1.02, 1.40}, // the best of many specs with wide intervals, as ranks share cores
 		"zen4-2-cores-8-ranks":      {1.00, 1.25},
 
-		// The last level of cache is far away, and ranks that share cores take up to twice as long from one spec's turn to the next.
+		// Ranks that share cores take up to twice as long from one spec's turn to the next.
 		"emerald-rapids-2-cores-2-ranks": {1.01, 1.10},
 		"emerald-rapids-2-cores-4-ranks": {1.01, 1.45},
 		"emerald-rapids-2-cores-8-ranks": {1.01, 2.10},
