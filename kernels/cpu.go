@@ -157,7 +157,7 @@ const fewBytes = 32
 // part of more than the caches hold and not needed soon: it is stored around them, if
 // the path can and dst is none of the operands.
 func (c *CPU) ReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer, around bool) error {
-	if err := checkReduceAll(dt, op, dst, from); err != nil {
+	if err := CheckReduceAll(mem.Host, dt, op, dst, from); err != nil {
 		return fmt.Errorf("kernels: reduce %v of %d buffers of %v: %w", op, len(from), dt, err)
 	}
 	if dst.Len() == 0 {
@@ -232,12 +232,13 @@ func Alike(dt mem.Datatype, op mem.Op) mem.Datatype {
 	return dt
 }
 
-func checkReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) error {
+// CheckReduceAll is CheckReduce for two operands or more: dst may be the first or the second.
+func CheckReduceAll(in mem.Space, dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) error {
 	if len(from) < 2 {
 		return errors.New("want two or more operands")
 	}
 	for i, b := range from[1:] {
-		if err := CheckReduce(mem.Host, dt, op, dst, from[0], b); err != nil {
+		if err := CheckReduce(in, dt, op, dst, from[0], b); err != nil {
 			return err
 		}
 		if i > 0 && dst.Overlaps(b) {
@@ -267,7 +268,7 @@ func overlapsInPart(p, q mem.Buffer) bool { return p.Overlaps(q) && !p.Same(q) }
 // them may be one of the first two operands.
 func (c *CPU) ReduceTo(dt mem.Datatype, op mem.Op, to, from []mem.Buffer, around bool) error {
 	for _, dst := range to {
-		if err := checkReduceAll(dt, op, dst, from); err != nil {
+		if err := CheckReduceAll(mem.Host, dt, op, dst, from); err != nil {
 			return fmt.Errorf("kernels: reduce %v of %d buffers of %v: %w", op, len(from), dt, err)
 		}
 	}

@@ -32,7 +32,7 @@ func newGPUs(o Options) (all []*gpu) {
 
 // over returns what the engine of a rank works with: t and the CPU's kernels and, where that can be opened, the GPU of the
 // rank, over which t then carries messages. That it cannot is told to all ranks later, by an engine that works.
-func (g *gpu) over(t nbc.Transport, cpu nbc.Device) (nbc.Transport, nbc.Device) {
+func (g *gpu) over(t nbc.Transport, cpu device.Host) (nbc.Transport, nbc.Device) {
 	if g.mayLack && t.Size() == 1 {
 		return t, cpu
 	}

@@ -172,12 +172,13 @@ func startEach(n int, open func(rank int) func() (nbc.Transport, error), gpus []
 			return engines, err
 		}
 		e, err := nbc.StartWith(func() (nbc.Transport, nbc.Device, error) {
-			d := device.CPU(k)
+			cpu := device.CPU(k)
 			t, err := open(r)()
 			if err == nil && len(gpus) > 0 {
-				t, d = gpus[r].over(t, d)
+				t, d := gpus[r].over(t, cpu)
+				return t, d, nil
 			}
-			return t, d, err
+			return t, cpu, err
 		}, o)
 		if err != nil {
 			return engines, err

@@ -403,24 +403,6 @@ func (e *Engine) relay() {
 	}
 }
 
-// offers is how often a thread that only waits offers a core that ranks share to the others before it adds a part of what is to be added in one pass.
-const offers = 4
-
-// partly adds a part of a run of which not all has come, and reports whether it has done anything. Ranks that share a core have to have it in turn before
-// they have sent what they give, in some µs; and a sum in two passes writes, and reads again, what one does not.
-func (e *Engine) partly() bool {
-	if !e.exec.hasPart() {
-		return false
-	}
-	if e.waits && e.offered < offers && e.waiter.Crowded() && !e.partWanted() {
-		e.offered++
-		e.waiter.Yield()
-		return true
-	}
-	e.offered = 0
-	return e.exec.partly() && e.perform()
-}
-
 // performAlone does what follows from one completion before it looks at others, where one request is
 // under way at most: its order is that in which they have come.
 func (e *Engine) performAlone() {

@@ -173,6 +173,36 @@ func (x *executor) partly() bool {
 	return x.add(p.r, p.op, true)
 }
 
+// How often a thread that only waits offers a core that ranks share to the others before it adds a part of what is to be added in one pass; and how often
+// the loop looks again for the rest of what an accelerator is to add: for about as long as two launches take.
+const (
+	offers = 4
+	looks  = 16
+)
+
+// partly adds a part of a run of which not all has come, and reports whether it has done anything. A sum in two passes writes, and reads again, what one does
+// not; ranks that share a core have to have it in turn before they have sent what they give, in some µs; and who has come last is waited for in any case.
+func (e *Engine) partly() bool {
+	if !e.exec.hasPart() {
+		return false
+	}
+	if !e.partWanted() {
+		switch onHost := e.exec.partials.top().r.bind.space() == mem.Host; {
+		case !onHost && e.other.Busy(): // behind what it does there is time to come
+			return false
+		case !onHost && e.offered < looks:
+			e.offered++
+			return true
+		case e.offered < offers && e.waits && e.waiter.Crowded():
+			e.offered++
+			e.waiter.Yield()
+			return true
+		}
+	}
+	e.offered = 0
+	return e.exec.partly() && e.perform()
+}
+
 // added says that the device has added the run that ends with op last.
 func (x *executor) added(r *Request, last int32) {
 	first := last

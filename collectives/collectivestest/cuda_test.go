@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -267,6 +269,82 @@ func TestCUDAMissingWaitsAreSeen(t *testing.T) {
 				t.Errorf("nothing is seen of the missing wait: %v", err)
 			}
 		})
+	}
+}
+
+// counting notes how many buffers each addition has.
+type counting struct {
+	nbc.Accelerator
+	*operands
+}
+
+type operands struct {
+	mu  sync.Mutex
+	all []int
+}
+
+func (c counting) ReduceAll(tok nbc.Token, dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) (bool, error) {
+	c.mu.Lock()
+	c.all = append(c.all, len(from))
+	c.mu.Unlock()
+	return c.Accelerator.(nbc.Folder).ReduceAll(tok, dt, op, dst, from)
+}
+
+func (o *operands) seen() []int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.all)
+}
+
+// While the GPU has something to add, what has come of the next chunk waits for the rest of it.
+func TestCUDAAddsAllAtOnceBehindAnotherKernel(t *testing.T) {
+	const ranks, chunk, chunks = 4, 4 << 10, 2
+	linear, err := spec.Parse("linear,chunk=4K")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell(t, "hold=reduce_f32_sum")
+	var given operands
+	first := make(chan struct{})
+	errs := runBy(t, lending.Pointer, ranks, faulty.Plan{}, nbc.Options{}, func(a nbc.Accelerator, copies bool) nbc.Accelerator {
+		if copies {
+			return a
+		}
+		return counting{a, &given}
+	}, func(c *collectives.Comm) error {
+		b, err := c.AllocIn(mem.CUDA, chunk*chunks)
+		if err != nil {
+			return err
+		}
+		if c.Rank() > 1 { // after the first has been added, which none of them holds up for long
+			<-first
+		}
+		r, err := c.Ireduce(b, b, mem.Float32, mem.Sum, 0, collectives.With(linear))
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			for end := time.Now().Add(time.Minute); len(given.seen()) == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			}
+			time.Sleep(50 * time.Millisecond) // in which the other chunk of rank 1 has come
+			if all := given.seen(); !slices.Equal(all, []int{2}) {
+				err = fmt.Errorf("kernels of %v operands were begun", all)
+			}
+			close(first)
+			time.Sleep(50 * time.Millisecond) // likewise, of the others
+			err = errors.Join(err, cudatest.Tell(library, "hold=none"))
+		}
+		return errors.Join(err, r.Wait(context.Background()))
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	added := 0
+	for _, n := range given.seen() {
+		added += n - 1
+	}
+	if added != chunks*(ranks-1) {
+		t.Errorf("kernels of %v operands", given.seen())
 	}
 }
 

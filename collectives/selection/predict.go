@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/scaffe/scaffe/collectives/spec"
@@ -267,11 +268,19 @@ func (e *estimate) linearFill(p place, work float64) float64 {
 
 // directPasses is how often a part goes through memory until it is summed.
 func (e *estimate) directPasses(p place) float64 {
-	passes := p.members
-	if p.chunk/p.members > e.m.Cache {
-		passes += times(2, p.members-2)
+	return p.members + e.again(p.members, p.chunk/p.members)
+}
+
+// again is how many passes more than one for each of the operands, and for the result, adding some number of them comes to, of b bytes each: where a sum so far is
+// not in the cache any more, or is that of a GPU's kernel before.
+func (e *estimate) again(operands, b float64) float64 {
+	switch {
+	case e.gpu:
+		return 2 * (math.Ceil((operands-1)/(sim.GPUOperands-1)) - 1)
+	case b > e.m.Cache:
+		return times(2, operands-2)
 	}
-	return passes
+	return 0
 }
 
 func (e *estimate) staged(b float64) float64 {

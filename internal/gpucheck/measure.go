@@ -126,6 +126,18 @@ func (c *Check) measure(ctx context.Context) (err error) {
 			c.ratio(fmt.Sprintf("sum of %v, %d MiB", dt, size>>20), gbs(v), v/c.rates.device, true, 0.9, "× the driver's copy, bytes read and written")
 		}
 	}
+	size := n / 4
+	var parts []mem.Buffer // of different memory
+	for at := 0; at < n; at += size {
+		parts = append(parts, a.Slice(at, size), b.Slice(at, size))
+	}
+	for _, count := range []int{4, cuda.Operands} {
+		v, err := rate((count+1)*size, func() error { return s.ReduceAll(mem.Float32, mem.Sum, dst.Slice(0, size), parts[:count]) })
+		if err != nil {
+			return err
+		}
+		c.ratio(fmt.Sprintf("sum of %d buffers of f32, %d MiB each", count, size>>20), gbs(v), v/c.rates.device, true, 0.9, "× the driver's copy, bytes read and written")
+	}
 	return c.small(d, dst.Slice(0, 4096), a.Slice(0, 4096), b.Slice(0, 4096))
 }
 

@@ -40,6 +40,7 @@ type Device struct {
 	c         driver.Context
 	modules   []driver.Module
 	reduce    [mem.NumDatatypes][mem.NumOps]driver.Function
+	sums      [mem.NumDatatypes]driver.Function // of floating-point numbers
 	divide    [mem.NumDatatypes]driver.Function
 	copy      driver.Function
 	updates   [len(ruleNames)]driver.Function
@@ -113,6 +114,9 @@ func (d *Device) load() error {
 			if alike := kernels.Alike(dt, op); alike == dt {
 				d.reduce[dt][op] = find("reduce_" + dt.String() + "_" + op.String())
 			}
+		}
+		if dt.Float() {
+			d.sums[dt] = find("sums_" + dt.String())
 		}
 		d.divide[dt] = find("divide_" + dt.String())
 	}

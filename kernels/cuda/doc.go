@@ -18,7 +18,7 @@
 // result is compared with those of packages kernels and vec, bit by bit. Buffers may begin at any
 // address; those that lie alike within 16 bytes are read and written in lines of 16.
 //
-// None of this has run on hardware yet; docs/gpu.md says what has been tested and how.
+// docs/gpu.md says what has been tested and how, and what has run on hardware.
 package cuda
 
 import "github.com/scaffe/scaffe/kernels/cuda/internal/driver"
@@ -27,6 +27,9 @@ import "github.com/scaffe/scaffe/kernels/cuda/internal/driver"
 
 // EnvLibrary is the environment variable that names the driver's library.
 const EnvLibrary = driver.EnvLibrary
+
+// Operands is how many buffers of floating-point numbers a kernel sums at once, at most.
+const Operands = 8
 
 // Built reports whether this program can use a GPU where there is one: it was built
 // with the tag cuda, which scripts/with-mpi adds.

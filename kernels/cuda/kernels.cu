@@ -216,6 +216,55 @@ FUNCTION i64 head(const void *p, i64 size, i64 n) {
 #include "operators.h"
 ALL_OPERATORS(COMBINES, DIVIDES)
 
+// sums_T: dst[i] = a[i] + b[i] + c[i] + …, one after the other, of the first count of eight operands, at least two, for n
+// elements; dst may be any of them. All buffers begin at multiples of an element's size; pointers beyond count repeat another. All
+// lines are read before the first is added, which hides how long memory lets a thread wait.
+
+#define MORE(k, p) if (count > (k)) x##k = get((const line *)((p) + at));
+#define SUM_LINE(t, k)                                                                                     \
+  if (count > (k)) {                                                                                       \
+    t ys[V];                                                                                               \
+    __builtin_memcpy(ys, &x##k, 16);                                                                       \
+    LINE(V, COMBINE_AT, sum_##t)                                                                           \
+  }
+#define SUM_AT(t, p, k, i) if (count > (k)) x = sum_##t(x, p[i]);
+#define SUM_ONE(t, i)                                                                                      \
+  {                                                                                                        \
+    t x = sum_##t(a[i], b[i]);                                                                             \
+    SUM_AT(t, c, 2, i) SUM_AT(t, d, 3, i) SUM_AT(t, e, 4, i) SUM_AT(t, f, 5, i) SUM_AT(t, g, 6, i)         \
+    SUM_AT(t, h, 7, i)                                                                                     \
+    dst[i] = x;                                                                                            \
+  }
+#define SUMS(t)                                                                                            \
+  KERNEL sums_##t(t *dst, const t *a, const t *b, const t *c, const t *d, const t *e, const t *f,          \
+                  const t *g, const t *h, i64 n, i64 count) {                                              \
+    enum { V = 16 / sizeof(t) };                                                                           \
+    u64 unlike = apart(dst, a) | apart(dst, b) | apart(dst, c) | apart(dst, d) | apart(dst, e) |           \
+                 apart(dst, f) | apart(dst, g) | apart(dst, h);                                            \
+    if (multiples(unlike, 16)) {                                                                           \
+      i64 first = head(dst, sizeof(t), n), lines = (n - first) / V, ends = n - lines * V;                  \
+      EACH(i, lines) {                                                                                     \
+        i64 at = first + i * V;                                                                            \
+        line x0 = get((const line *)(a + at)), x1 = get((const line *)(b + at));                           \
+        line x2 = x1, x3 = x1, x4 = x1, x5 = x1, x6 = x1, x7 = x1;                                         \
+        MORE(2, c) MORE(3, d) MORE(4, e) MORE(5, f) MORE(6, g) MORE(7, h)                                  \
+        t xs[V];                                                                                           \
+        __builtin_memcpy(xs, &x0, 16);                                                                     \
+        SUM_LINE(t, 1) SUM_LINE(t, 2) SUM_LINE(t, 3) SUM_LINE(t, 4) SUM_LINE(t, 5) SUM_LINE(t, 6)          \
+        SUM_LINE(t, 7)                                                                                     \
+        __builtin_memcpy(&x0, xs, 16);                                                                     \
+        put((line *)(dst + at), x0);                                                                       \
+      }                                                                                                    \
+      EACH(i, ends) {                                                                                      \
+        i64 j = i < first ? i : i + lines * V;                                                             \
+        SUM_ONE(t, j)                                                                                      \
+      }                                                                                                    \
+    } else {                                                                                               \
+      EACH(i, n) SUM_ONE(t, i)                                                                             \
+    }                                                                                                      \
+  }
+SUMS(f32) SUMS(f64) SUMS(f16) SUMS(bf16)
+
 // copy: dst[i] = a[i] for n bytes.
 
 FUNCTION u8 same(u8 x, i64 unused) { return (void)unused, x; }

@@ -178,6 +178,74 @@ func TestReduceHasTheBitsOfTheCPU(t *testing.T) {
 	}
 }
 
+// Several operands, by one kernel where that can be: whole lines, elements, addresses of nothing, every count, and every special number beside every
+// other: the bits of one addition after the other on the CPU.
+func TestSeveralOperandsHaveTheBitsOfOneAfterTheOther(t *testing.T) {
+	cpu, err := kernels.NewCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, s := open(t)
+	const most = 2 * cuda.Operands
+	r := rand.New(rand.NewPCG(14, 13))
+	var areas [most + 1]*area // the last for a sum that is none of the operands
+	for i := range areas {
+		areas[i] = newArea(t, d, s, 8*3000+64)
+	}
+	for _, c := range []struct {
+		dt mem.Datatype
+		op mem.Op
+	}{
+		{mem.Float32, mem.Sum},
+		{mem.Float64, mem.Sum},
+		{mem.Float16, mem.Sum},
+		{mem.BFloat16, mem.Sum},
+		{mem.Float32, mem.Max},
+		{mem.Int64, mem.Sum},
+	} {
+		size, special := c.dt.Size(), kernelstest.Specials[c.dt]
+		for count := 2; count <= most; count++ {
+			for i, at := range [][2]int{{0, 16}, {3 * size, 0}, {0, size}, {1, 2}} { // how far the first lies, and how much further each of the others
+				n := []int{1, 17, len(special) * len(special), 700}[(i+count)%4]
+				var dev, host [most + 1]mem.Buffer
+				for k, x := range areas {
+					data := make([]byte, n*size)
+					kernelstest.Fill(r, c.dt, data)
+					if n == len(special)*len(special) {
+						for e := range n {
+							kernelstest.SetElement(size, data, e, special[[2]int{e / len(special), e % len(special)}[k%2]])
+						}
+					}
+					dev[k], host[k] = x.put((at[0]+k*at[1])%64, data)
+				}
+				dst := []int{0, 1, most}[count%3]
+				what := fmt.Sprintf("%v of %d times %d %v at %v, dst %d", c.op, count, n, c.dt, at, dst)
+				if err := errors.Join(s.ReduceAll(c.dt, c.op, dev[dst], dev[:count]), s.Synchronize(within)); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				first := host[0]
+				for _, b := range host[1:count] {
+					if err := cpu.Reduce(c.dt, c.op, host[dst], first, b); err != nil {
+						t.Fatal(err)
+					}
+					first = host[dst]
+				}
+				check(what, areas[:]...)
+			}
+		}
+	}
+	dst, _ := areas[most].put(0, make([]byte, 8))
+	a, _ := areas[0].put(0, make([]byte, 8))
+	if err := s.Synchronize(within); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range [][]mem.Buffer{nil, {a}, {a, a, dst}, {a, a.Slice(0, 4)}} {
+		if err := s.ReduceAll(mem.Float32, mem.Sum, dst, from); err == nil {
+			t.Errorf("%d operands that cannot be are accepted", len(from))
+		}
+	}
+}
+
 // Quotients, of NaN and infinity too.
 func TestDivideHasTheBitsOfTheCPU(t *testing.T) {
 	cpu, err := kernels.NewCPU()
@@ -353,7 +421,7 @@ func TestPTX(t *testing.T) {
 		}
 	}
 	entries := bytes.Split(text, []byte(".visible .entry "))[1:]
-	want := len(mem.Datatypes) + 1 + 6 // divisions, the copy, updates
+	want := len(mem.Datatypes) + 1 + 6 + 4 // divisions, the copy, updates, sums of several
 	for _, dt := range mem.Datatypes {
 		for _, op := range mem.OpsOf(dt) {
 			if kernels.Alike(dt, op) == dt {
@@ -459,7 +527,7 @@ func TestErrors(t *testing.T) {
 		"no such GPU":      {"", func() error { _, err := cuda.Open(9); return err }, "cuda: there is no GPU cuda:9: there are 2, from cuda:0 on"},
 		"no number":        {"", func() error { _, err := cuda.Open(-1); return err }, "there is no GPU cuda:-1"},
 		"PTX rejected":     {"fail=cuModuleLoadDataEx:1:218", opened, "cuda:1 (stand-in 1): open: the driver does not take the kernels: a PTX JIT compilation failed (CUDA_ERROR_INVALID_PTX, 218)"},
-		"a kernel missing": {"fail=cuModuleGetFunction:7:500", opened, "cuda:1 (stand-in 1): open: kernel reduce_f64_prod: named symbol not found"},
+		"a kernel missing": {"fail=cuModuleGetFunction:7:500", opened, "cuda:1 (stand-in 1): open: kernel reduce_f64_sum: named symbol not found"},
 		"busy":             {"fail=cuDevicePrimaryCtxRetain:1:999", opened, "cuda:1 (stand-in 1): open: unknown error"},
 		"prohibited":       {"mode=2", opened, "cuda:1 (stand-in 1): open: its compute mode lets no process use it: nvidia-smi -c DEFAULT"},
 		"exclusive":        {"mode=3 fail=cuDevicePrimaryCtxRetain:1:999", opened, "its compute mode is Exclusive_Process, so one other process may have it"},

@@ -65,6 +65,10 @@ func (*Stream) Reduce(mem.Datatype, mem.Op, mem.Buffer, mem.Buffer, mem.Buffer) 
 	return ErrNotBuilt
 }
 
+func (*Stream) ReduceAll(mem.Datatype, mem.Op, mem.Buffer, []mem.Buffer) error {
+	return ErrNotBuilt
+}
+
 func (*Stream) Multiply(Multiplication) error { return ErrNotBuilt }
 
 func (*Stream) Launch(Kernel, int, []mem.Buffer, ...int64) error { return ErrNotBuilt }

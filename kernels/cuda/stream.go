@@ -158,6 +158,54 @@ func (s *Stream) Reduce(dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) error 
 	return s.launch("reduce", s.d.reduce[alike][op], dst.Len(), address(dst), address(a), address(b), uint64(dst.Len()/alike.Size()))
 }
 
+// ReduceAll puts dst[i] = ((from[0][i] ⊕ from[1][i]) ⊕ from[2][i]) … on the stream, with the bits of Reduce of two after the other. There are
+// at least two; dst may be the first or the second. Sums of floating-point numbers at addresses of whole elements take one kernel for each
+// Operands of them, which reads every operand once and writes dst once; all else takes one for each addition.
+func (s *Stream) ReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) error {
+	if err := kernels.CheckReduceAll(mem.CUDA, dt, op, dst, from); err != nil {
+		return s.d.wrap(fmt.Sprintf("reduce %v of %d buffers of %v", op, len(from), dt), err)
+	}
+	if dst.Len() == 0 {
+		return nil
+	}
+	first, rest := from[0], from[1:]
+	for len(rest) > 0 {
+		n := 1
+		var err error
+		if op == mem.Sum && dt.Float() && len(rest) > 1 && aligned(dt, dst, from) {
+			n = min(len(rest), Operands-1)
+			err = s.sum(dt, dst, first, rest[:n])
+		} else {
+			err = s.Reduce(dt, op, dst, first, rest[0])
+		}
+		if err != nil {
+			return err
+		}
+		first, rest = dst, rest[n:]
+	}
+	return nil
+}
+
+// sum puts the sum of up to Operands buffers on the stream, by one kernel.
+func (s *Stream) sum(dt mem.Datatype, dst, first mem.Buffer, rest []mem.Buffer) error {
+	var a [Operands + 3]uint64
+	a[0], a[1] = address(dst), address(first)
+	for i := range Operands - 1 {
+		a[2+i] = address(rest[min(i, len(rest)-1)])
+	}
+	a[Operands+1], a[Operands+2] = uint64(dst.Len()/dt.Size()), uint64(1+len(rest))
+	return s.launch("sum", s.d.sums[dt], dst.Len(), a[:]...)
+}
+
+// aligned reports whether all buffers begin at multiples of an element's size.
+func aligned(dt mem.Datatype, dst mem.Buffer, from []mem.Buffer) bool {
+	all := address(dst)
+	for _, b := range from {
+		all |= address(b)
+	}
+	return all%uint64(dt.Size()) == 0
+}
+
 // Divide puts dst[i] = src[i] / by on the stream, likewise.
 func (s *Stream) Divide(dt mem.Datatype, dst, src mem.Buffer, by float64) error {
 	if err := kernels.CheckDivide(mem.CUDA, dt, dst, src, by); err != nil {

@@ -4,10 +4,8 @@ package device
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/kernels/cuda"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -17,12 +15,10 @@ import (
 // hung, and the process is about to end.
 const drainWithin = time.Minute
 
-// gpu is the device over a GPU's streams, and over another device for host memory.
+// gpu is the device over a GPU's streams, and over another device for host memory, of which alone a result is stored at several places.
 type gpu struct {
-	host  nbc.Device
-	folds nbc.Folder   // the same, where it is one
-	sums  nbc.Expecter // likewise
-	d     *cuda.Device
+	Host
+	d *cuda.Device
 	// The engine begins what waits for nothing, so the lanes need not wait for each other.
 	// A GPU works on all three at once.
 	kernels, up, down lane
@@ -30,17 +26,9 @@ type gpu struct {
 
 var (
 	_ nbc.Accelerator = (*gpu)(nil)
-	_ nbc.Expecter    = (*gpu)(nil)
-	_ nbc.Folder      = (*gpu)(nil)
 	_ nbc.Sharer      = (*gpu)(nil)
-	_ nbc.Immediate   = immediate{}
+	_ Host            = (*gpu)(nil)
 )
-
-// immediate is a gpu whose device for host memory is done at once.
-type immediate struct{ *gpu }
-
-// Immediate says so.
-func (immediate) Immediate() {}
 
 // lane is a stream, and what is under way on it, in order. The stream is made when it is first needed: those of a process share a few work
 // queues, and what is staged needs no kernels, nor what is read where it lies copies.
@@ -69,15 +57,7 @@ type operation struct {
 
 // CUDA returns the device that combines buffers in a GPU's memory on streams, copies between it and the
 // host's, and leaves host memory to another device. Any thread may call it. Close closes host, too, but not the GPU.
-func CUDA(d *cuda.Device, host nbc.Device) (nbc.Accelerator, error) {
-	g := &gpu{host: host, d: d}
-	g.folds, _ = host.(nbc.Folder)
-	g.sums, _ = host.(nbc.Expecter)
-	if _, ok := host.(nbc.Immediate); ok {
-		return immediate{g}, nil
-	}
-	return g, nil
-}
+func CUDA(d *cuda.Device, host Host) (nbc.Accelerator, error) { return &gpu{Host: host, d: d}, nil }
 
 // GPU says which GPU it is.
 func (g *gpu) GPU() cuda.GPU { return g.d.GPU }
@@ -131,7 +111,7 @@ func onGPU(a, b, c mem.Buffer) bool {
 
 func (g *gpu) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Buffer) (bool, error) {
 	if !onGPU(dst, a, b) {
-		return g.host.Reduce(tok, dt, op, dst, a, b)
+		return g.Host.Reduce(tok, dt, op, dst, a, b)
 	}
 	s, err := g.kernels.on(g.d)
 	if err != nil {
@@ -140,64 +120,25 @@ func (g *gpu) Reduce(tok nbc.Token, dt mem.Datatype, op mem.Op, dst, a, b mem.Bu
 	return g.kernels.begin(g.d, tok, dst.Len(), s.Reduce(dt, op, dst, a, b))
 }
 
-// ReduceAll adds one after the other: the stream keeps the order.
+// ReduceAll adds them in their order.
 func (g *gpu) ReduceAll(tok nbc.Token, dt mem.Datatype, op mem.Op, dst mem.Buffer, from []mem.Buffer) (bool, error) {
 	device := dst.Space() == mem.CUDA
 	for _, b := range from {
 		device = device || b.Space() == mem.CUDA
 	}
-	switch {
-	case len(from) < 2:
-		return false, fmt.Errorf("device: reduce of %d buffers: want two or more", len(from))
-	case !device && g.folds != nil:
-		return g.folds.ReduceAll(tok, dt, op, dst, from)
-	}
-	for i, b := range from[1:] { // nothing has begun where one is refused
-		if err := kernels.CheckReduce(dst.Space(), dt, op, dst, from[0], b); err != nil {
-			return false, fmt.Errorf("device: reduce of %d buffers: %w", len(from), err)
-		}
-		if i > 0 && dst.Overlaps(b) {
-			return false, fmt.Errorf("device: reduce of %d buffers: dst is operand %d: want one of the first two, or a separate one", len(from), i+1)
-		}
-	}
-	var stream *cuda.Stream
-	if device {
-		var err error
-		if stream, err = g.kernels.on(g.d); err != nil {
-			return false, err
-		}
-	}
-	first := from[0]
-	for _, b := range from[1:] {
-		var err error
-		if device {
-			err = stream.Reduce(dt, op, dst, first, b)
-		} else if done, e := g.host.Reduce(tok, dt, op, dst, first, b); !done && e == nil {
-			err = errors.New("device: the host's device neither adds several buffers at once nor ends at once")
-		} else {
-			err = e
-		}
-		if err != nil {
-			return false, err
-		}
-		first = dst
-	}
 	if !device {
-		return true, nil
+		return g.Host.ReduceAll(tok, dt, op, dst, from)
 	}
-	return g.kernels.begin(g.d, tok, dst.Len(), nil)
-}
-
-// Expect is for the sums in host memory.
-func (g *gpu) Expect(bytes int) {
-	if g.sums != nil {
-		g.sums.Expect(bytes)
+	s, err := g.kernels.on(g.d)
+	if err != nil {
+		return false, err
 	}
+	return g.kernels.begin(g.d, tok, dst.Len(), s.ReduceAll(dt, op, dst, from))
 }
 
 func (g *gpu) Divide(tok nbc.Token, dt mem.Datatype, dst, src mem.Buffer, by float64) (bool, error) {
 	if !onGPU(dst, src, src) {
-		return g.host.Divide(tok, dt, dst, src, by)
+		return g.Host.Divide(tok, dt, dst, src, by)
 	}
 	s, err := g.kernels.on(g.d)
 	if err != nil {
@@ -210,7 +151,7 @@ func (g *gpu) Copy(tok nbc.Token, dst, src mem.Buffer) (bool, error) {
 	l := &g.kernels
 	switch {
 	case !onGPU(dst, src, src):
-		return g.host.Copy(tok, dst, src)
+		return g.Host.Copy(tok, dst, src)
 	case src.Space() == mem.Host:
 		l = &g.up
 	case dst.Space() == mem.Host:
@@ -244,7 +185,7 @@ func (l *lane) begin(d *cuda.Device, tok nbc.Token, n int, err error) (bool, err
 
 // Poll asks for the oldest of each lane, and for the next where that has ended.
 func (g *gpu) Poll(done []nbc.Completion) (int, error) {
-	n, err := g.host.Poll(done)
+	n, err := g.Host.Poll(done)
 	if err != nil {
 		return n, err
 	}
@@ -280,7 +221,7 @@ func (l *lane) forget(n int) {
 
 // Drain waits until the GPU has done what it was given. One that has failed touches nothing any more.
 func (g *gpu) Drain() {
-	g.host.Drain()
+	g.Host.Drain()
 	for _, l := range g.lanes() {
 		if l.stream != nil {
 			_ = l.stream.Synchronize(drainWithin)
@@ -290,7 +231,7 @@ func (g *gpu) Drain() {
 }
 
 // Close closes the device for host memory, too.
-func (g *gpu) Close() error { return errors.Join(g.host.Close(), g.closeLanes()) }
+func (g *gpu) Close() error { return errors.Join(g.Host.Close(), g.closeLanes()) }
 
 func (g *gpu) closeLanes() error {
 	var err error

@@ -14,13 +14,16 @@ type cpu struct {
 	around bool // sums and copies are stored around the caches
 }
 
-var (
-	_ nbc.Expecter = (*cpu)(nil)
-	_ nbc.Spreader = (*cpu)(nil)
-)
+// Host is a device for the host's memory.
+type Host interface {
+	nbc.Device
+	nbc.Spreader
+	nbc.Expecter
+	nbc.Immediate
+}
 
 // CPU returns the device that combines host memory on the calling thread.
-func CPU(k *kernels.CPU) nbc.Device { return &cpu{k: k} }
+func CPU(k *kernels.CPU) Host { return &cpu{k: k} }
 
 // Expect says of how many bytes that nobody needs soon the results are that come next.
 func (c *cpu) Expect(bytes int) { c.around = bytes >= kernels.StreamFrom }

@@ -8,4 +8,4 @@ import (
 )
 
 // CUDA returns ErrNotBuilt.
-func CUDA(*cuda.Device, nbc.Device) (nbc.Accelerator, error) { return nil, cuda.ErrNotBuilt }
+func CUDA(*cuda.Device, Host) (nbc.Accelerator, error) { return nil, cuda.ErrNotBuilt }

@@ -1,12 +1,16 @@
 package sim
 
-import "github.com/scaffe/scaffe/schedule"
+import (
+	"slices"
+
+	"github.com/scaffe/scaffe/schedule"
+)
 
 // GPU is what buffers in GPUs' memory cost. Times are in seconds, rates in bytes a second.
 type GPU struct {
 	// Launch is for how long a kernel takes, from its launch until its end is seen, besides its bytes. Memory is at what rate
-	// kernels read and write the memory of a GPU, one of them or several at once: an addition three times its length, a
-	// copy twice.
+	// kernels read and write the memory of a GPU, one of them or several at once: an addition three times its length, and once more for each
+	// message besides that it adds, a copy twice.
 	Launch, Memory float64
 	// Down is a copy to pinned memory of the host, Up one from there.
 	Down, Up Copies
@@ -75,7 +79,13 @@ const (
 // lane is a stream.
 type lane struct {
 	busy    bool
-	waiting []int32 // ops
+	waiting []given
+}
+
+// given is an op that was put on a stream, and when: launches do not wait for what is there before.
+type given struct {
+	op int32
+	at float64
 }
 
 // setGPUs gives every rank its GPU: those of a node take its GPUs in turn.
@@ -154,44 +164,69 @@ func (w *world) laneOf(r, i int32) int {
 	return sums
 }
 
-// give begins the next that the GPU has to do for op i of rank r, or has it wait for what is on its stream.
+// give begins the next that the GPU has to do for op i of rank r, or has it wait for what is on its stream. Nothing, where the kernel of
+// another op has done it.
 func (w *world) give(r, i int32) {
-	l := &w.ranks[r].lanes[w.laneOf(r, i)]
+	k := &w.ranks[r]
+	if k.state[i]&summed != 0 {
+		w.kernelDone(r, i)
+		return
+	}
+	l := &k.lanes[w.laneOf(r, i)]
 	if l.busy {
-		l.waiting = append(l.waiting, i)
+		l.waiting = append(l.waiting, given{i, w.now})
 		return
 	}
 	l.busy = true
-	w.run(r, i)
+	w.run(r, given{i, w.now})
 }
 
 // run has the GPU do that now.
-func (w *world) run(r, i int32) {
-	k := &w.ranks[r]
+func (w *world) run(r int32, next given) {
+	k, i := &w.ranks[r], next.op
 	op := &k.ops[i]
 	g, m := &w.gpus[k.gpu], &w.Model.GPU
 	bytes := float64(op.Len() * w.ElemSize)
 	end := 0.0
 	switch w.laneOf(r, i) {
 	case downs:
-		g.down = max(g.down, w.now+m.Down.Latency) + bytes/m.Down.Bandwidth
+		g.down = max(g.down, w.now, next.at+m.Down.Latency) + bytes/m.Down.Bandwidth
 		end = g.down
 	case ups:
-		g.up = max(g.up, w.now+m.Up.Latency) + bytes/m.Up.Bandwidth
+		g.up = max(g.up, w.now, next.at+m.Up.Latency) + bytes/m.Up.Bandwidth
 		end = g.up
 	default:
-		passes := float64(addPasses)
-		if op.Kind != schedule.RecvReduce && op.Kind != schedule.Add {
-			passes = copyPasses
+		passes := float64(copyPasses)
+		if op.Adds() {
+			passes = addPasses + w.fused(r, i)
 		}
-		start := w.now
+		start := next.at
 		if m.Turns > 0 {
-			start = max(start, g.turn)
+			start = max(w.now, g.turn)
 		}
-		g.memory = max(g.memory, start+m.Launch) + float64(passes*bytes)/m.Memory
+		g.memory = max(g.memory, w.now, start+m.Launch) + float64(passes*bytes)/m.Memory
 		end, g.turn = g.memory, g.memory
 	}
 	w.push(event{at: end, kind: gpuDone, rank: r, op: i})
+}
+
+// fused has the kernel of op i of rank r add the messages as well that have come to be added after it, and returns how many.
+func (w *world) fused(r, i int32) (more float64) {
+	k := &w.ranks[r]
+	for range GPUOperands - 2 {
+		at := slices.IndexFunc(k.graph.Waiting(i), func(j int32) bool {
+			return k.ops[j].Kind == schedule.RecvReduce && k.ops[j].Src == k.ops[i].Dst
+		})
+		if at < 0 {
+			break
+		}
+		if i = k.graph.Waiting(i)[at]; k.state[i]&senderReady == 0 || !w.lends(r, i) {
+			break
+		}
+		k.state[i] |= summed
+		more++
+	}
+	return more
 }
 
 // gpuDone goes on with op i of rank r, and with what waits for its stream.
@@ -214,9 +249,14 @@ func (w *world) gpuDone(r, i int32) {
 		k.state[i] |= up
 		w.give(r, i)
 	default:
-		if w.lends(r, i) {
-			w.tell(r, i, sendDone)
-		}
-		w.complete(r, i)
+		w.kernelDone(r, i)
 	}
+}
+
+// kernelDone ends op i of rank r, and lets go of what a kernel has read for it.
+func (w *world) kernelDone(r, i int32) {
+	if w.lends(r, i) {
+		w.tell(r, i, sendDone)
+	}
+	w.complete(r, i)
 }

@@ -41,17 +41,21 @@ func TestGPU(t *testing.T) {
 	}{
 		{"a copy in place", own, 2, 10, chain.Bcast, false, 1 + 2*10},
 		{"a sum in place", own, 2, 10, chain.Reduce, false, 1 + 3*10},
-		{"two chunks in place", own, 2, 5, chain.Bcast, false, 2 * (1 + 2*5)},
+		{"two chunks in place, of which the second is launched meanwhile", own, 2, 5, chain.Bcast, false, 1 + 2*(2*5)},
 		{"a copy in place, late", late, 2, 10, chain.Bcast, false, 100 + 1 + 2*10 + 100},
 		{"staged", onGPUs(sim.LendsNone), 2, 10, chain.Bcast, false, (1 + 10./2) + (1 + 10./5)},
 		{"a sum of what is staged", onGPUs(sim.LendsNone), 2, 10, chain.Reduce, false, (1 + 10./2) + (1 + 10./5) + (1 + 3*10)},
-		{"five chunks staged", onGPUs(sim.LendsNone), 2, 2, chain.Bcast, false, 5*(1+2./2) + (1 + 2./5)},
+		{"five chunks staged", onGPUs(sim.LendsNone), 2, 2, chain.Bcast, false, (1 + 5*(2./2)) + (1 + 2./5)},
+		{"four operands of four chunks at once", own, 4, 10 / 5, linear.Reduce, false, 1 + 5*5*2},
 		{"between nodes", own, 2, 10, chain.Bcast, true, (1 + 10./2) + (1 + 10./5)},
 		{"between nodes, by threads, which have to do with it once", packets, 2, 10, chain.Bcast, true, (1 + 10./2) + (1 + 10./10) + (1 + 10./10) + (1 + 10./5)},
 		{"on two GPUs that do not reach each other", apart, 2, 10, chain.Bcast, false, (1 + 10./2) + (1 + 10./5)},
 		{"on one GPU alone", together, 2, 10, chain.Bcast, false, 1 + 2*10},
 		{"two kernels on two GPUs", own, 3, 10, linear.Bcast, false, 1 + 2*10},
 		{"two kernels on one, which share its memory", shared, 3, 10, linear.Bcast, false, 1 + 2*10 + 2*10},
+		{"four operands at once", own, 4, 10, linear.Reduce, false, 1 + 5*10},
+		{"nine operands, eight at once", own, 9, 10, linear.Reduce, false, 2 + (8+1+3)*10},
+		{"staged operands, one after the other", onGPUs(sim.LendsNone), 3, 10, linear.Reduce, false, (1 + 10./2) + (1 + 10./5) + (1 + 3*10) + (1 + 10./5) + (1 + 3*10)},
 		{"two kernels in turns", turns, 3, 10, linear.Bcast, false, 2 * (1 + 2*10)},
 	} {
 		on := make([]int, c.ranks)

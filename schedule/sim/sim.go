@@ -39,6 +39,7 @@ const (
 	StreamFrom  = 8 << 20   // messages of such collectives are copied around the caches
 	MostPlaces  = 8         // where a sum of such a collective is stored at once,
 	FewPlaces   = 2         // and of any
+	GPUOperands = 8         // how many buffers a GPU's kernel adds at once; of integers, and but for sums, it is two
 	RelayLeast  = 16 << 10  // the longest message that is not worth while to relay
 	AloneAdded  = 256 << 10 // a message that is added, or sent, by a rank with a core of its own whose caller executes its schedule alone
 	AloneTrade  = 32 << 10  // a message of two ranks that divide sums up, where their callers execute them alone,

@@ -81,6 +81,7 @@ const (
 	placed             // of a send: the sum that it sends was stored where the receiver wants it
 	down               // of a staged send: the message has been copied to the host
 	up                 // of a staged receive: it has been copied to the GPU
+	summed             // of what is added on a GPU: the kernel of one before adds it
 )
 
 // newWorld is the world in which the plans begin.

@@ -597,12 +597,14 @@ typedef struct {
 } kernel;
 
 #define COMBINES_OF(t, op) {"reduce_" #t "_" #op, (void *)reduce_##t##_##op, 3, 4, 3, sizeof(t)},
+#define SUMS_OF(t) {"sums_" #t, (void *)sums_##t, 9, 11, 9, sizeof(t)},
 #define DIVIDES_OF(t) {"divide_" #t, (void *)divide_##t, 2, 4, 3, sizeof(t)},
 #define LAYER(name, buffers, numbers) {#name, (void *)name, buffers, 2 * (buffers) + (numbers), 0, 1}
 #define UPDATE(rule, pointers) {"update_" #rule, (void *)update_##rule, pointers, 14, 4, 4}
 
 static const kernel kernels[] = {
     ALL_OPERATORS(COMBINES_OF, DIVIDES_OF)
+    SUMS_OF(f32) SUMS_OF(f64) SUMS_OF(f16) SUMS_OF(bf16)
     {"copy", (void *)copy, 2, 3, 2, 1},
     UPDATE(sgd, 3), UPDATE(nesterov, 3), UPDATE(adagrad, 3), UPDATE(rmsprop, 3), UPDATE(adadelta, 4), UPDATE(adam, 4),
     LAYER(fill, 1, 1),
@@ -657,7 +659,7 @@ static void run_thread(const kernel *k, const u64 *a) {
 }
 
 static void run_grid(const kernel *k, u64 *a, i64 grid, int context) {
-  allocation *kept[8] = {NULL};
+  allocation *kept[9] = {NULL};
   int all = 1;
   for (int i = 0; all && i < k->pointers; i++) {
     int at = k->count ? i : 2 * i;
