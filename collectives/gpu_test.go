@@ -39,6 +39,8 @@ func (pretended) Free(b mem.Buffer)                   { b.Free() }
 func (pretended) AllocHost(n int) (mem.Buffer, error) { return mem.TryAlloc(n) }
 func (pretended) FreeHost(b mem.Buffer)               { b.Free() }
 func (pretended) Busy() bool                          { return false }
+func (pretended) Combining() bool                     { return false }
+func (pretended) Folds(mem.Datatype, mem.Op) bool     { return false }
 func (pretended) Reduce(nbc.Token, mem.Datatype, mem.Op, mem.Buffer, mem.Buffer, mem.Buffer) (bool, error) {
 	return true, nil
 }

@@ -21,9 +21,12 @@ type Accelerator interface {
 	// the CPU. FreeHost gives them back likewise.
 	AllocHost(n int) (mem.Buffer, error)
 	FreeHost(b mem.Buffer)
-	// Busy reports whether something that was begun has not been reported by Poll. Nothing wakes
+	// Busy reports whether something that was begun has not been reported by Poll, Combining whether a kernel is among it. Nothing wakes
 	// who waits for it.
 	Busy() bool
+	Combining() bool
+	// Folds reports whether a Folder combines several buffers of that memory by one kernel.
+	Folds(dt mem.Datatype, op mem.Op) bool
 }
 
 // Sharer is implemented by an Accelerator whose memory the accelerators of other processes of the node can read where

@@ -103,6 +103,7 @@ type Engine struct {
 	waiter    Waiter         // nil where the transport is none
 	waits     bool           // it is that of a blocking call who turns the loop
 	offered   int            // how often the core has been since something moved; see partly
+	looks     int            // how often the loop has looked for the rest of what an accelerator is to add; see partlyThere
 	binder    ThreadMigrator // the device, where its calls are bound to a thread; nil otherwise
 	other     Accelerator    // the device, where it is one and the transport carries what lies in its memory; nil otherwise
 	carrier   Carrier        // likewise the transport
@@ -398,7 +399,7 @@ func (e *Engine) progress() bool {
 
 // relay passes the most urgent message on that has waited until all want it, as they do now: nothing tells of that.
 func (e *Engine) relay() {
-	if e.exec.hasPart() && e.partWanted() && e.exec.partly() {
+	if e.exec.hasPart(onHost) && e.partWanted() && e.exec.partly(onHost) {
 		e.perform()
 	}
 }

@@ -23,7 +23,7 @@ type executor struct {
 
 	begun     precedence    // of sums, and of ops that began while some waited
 	overtaken func(pending) // unless nil, is told of sums that begun counts
-	partials  heap          // runs of messages of which not all have come, by their first
+	partials  [lies]heap    // runs of messages of which not all have come, by their first: in host memory, and in an accelerator's
 	// awaited, unless nil, says whether all to whom the message of an op is passed on wait for it: one that is not yet waits
 	// with the partials.
 	awaited func(r *Request, op int32) bool

@@ -108,7 +108,7 @@ func TestExecutor(t *testing.T) {
 				}
 			}
 		case "idle":
-			if !x.partly() {
+			if !x.partly(onHost) {
 				out.WriteString("nothing\n")
 			}
 		case "fail":

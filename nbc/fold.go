@@ -13,8 +13,8 @@ import (
 // receives begin together, for all that wait for nothing but the one before: a rank of another node
 // that is to be added last can send as soon as the first, so that servers that all begin with
 // the same rank do not leave the links of the others idle. Of those
-// that have arrived none waits for ever: when there is nothing else to do they are added
-// without the others, which a core that ranks share has been offered to before (Engine.partly). The order of additions, and so the bits, are the schedule's in
+// that have arrived none waits for ever: when there is nothing else to do, also for an accelerator, they are added
+// without the others, for which there has been a moment to come before (Engine.partly). The order of additions, and so the bits, are the schedule's in
 // any case. An Add is a RecvReduce whose message is the rank's own, and there already; a Recv
 // whose range is only added to is the first message of a run, and not copied.
 
@@ -144,63 +144,93 @@ func (x *executor) add(r *Request, first int32, any bool) bool {
 
 // keep notes the run that begins with op first of r, for when there is nothing else to do.
 func (x *executor) keep(r *Request, first int32) {
-	if n := len(x.partials.items); n == cap(x.partials.items) {
-		if x.partials.retain((*pending).current); len(x.partials.items) > n/2 { // it is not looked through again soon
-			x.partials.items = slices.Grow(x.partials.items, n+1)
+	h := &x.partials[r.where()]
+	if n := len(h.items); n == cap(h.items) {
+		if h.retain((*pending).current); len(h.items) > n/2 { // it is not looked through again soon
+			h.items = slices.Grow(h.items, n+1)
 		}
 	}
-	x.partials.push(r, first)
+	h.push(r, first)
+}
+
+// Where the messages of a run lie.
+const (
+	onHost = iota
+	onAccelerator
+	lies
+)
+
+// where says it of r's.
+func (r *Request) where() int {
+	if r.bind.space() == mem.Host {
+		return onHost
+	}
+	return onAccelerator
 }
 
 // hasPart reports whether there is a run of which not all has come.
-func (x *executor) hasPart() bool {
-	for !x.partials.empty() {
-		if x.partials.top().current() {
+func (x *executor) hasPart(where int) bool {
+	for h := &x.partials[where]; !h.empty(); h.pop() {
+		if h.top().current() {
 			return true
 		}
-		x.partials.pop()
 	}
 	return false
 }
 
 // partly asks for the addition of a run of which not all has come, the most urgent, and
 // reports whether there is one.
-func (x *executor) partly() bool {
-	if !x.hasPart() {
+func (x *executor) partly(where int) bool {
+	if !x.hasPart(where) {
 		return false
 	}
-	p := x.partials.pop()
+	p := x.partials[where].pop()
 	return x.add(p.r, p.op, true)
 }
 
-// How often a thread that only waits offers a core that ranks share to the others before it adds a part of what is to be added in one pass; and how often
-// the loop looks again for the rest of what an accelerator is to add: for about as long as two launches take.
+// How often a thread that only waits offers a core that ranks share to the others before it adds a part of what is to be added in one pass; and how many
+// turns in which nothing moves the loop makes before an accelerator that has nothing to add is given a part, some 10 µs.
 const (
 	offers = 4
 	looks  = 16
 )
 
 // partly adds a part of a run of which not all has come, and reports whether it has done anything. A sum in two passes writes, and reads again, what one does
-// not; ranks that share a core have to have it in turn before they have sent what they give, in some µs; and who has come last is waited for in any case.
+// not. So ranks that share a core have it in turn first: they need some µs to send what they give.
 func (e *Engine) partly() bool {
-	if !e.exec.hasPart() {
-		return false
-	}
-	if !e.partWanted() {
-		switch onHost := e.exec.partials.top().r.bind.space() == mem.Host; {
-		case !onHost && e.other.Busy(): // behind what it does there is time to come
-			return false
-		case !onHost && e.offered < looks:
-			e.offered++
-			return true
-		case e.offered < offers && e.waits && e.waiter.Crowded():
+	if e.exec.hasPart(onHost) {
+		if e.offered < offers && e.shares() && !e.partWanted() {
 			e.offered++
 			e.waiter.Yield()
 			return true
 		}
+		e.offered = 0
+		if e.exec.partly(onHost) && e.perform() {
+			return true
+		}
 	}
-	e.offered = 0
-	return e.exec.partly() && e.perform()
+	return e.exec.hasPart(onAccelerator) && e.partlyThere()
+}
+
+// shares reports whether the thread that turns the loop only waits, on a core that ranks share.
+func (e *Engine) shares() bool { return e.waits && e.waiter.Crowded() }
+
+// partlyThere is partly on an accelerator, which needs as long to begin a second pass as others to come: what is given to it behind another addition
+// begins no sooner than that has ended.
+func (e *Engine) partlyThere() bool {
+	if b := e.exec.partials[onAccelerator].top().r.bind; e.other.Folds(b.Datatype, b.Op) {
+		switch {
+		case e.other.Combining():
+			return false
+		case e.looks < looks:
+			if e.looks++; e.shares() {
+				e.waiter.Yield()
+			}
+			return true
+		}
+	}
+	e.looks = 0
+	return e.exec.partly(onAccelerator) && e.perform()
 }
 
 // added says that the device has added the run that ends with op last.

@@ -23,7 +23,7 @@ type Placer interface {
 	Place(to int, tag Tag, n int) (mem.Buffer, bool)
 }
 
-// Spreader is a Folder that stores what it combines in several buffers at once.
+// Spreader is a Folder that stores what it combines in several buffers at once, all of host memory.
 type Spreader interface {
 	Folder
 	// ReduceTo is ReduceAll to equally long buffers that are apart from each other, one at least; only the
@@ -98,9 +98,9 @@ func (e *Engine) awaited(r *Request, i int32) bool {
 	return true
 }
 
-// partWanted reports whether the first of what waits for others is a message that has meanwhile become wanted by all.
+// partWanted reports whether the first of what waits for others, in host memory, is a message that has meanwhile become wanted by all.
 func (e *Engine) partWanted() bool {
-	p := e.exec.partials.top()
+	p := e.exec.partials[onHost].top()
 	return e.exec.relays(p.r, p.op) && e.awaited(p.r, p.op)
 }
 

@@ -120,7 +120,7 @@ func (e *estimate) reduceBinomial(p reduction) (a cost) {
 func (e *estimate) reduceLinear(p place) (a cost) {
 	s, n, o := e.bytes, p.chunks, e.m.Op
 	far := p.members - p.near
-	passes := p.members + 1 + e.again(p.members, p.chunk)
+	passes := p.members + 1 + e.again(p, p.chunk)
 	a.leaf.thread = times(n, o)
 	a.root.thread = times(p.members-1, times(n, receiveOps*o)+e.staged(s)) + e.combine(s, passes, false)
 	a.root.cores, a.root.memory = e.nodeWork(p, a.root.thread+times(p.near, a.leaf.thread)), e.memory(p, passes)

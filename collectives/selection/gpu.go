@@ -42,6 +42,12 @@ func (e *estimate) setGPUs() {
 	}
 }
 
+// lent reports whether messages within a node are read where they lie.
+func (e *estimate) lent() bool {
+	g := e.m.GPU
+	return g.Lends >= sim.LendsAll || g.Lends >= sim.LendsOwn && devices(g, e.l) == 1
+}
+
 // device sets what an op and the way of a message cost in the groups of a level, whose additions, or copies, are kernels. Where
 // messages are staged, the longest of their copies and of what else is done to them sets the pace.
 func (e *estimate) device(p place) {
@@ -55,8 +61,7 @@ func (e *estimate) device(p place) {
 	}
 	e.m.Intra.Latency = e.near
 	e.m.Op += g.Launch / receiveSendOps
-	gpus := devices(*g, e.l)
-	lent := g.Lends >= sim.LendsAll || g.Lends >= sim.LendsOwn && gpus == 1
+	gpus, lent := devices(*g, e.l), e.lent()
 	if p.nodes < 2 && lent {
 		return
 	}

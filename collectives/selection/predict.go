@@ -268,14 +268,15 @@ func (e *estimate) linearFill(p place, work float64) float64 {
 
 // directPasses is how often a part goes through memory until it is summed.
 func (e *estimate) directPasses(p place) float64 {
-	return p.members + e.again(p.members, p.chunk/p.members)
+	return p.members + e.again(p, p.chunk/p.members)
 }
 
-// again is how many passes more than one for each of the operands, and for the result, adding some number of them comes to, of b bytes each: where a sum so far is
+// again is how many passes more than one for each member's contribution, and for the result, the additions of a group come to, of b bytes each: where a sum so far is
 // not in the cache any more, or is that of a GPU's kernel before.
-func (e *estimate) again(operands, b float64) float64 {
+func (e *estimate) again(p place, b float64) float64 {
+	operands := p.members
 	switch {
-	case e.gpu:
+	case e.gpu && e.lent() && p.nodes < 2:
 		return 2 * (math.Ceil((operands-1)/(sim.GPUOperands-1)) - 1)
 	case b > e.m.Cache:
 		return times(2, operands-2)

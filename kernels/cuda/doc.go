@@ -21,15 +21,21 @@
 // docs/gpu.md says what has been tested and how, and what has run on hardware.
 package cuda
 
-import "github.com/scaffe/scaffe/kernels/cuda/internal/driver"
+import (
+	"github.com/scaffe/scaffe/kernels/cuda/internal/driver"
+	"github.com/scaffe/scaffe/mem"
+)
 
 //go:generate ./generate.sh
 
 // EnvLibrary is the environment variable that names the driver's library.
 const EnvLibrary = driver.EnvLibrary
 
-// Operands is how many buffers of floating-point numbers a kernel sums at once, at most.
+// Operands is how many buffers a kernel combines at once, at most, where Folds reports that it combines more than two.
 const Operands = 8
+
+// Folds reports whether one kernel combines several buffers: the sums of floating-point numbers, at addresses of whole elements.
+func Folds(dt mem.Datatype, op mem.Op) bool { return op == mem.Sum && dt.Float() }
 
 // Built reports whether this program can use a GPU where there is one: it was built
 // with the tag cuda, which scripts/with-mpi adds.

@@ -172,7 +172,7 @@ func (s *Stream) ReduceAll(dt mem.Datatype, op mem.Op, dst mem.Buffer, from []me
 	for len(rest) > 0 {
 		n := 1
 		var err error
-		if op == mem.Sum && dt.Float() && len(rest) > 1 && aligned(dt, dst, from) {
+		if len(rest) > 1 && Folds(dt, op) && aligned(dt, dst, from) {
 			n = min(len(rest), Operands-1)
 			err = s.sum(dt, dst, first, rest[:n])
 		} else {

@@ -102,6 +102,12 @@ func (g *gpu) Busy() bool {
 	return len(g.kernels.begun)+len(g.up.begun)+len(g.down.begun) > 0
 }
 
+// Combining reports whether a kernel is.
+func (g *gpu) Combining() bool { return len(g.kernels.begun) > 0 }
+
+// Folds reports whether ReduceAll takes one kernel.
+func (g *gpu) Folds(dt mem.Datatype, op mem.Op) bool { return cuda.Folds(dt, op) }
+
 func (g *gpu) lanes() [3]*lane { return [3]*lane{&g.kernels, &g.up, &g.down} }
 
 // onGPU reports whether one of the buffers lies in a GPU's memory.

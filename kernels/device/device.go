@@ -2,6 +2,8 @@
 package device
 
 import (
+	"fmt"
+
 	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
@@ -41,6 +43,11 @@ func (c *cpu) ReduceTo(_ nbc.Token, dt mem.Datatype, op mem.Op, to, from []mem.B
 }
 
 func (c *cpu) CopyTo(_ nbc.Token, to []mem.Buffer, src mem.Buffer) (bool, error) {
+	for _, b := range to {
+		if b.Space() != mem.Host || src.Space() != mem.Host {
+			return false, fmt.Errorf("device: copy from %v to %v memory: want host memory", src.Space(), b.Space())
+		}
+	}
 	kernels.MoveTo(to, src, c.around)
 	return true, nil
 }

@@ -210,7 +210,8 @@ func (w *world) run(r int32, next given) {
 	w.push(event{at: end, kind: gpuDone, rank: r, op: i})
 }
 
-// fused has the kernel of op i of rank r add the messages as well that have come to be added after it, and returns how many.
+// fused has the kernel of op i of rank r add the messages as well that have come to be added after it, and wait for nothing else, and returns how
+// many.
 func (w *world) fused(r, i int32) (more float64) {
 	k := &w.ranks[r]
 	for range GPUOperands - 2 {
@@ -220,7 +221,7 @@ func (w *world) fused(r, i int32) (more float64) {
 		if at < 0 {
 			break
 		}
-		if i = k.graph.Waiting(i)[at]; k.state[i]&senderReady == 0 || !w.lends(r, i) {
+		if i = k.graph.Waiting(i)[at]; k.waits[i] > 1 || k.state[i]&senderReady == 0 || !w.lends(r, i) {
 			break
 		}
 		k.state[i] |= summed

@@ -96,6 +96,14 @@ func (t Transport) Place(to int, tag nbc.Tag, n int) (mem.Buffer, bool) {
 	return mem.Buffer{}, false
 }
 
+// RecvBorrowTo is the inner transport's, of host memory; one that does not copy to where the caller likes lends what comes.
+func (t Transport) RecvBorrowTo(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
+	if l, ok := t.inner.(nbc.Lander); ok {
+		return l.RecvBorrowTo(tok, from, tag, dst)
+	}
+	return t.inner.RecvBorrow(tok, from, tag, dst.Len())
+}
+
 // Yield offers the calling thread's core to others, where the inner transport knows how.
 func (t Transport) Yield() {
 	if w, ok := t.inner.(nbc.Waiter); ok {
