@@ -46,7 +46,7 @@ func TestGPU(t *testing.T) {
 		{"staged", onGPUs(sim.LendsNone), 2, 10, chain.Bcast, false, (1 + 10./2) + (1 + 10./5)},
 		{"a sum of what is staged", onGPUs(sim.LendsNone), 2, 10, chain.Reduce, false, (1 + 10./2) + (1 + 10./5) + (1 + 3*10)},
 		{"five chunks staged", onGPUs(sim.LendsNone), 2, 2, chain.Bcast, false, (1 + 5*(2./2)) + (1 + 2./5)},
-		{"four operands of four chunks at once", own, 4, 10 / 5, linear.Reduce, false, 1 + 5*5*2},
+		{"four operands of five chunks at once", own, 4, 2, linear.Reduce, false, 1 + 5*5*2},
 		{"between nodes", own, 2, 10, chain.Bcast, true, (1 + 10./2) + (1 + 10./5)},
 		{"between nodes, by threads, which have to do with it once", packets, 2, 10, chain.Bcast, true, (1 + 10./2) + (1 + 10./10) + (1 + 10./10) + (1 + 10./5)},
 		{"on two GPUs that do not reach each other", apart, 2, 10, chain.Bcast, false, (1 + 10./2) + (1 + 10./5)},
