@@ -35,9 +35,7 @@
 //     system allows it (Yama, seccomp, other users may be in the way).
 //   - The receiver reads it, likewise with the system's help: what it borrows, to add or to pass on, to where the sum
 //     goes if that is elsewhere than where it was (nbc.Lander), else into memory that stays in its cache, and, where ranks
-//     share cores, what is part of no more than the caches hold. The sender need not have its turn for it. With a core of its own it
-//     helps with what is borrowed of a collective larger than the caches, and needs no system's help, since it copies
-//     into the receiver's arena; of a smaller one the lines that it writes would go from its cache to the receiver's.
+//     share cores, what else there is, each of a collective that is no larger than the caches. The sender need not have its turn for it.
 //   - Everywhere else the sender copies it into its
 //     arena, from where the receiver takes it: a message of up to 64 KiB at once,
 //     others when the receiver asks, or before it does if it always asks. A receiver asks

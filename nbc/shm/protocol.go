@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 )
@@ -42,9 +41,6 @@ func (t *Transport) end(o *op, err error) {
 		return
 	}
 	c := nbc.Completion{Token: o.tok, Err: err}
-	if err != nil && o.shared {
-		o.staged = false // never used again: the peer may still write there
-	}
 	if o.asked { // a borrower may keep what it has; only others' reading is bounded
 		o.asked = false
 		t.asked -= o.n
@@ -267,8 +263,9 @@ func (t *Transport) done(p *peer, d *descriptor) {
 //
 //	inlined, in the ring         copied now, to memory of the transport's for who borrows
 //	registered, mapped by all    a borrower is lent it in place; else it is copied in its turn, by both ends where that pays
-//	private, the sender's own    read through the kernel, now or in its turn; where this rank cannot, or need not as its own
-//	                             question has crossed the descriptor, the sender puts it where the receiver says
+//	private, the sender's own    read through the kernel, now or in its turn; where this rank cannot, or should not, the sender
+//	                             copies it to where both reach, or puts it where the receiver's own question, which has
+//	                             crossed the descriptor, says
 func (t *Transport) meet(o *op, d *descriptor, message []byte) {
 	p, place := o.peer, d.lies()
 	switch {
@@ -301,14 +298,14 @@ func (t *Transport) meet(o *op, d *descriptor, message []byte) {
 	case place == private && t.reads(o):
 		o.other = *d
 		o.other.place = place
-		t.read(o, d.place&bothCopy != 0 && o.total >= kernels.StreamFrom)
+		t.read(o)
 	case place == private && (o.borrows || !t.reaches(p)):
 		o.other = *d
 		t.ask(o)
 	default:
 		o.other = *d
 		o.other.place = place
-		if o.shared = d.place&bothCopy != 0 && !o.borrows; o.shared {
+		if o.shared = d.place&bothCopy != 0; o.shared {
 			t.share(o)
 			if !o.told { // otherwise the sender joins by itself
 				t.offer(o)

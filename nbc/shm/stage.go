@@ -12,12 +12,12 @@ import (
 // A message in private memory that two ranks do not copy together is read by its receiver,
 // with the system's help, where that is allowed: at once, whenever the sender has its turn on a core
 // that it shares. What is borrowed, to be added, is read into memory that stays in
-// the core's cache; into that, of a collective larger than the caches, a sender with a core of its own copies too, without the
-// system.
+// the core's cache.
 //
-// Otherwise, and where several ranks on few cores receive more than the caches hold, it is
+// Otherwise, and where the collective is larger than the caches, it is
 // copied into registered memory by its sender: at once where it is small, else when
-// the receiver asks for it. A receiver asks for no more than it can read while it is
+// the receiver asks for it. A plain copy takes half of what one through the system does, and the sender's core makes it
+// while the receiver adds what came before. A receiver asks for no more than it can read while it is
 // still in a cache. So the bytes come from memory once, for all their receivers.
 
 // eagerCopy is the greatest message that is copied at once: to copy it costs less
@@ -38,7 +38,8 @@ func (t *Transport) copiesAtOnce(o *op) bool {
 	if o.eager {
 		return !o.lends
 	}
-	return o.n <= eagerCopy || t.shares && o.peer.asks && (t.filled == 0 || t.filled+o.n <= t.askRoom)
+	asks := o.peer.asks && (!o.peer.vm || o.total >= kernels.StreamFrom)
+	return o.n <= eagerCopy || t.shares && asks && (t.filled == 0 || t.filled+o.n <= t.askRoom)
 }
 
 // staging is a copy, in registered memory, of what sends under way have in memory
@@ -103,12 +104,11 @@ func (t *Transport) unstage(s *staging) {
 // reads reports whether the receive o reads its message out of the sender's private memory,
 // rather than be given it.
 func (t *Transport) reads(o *op) bool {
-	return o.peer.vm && (o.borrows || !t.shares && o.total < kernels.StreamFrom)
+	return o.peer.vm && o.total < kernels.StreamFrom && (o.borrows || !t.shares)
 }
 
-// read lets Poll do that: what is borrowed goes to memory of the transport's, where the
-// sender copies too if it says so.
-func (t *Transport) read(o *op, both bool) {
+// read lets Poll do that: what is borrowed goes to memory of the transport's.
+func (t *Transport) read(o *op) {
 	if o.borrows && o.buf.Len() == 0 {
 		var err error
 		if o.buf, err = t.arena.stage(o.n); err != nil {
@@ -117,10 +117,6 @@ func (t *Transport) read(o *op, both bool) {
 			return
 		}
 		o.staged = true
-		if o.shared = both; both {
-			t.share(o)
-			t.offer(o)
-		}
 	}
 	t.enqueue(o)
 }

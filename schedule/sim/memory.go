@@ -62,24 +62,20 @@ func (w *world) moved(r, i int32) traffic {
 		if !op.Receives() {
 			to, t = &w.ranks[op.Peer].ops[k.peer[i]], w.traffic(int32(op.Peer), k.peer[i])
 		}
-		switch {
-		case !to.Adds() && to != op && t.staged == 0 && w.Unregistered && to.Dst.Buf != schedule.Scratch: // through the kernel, as it is not registered there
+		if to != op && t.staged == 0 && w.Unregistered && to.Dst.Buf != schedule.Scratch { // through the kernel, as it is not registered there
 			return w.written(k, t.all()/4)
-		case !to.Adds():
-			return traffic{t.memory / 2, t.fresh / 2, t.cached / 2, t.staged / 2}
 		}
-		// Into memory of the receiver's that is registered: its sender copies without the kernel, and as much more of it as it is faster.
-		part := k.staged / (k.staged + min(w.Model.Fresh, k.core/2))
-		if !op.Receives() {
-			return traffic{fresh: t.staged * (1 - part)}
-		}
-		t.staged *= part
-		return t
+		return traffic{t.memory / 2, t.fresh / 2, t.cached / 2, t.staged / 2}
 	case op.Local():
 	case w.far(r, i):
 		if !op.Receives() || !w.eager(op) && k.state[i]&answered == 0 {
 			return traffic{} // the network takes them; no data yet
 		}
+	case !op.Receives() && w.asks(int32(op.Peer), k.peer[i]):
+		if k.filled[op.Src] { // one copy for all who receive it
+			return traffic{}
+		}
+		return traffic{memory: 2 * float64(op.Len()*w.ElemSize)}
 	case !op.Receives():
 		t := w.traffic(int32(op.Peer), k.peer[i])
 		switch {
@@ -212,8 +208,18 @@ func (w *world) copiedAtOnce(sender int32, op *schedule.Op) bool {
 // ranks share cores it counts as work of those.
 func (w *world) copied(r, i int32) bool {
 	k := &w.ranks[r]
+	return !w.hosts[k.host].roomy && k.ops[i].Len()*w.ElemSize <= EagerCopy
+}
+
+// asks reports whether op i of rank r receives a message out of unregistered memory that its sender copies when it is
+// asked: of a collective that is copied around the caches, to be added or where ranks share cores.
+func (w *world) asks(r, i int32) bool {
+	k := &w.ranks[r]
 	op := &k.ops[i]
-	return !w.hosts[k.host].roomy && (op.Len()*w.ElemSize <= EagerCopy || op.Kind == schedule.Recv && w.streams)
+	if !w.Unregistered || !w.streams || !w.near(r, i) || w.ranks[op.Peer].ops[k.peer[i]].Src.Buf == schedule.Scratch || op.Len()*w.ElemSize <= EagerCopy {
+		return false
+	}
+	return op.Kind == schedule.RecvReduce || !w.hosts[k.host].roomy
 }
 
 // copying returns how many bytes rank r copies as it posts op i: its message, for
@@ -245,6 +251,10 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		switch src := peer.ops[k.peer[i]].Src; {
 		case w.Unregistered && src.Buf != schedule.Scratch:
 			switch message = &t.staged; {
+			case w.asks(r, i) && w.hosts[k.host].roomy:
+				message = &t.fresh
+			case w.asks(r, i):
+				message = &t.memory
 			case w.copiedAtOnce(int32(op.Peer), op):
 				message = &t.fresh
 			case w.copied(r, i):

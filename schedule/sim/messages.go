@@ -42,22 +42,26 @@ import (
 // Where every rank has a core and the other side has nothing else to do, each copies
 // one half of a large message, and who ends last says so to the other.
 //
+// A message out of unregistered memory, of a collective that is copied around the caches, is copied by its sender
+// to where the receiver reads it, when that asks:
+//
+//	sender    post ─ latency ─▶             ┌─▶ finish (copy) ─ latency ─▶                  ┌─ latency ─▶ sendDone
+//	                          sendReady ┐   │ latency                     dataArrived       │
+//	receiver  post ─────────────────────┴───┘                                         ▶ finish
+//
 // A message of at most ShortBytes travels with the news, and its sender is done.
 //
 // What becomes of these where buffers lie in GPUs' memory, begins says.
 func (w *world) step(e event) {
 	k := &w.ranks[e.rank]
 	switch e.kind {
-	case dataArrived:
+	case dataArrived, granted:
 		k.todo = append(k.todo, e.op)
 		w.wake(e.rank)
 	case sendReady:
 		if k.state[e.op] |= senderReady; k.state[e.op]&posted != 0 {
 			w.meet(e.rank, e.op)
 		}
-	case granted:
-		k.todo = append(k.todo, e.op)
-		w.wake(e.rank)
 	case sendDone:
 		w.complete(e.rank, e.op)
 	case wanted:
@@ -220,6 +224,11 @@ func (w *world) meet(r, i int32) {
 	op := &k.ops[i]
 	other, at := int32(op.Peer), k.peer[i]
 	peer := &w.ranks[other]
+	if w.asks(r, i) {
+		k.state[i] |= answered
+		w.tell(r, i, granted)
+		return
+	}
 	if w.shares(r, i) && k.state[i]&put == 0 && k.node == peer.node && op.Len()*w.ElemSize >= HalvedFrom && w.hosts[k.host].roomy && !peer.busy && !(op.Receives() && w.awaits(other, r)) {
 		k.state[i] |= halved
 		peer.state[at] |= halved
@@ -244,14 +253,14 @@ func (w *world) awaits(r, other int32) bool {
 }
 
 // shares reports whether both ranks may copy the message of op i of rank r: not one that is read to be added where it lies, or passed
-// on, or out of unregistered memory, unless the collective is copied around the caches.
+// on.
 func (w *world) shares(r, i int32) bool {
 	k := &w.ranks[r]
-	to, from, relayed := &k.ops[i], &w.ranks[k.ops[i].Peer].ops[k.peer[i]], k.relayed(i)
+	to, relayed := &k.ops[i], k.relayed(i)
 	if !to.Receives() {
-		to, from, relayed = from, to, w.ranks[to.Peer].relayed(k.peer[i])
+		to, relayed = &w.ranks[to.Peer].ops[k.peer[i]], w.ranks[to.Peer].relayed(k.peer[i])
 	}
-	return w.gpus == nil && !relayed && (to.Kind == schedule.Recv || w.streams && w.Unregistered && from.Src.Buf != schedule.Scratch)
+	return w.gpus == nil && !relayed && to.Kind == schedule.Recv
 }
 
 // send lets rank r's message go through the ports: since its thread began to carry it
@@ -338,6 +347,10 @@ func (w *world) finishedNear(r, i int32) bool {
 			return false // the other one completes both
 		}
 		w.tell(r, i, sendDone)
+	case !op.Receives() && w.asks(int32(op.Peer), k.peer[i]):
+		k.filled[op.Src] = true
+		w.tell(r, i, dataArrived)
+		return false
 	case !op.Receives():
 		w.tell(r, i, sendReady)
 	case k.state[i]&put == 0 && op.Len()*w.ElemSize > ShortBytes:

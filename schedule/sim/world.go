@@ -41,13 +41,14 @@ type rank struct {
 	// writes says that the schedule writes Out, so that who reads it takes it from the
 	// cache of this rank's core.
 	writes bool
-	alone  bool                 // its caller executes the schedule by itself
-	trades bool                 // sums, with the only other rank of its node (schedule.Trades)
-	places int                  // where its sums are stored at once; 0: they are sent
-	relays []bool               // per op: receives a message that is stored where those want it to whom it is passed on; nil: none does
-	sends  map[schedule.Ref]int // how many ranks of the node each range is sent to; of unregistered memory alone
-	core   float64              // rates at which the rank's thread touches memory, and
-	staged float64              // copies what is not registered
+	alone  bool                  // its caller executes the schedule by itself
+	trades bool                  // sums, with the only other rank of its node (schedule.Trades)
+	places int                   // where its sums are stored at once; 0: they are sent
+	relays []bool                // per op: receives a message that is stored where those want it to whom it is passed on; nil: none does
+	sends  map[schedule.Ref]int  // how many ranks of the node each range is sent to; of unregistered memory alone
+	filled map[schedule.Ref]bool // which of these ranges it has copied for who asked
+	core   float64               // rates at which the rank's thread touches memory, and
+	staged float64               // copies what is not registered
 	gpu    int32
 	lanes  [numLanes]lane // of its GPU's work
 }
@@ -223,7 +224,7 @@ func (w *world) perNode() []int {
 func (w *world) countSends() {
 	for r := range w.ranks {
 		k := &w.ranks[r]
-		k.sends = map[schedule.Ref]int{}
+		k.sends, k.filled = map[schedule.Ref]int{}, map[schedule.Ref]bool{}
 		for i := range k.ops {
 			if op := &k.ops[i]; op.Kind == schedule.Send && w.ranks[op.Peer].node == k.node {
 				k.sends[op.Src]++
