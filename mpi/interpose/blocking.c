@@ -2,10 +2,13 @@
 #include "calls.h"
 #include <time.h>
 
-// Which of the two is faster is found by trying where the result cannot depend on it; elsewhere by size alone (MIN_FLOATS). The first calls may all
-// meet a bad moment, so both are tried again, a call each, when there have been AGAIN calls, and each time when there have been AGAIN_TIMES as many.
-#define TRIALS 6 // calls of a size, the library's and scaffe's in turn
-#define AGAIN 16
+// Which of the two is faster is found by trying where the result cannot depend on it; elsewhere by size alone (MIN_FLOATS). Each makes some
+// calls one after another, of which the first does not count: it finds memory and caches as the other has left them, and its own memory perhaps
+// for the first time. All calls of a trial may meet a bad moment, so there is another, a shorter one, when there have been AGAIN calls, and each
+// time when there have been AGAIN_TIMES as many.
+#define TRIALS 5 // calls of each
+#define SHORTER 3
+#define AGAIN 32
 #define AGAIN_TIMES 4
 #define WORTH 0.9 // of the library's time: what gains less in so few calls may lose in others
 
@@ -46,10 +49,11 @@ static int tried(trial *t, int64_t bytes, MPI_Comm comm) {
   int64_t k = t->calls++ - t->from; // calls since both are tried
   t->bytes = 0;                     // of a call that was not made in the end
   if (k < 0) return t->yes;
-  if (k < (t->from ? 2 : TRIALS)) {
-    t->bytes = bytes;
-    if (k % 2 == 0) timed = t;
-    return k % 2;
+  int each = t->from ? SHORTER : TRIALS;
+  if (k < 2 * each) {
+    if (k % each) t->bytes = bytes;
+    if (t->bytes && k < each) timed = t;
+    return k >= each;
   }
   double mine[2] = {t->library, t->scaffe}, all[2];
   if (REAL(PMPI_Allreduce)(mine, all, 2, type_double, ops[SERVE_MAX], comm) != MPI_SUCCESS) all[0] = all[1] = 1;

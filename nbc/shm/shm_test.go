@@ -239,8 +239,8 @@ func TestRivalsShareTheNodesCores(t *testing.T) {
 }
 
 // TestTheReceiverReads: a message in private memory is read by its receiver while the
-// sender does nothing: to add it, or, where ranks share cores, as part of no more than
-// the caches hold. What it borrows lies in memory that is used again.
+// sender does nothing: to add it, or, where ranks share cores; as part of more than
+// the caches hold the sender copies it. What it borrows lies in memory that is used again.
 func TestTheReceiverReads(t *testing.T) {
 	const n = 3 << 20
 	for _, c := range []struct {
@@ -251,7 +251,8 @@ func TestTheReceiverReads(t *testing.T) {
 	}{
 		{what: "borrows, a core each", opts: Options{forceShare: true}, borrows: true},
 		{what: "borrows, cores shared", opts: Options{forbidShare: true}, borrows: true},
-		{what: "borrows of more than the caches hold", opts: Options{forbidShare: true}, expected: kernels.StreamFrom, borrows: true},
+		{what: "borrows of more than the caches hold", opts: Options{forbidShare: true}, expected: kernels.StreamFrom, borrows: true, copies: true},
+		{what: "borrows of more than the caches hold, a core each", opts: Options{forceShare: true}, expected: kernels.StreamFrom, borrows: true, copies: true},
 		{what: "receives, cores shared", opts: Options{forbidShare: true}},
 		{what: "receives of more than the caches hold", opts: Options{forbidShare: true}, expected: kernels.StreamFrom, copies: true},
 		{what: "borrows, forbidden", opts: Options{forbidVM: true}, borrows: true, copies: true},
@@ -362,38 +363,6 @@ func TestWhatIsBorrowedLandsWhereTheCallerLikes(t *testing.T) {
 			all(t, ts, nbc.Transport.Close)
 		})
 	}
-}
-
-// TestBothCopyWhatIsBorrowed: a sender with a core of its own copies a message in private memory, as part of a collective larger than
-// the caches, to where the receiver borrows it, once that has looked for it.
-func TestBothCopyWhatIsBorrowed(t *testing.T) {
-	const n = 3 << 20
-	ts := world(t, Options{forceShare: true}, 0, 0)
-	src, tag := mem.Alloc(n), nbc.Tag{Instance: 1}
-	for i := range n {
-		mem.Bytes(src)[i] = byte(i >> 10)
-	}
-	for _, tr := range ts {
-		tr.(nbc.Expecter).Expect(kernels.StreamFrom)
-	}
-	if err := errors.Join(ts[1].RecvBorrow(1, 0, tag, n), ts[0].Send(1, 1, tag, src)); err != nil {
-		t.Fatal(err)
-	}
-	var done [1]nbc.Completion
-	if k, err := ts[1].Poll(done[:]); k != 0 || err != nil {
-		t.Fatalf("after one look at it %d messages are there: %v", k, err)
-	}
-	if err := drain(ts[0], 1); err != nil { // it copies the rest alone
-		t.Fatal(err)
-	}
-	if k, err := ts[1].Poll(done[:]); k != 1 || err != nil {
-		t.Fatalf("%d messages have come when the sender is done: %v", k, err)
-	}
-	if !bytes.Equal(mem.Bytes(done[0].Data), mem.Bytes(src)) {
-		t.Error("another message has come")
-	}
-	ts[1].Release(1)
-	all(t, ts, nbc.Transport.Close)
 }
 
 // TestTheLaterCopies: a receive that was there first is put into by the

@@ -27,9 +27,9 @@
 //     written: sums, and what a rank gives to the collective, as much of it as its core's cache holds.
 //   - A user's buffer that was not registered has to be copied through the
 //     kernel first (Staging bytes a second): to where it is received, and also to where it is added, if the sum goes elsewhere
-//     than where it was and is not larger than caches. Of a small message of a pipeline (EagerCopy), at that rate too, and of a
-//     large one that ranks receive who share cores, its sender makes one copy for all
-//     of them.
+//     than where it was and is not larger than caches. Of a small message of a pipeline (EagerCopy), at that rate too, and, of
+//     a collective that is copied around the caches, of what is added, or received where ranks share cores, its sender makes one plain copy for all
+//     who receive it, of what is large when it is asked.
 //
 // Ops become ready by the schedule's own dependencies and the engine's window.
 // So pipelining, full pipes, bubbles and stragglers come out of the schedule;

@@ -243,6 +243,20 @@ func TestWhoCopiesWhatIsAdded(t *testing.T) {
 	}
 }
 
+// What its sender copies is added after that, so in chunks the one core copies while the other adds.
+func TestWhatIsCopiedForTheReceiverIsAddedAfterwards(t *testing.T) {
+	took := func(chunk int) float64 {
+		r, err := sim.Simulate(all(2, sim.StreamFrom/4, chunk/4, linear.Reduce), sim.Setup{Model: sim.Default(), ElemSize: 4, Unregistered: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Max
+	}
+	if whole, chunks := took(sim.StreamFrom), took(sim.StreamFrom/16); whole < 1.3*chunks {
+		t.Errorf("%g s at once, %g in chunks", whole, chunks)
+	}
+}
+
 // A small message of a pipeline out of unregistered memory is copied by its sender before anybody asks, once for
 // all who receive it, and not by the kernel: about as fast as by that, since it is stored where the receiver's core has what
 // was there before. One that callers hand over by themselves is read by who receives it, as a large one is.
