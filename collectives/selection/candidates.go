@@ -311,7 +311,7 @@ var (
 )
 
 // chunksFor returns the chunks of a kind of buffers; nil: those of the host's. Memory that is not registered is copied
-// by the kernel; where every rank has a core, both of a message's do that, a part of it with each call, and with larger chunks
+// by the kernel; where every rank has a core, both of a message's do that unless it is added, a part of it with each call, and with larger chunks
 // there are fewer calls. Where two ranks exchange what they only move, each copies what it gets, and chunks cost without a gain.
 func chunksFor(m sim.Model, l spec.Layout, q Query) []int {
 	v := q.Collective

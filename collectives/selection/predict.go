@@ -284,9 +284,14 @@ func (e *estimate) again(p place, b float64) float64 {
 	return 0
 }
 
+// staged is what it takes to copy b bytes that are to be added out of memory that is not registered: through the kernel or, around the caches, by
+// their sender.
 func (e *estimate) staged(b float64) float64 {
-	if !e.unregistered {
+	switch {
+	case !e.unregistered:
 		return 0
+	case e.bytes >= sim.StreamFrom:
+		return times(copyPasses, b) / e.core
 	}
 	return b / e.staging
 }

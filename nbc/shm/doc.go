@@ -62,7 +62,7 @@
 // were told (they cross), the receiver gets, unless it cannot. The copying is therefore spread
 // over ranks: it falls to those that come last.
 //
-// Messages of 128 KiB and more are copied by both of their ranks where each has a
+// Messages of 128 KiB and more that are not borrowed are copied by both of their ranks where each has a
 // core, since one core moves less than memory could: the later one tells the other,
 // and each takes the next piece of 64 KiB that is left, the receiver from the
 // beginning, the sender from the end. Where the system helps, whose every call costs about 1 µs, it takes a quarter of the

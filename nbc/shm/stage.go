@@ -30,16 +30,17 @@ const eagerCopy = 64 << 10
 func (t *Transport) reaches(p *peer) bool { return t.shares && p.vm }
 
 // copiesAtOnce reports whether the message of the send o is copied before the receiver
-// asks: where it is small, or the receiver will ask, since it did last, and uses what
+// asks: where it is small, or the receiver will ask, since it cannot read it and did last, and uses what
 // it has while this rank copies, each on a core of its own. Ranks that share cores
-// gain nothing by that; there it is better that few copies lie in the cache. A message of
+// gain nothing by that while what they copy lies in a cache; of collectives larger than that all is asked for, and they save
+// a turn of each. A message of
 // Put is copied unless it is lent.
 func (t *Transport) copiesAtOnce(o *op) bool {
 	if o.eager {
 		return !o.lends
 	}
-	asks := o.peer.asks && (!o.peer.vm || o.total >= kernels.StreamFrom)
-	return o.n <= eagerCopy || t.shares && asks && (t.filled == 0 || t.filled+o.n <= t.askRoom)
+	ahead := t.shares && o.peer.asks && !o.peer.vm || !t.shares && o.total >= kernels.StreamFrom
+	return o.n <= eagerCopy || ahead && (t.filled == 0 || t.filled+o.n <= t.askRoom)
 }
 
 // staging is a copy, in registered memory, of what sends under way have in memory

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/scaffe/scaffe/kernels"
 	"github.com/scaffe/scaffe/mem"
 	"github.com/scaffe/scaffe/nbc"
 	"github.com/scaffe/scaffe/nbc/internal/fifo"
@@ -97,7 +96,7 @@ type peer struct {
 	backlog   fifo.Queue[posting]
 	shown     bool   // the next descriptor of in is one that Take has returned the message of
 	owed      uint64 // the send of the peer whose message Take has returned, 0 where it is finished with that
-	asks      bool   // it asked for a copy of the last large message that it was told of in private memory
+	asks      bool   // it cannot read this rank's memory, and asked for a copy of the last large message that it was told of there
 }
 
 var (
@@ -176,11 +175,11 @@ func (t *Transport) RecvBorrow(tok nbc.Token, from int, tag nbc.Tag, n int) erro
 	return t.innerBegan(t.inner.RecvBorrow(tok, from, tag, n))
 }
 
-// RecvBorrowTo is RecvBorrow that may copy the message to dst where it is not registered, unless the collective is larger than
-// caches: then memory that stays in the core's takes the message, to which the sender copies too, and dst is written once.
+// RecvBorrowTo is RecvBorrow that may copy the message to dst where it is not registered, unless its sender copies it to where this rank
+// reads it, as of a collective larger than the caches.
 func (t *Transport) RecvBorrowTo(tok nbc.Token, from int, tag nbc.Tag, dst mem.Buffer) error {
 	p, err := t.peer(from, dst)
-	if err != nil || p == nil || t.expected >= kernels.StreamFrom {
+	if err != nil || p == nil {
 		return t.RecvBorrow(tok, from, tag, dst.Len())
 	}
 	t.receive(tok, p, tag, dst, dst.Len(), true)

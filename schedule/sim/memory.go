@@ -16,6 +16,9 @@ func (w *world) setRates() {
 			if op := &k.ops[i]; op.Local() || op.Receives() {
 				t := w.traffic(int32(r), int32(i))
 				sets[k.host] += t.all()
+				if w.asks(int32(r), int32(i)) {
+					sets[k.host] += w.copies(int32(r), int32(i))
+				}
 			}
 		}
 	}
@@ -75,7 +78,11 @@ func (w *world) moved(r, i int32) traffic {
 		if k.filled[op.Src] { // one copy for all who receive it
 			return traffic{}
 		}
-		return traffic{memory: 2 * float64(op.Len()*w.ElemSize)}
+		bytes := float64(op.Len() * w.ElemSize)
+		if !w.hosts[k.host].roomy {
+			return traffic{memory: 2 * bytes}
+		}
+		return traffic{memory: bytes, cached: bytes} // to memory that is used again, which nobody else's has driven out of the cache
 	case !op.Receives():
 		t := w.traffic(int32(op.Peer), k.peer[i])
 		switch {
@@ -204,7 +211,7 @@ func (w *world) copiedAtOnce(sender int32, op *schedule.Op) bool {
 	return op.Len()*w.ElemSize <= EagerCopy && w.hosts[k.host].roomy && !k.alone
 }
 
-// copied reports whether op i of rank r receives a copy that the sender made by the time it is asked for it, one for all who receive it: where
+// copied reports whether op i of rank r receives a copy that the sender made before it was asked, one for all who receive it: where
 // ranks share cores it counts as work of those.
 func (w *world) copied(r, i int32) bool {
 	k := &w.ranks[r]
@@ -216,10 +223,21 @@ func (w *world) copied(r, i int32) bool {
 func (w *world) asks(r, i int32) bool {
 	k := &w.ranks[r]
 	op := &k.ops[i]
-	if !w.Unregistered || !w.streams || !w.near(r, i) || w.ranks[op.Peer].ops[k.peer[i]].Src.Buf == schedule.Scratch || op.Len()*w.ElemSize <= EagerCopy {
+	if !w.Unregistered || !w.streams || !op.Receives() || !w.near(r, i) || k.state[i]&put != 0 {
 		return false
 	}
-	return op.Kind == schedule.RecvReduce || !w.hosts[k.host].roomy
+	peer, crowded := &w.ranks[op.Peer], !w.hosts[k.host].roomy
+	if peer.ops[k.peer[i]].Src.Buf == schedule.Scratch || op.Len()*w.ElemSize <= EagerCopy || peer.alone && !crowded {
+		return false
+	}
+	return op.Kind == schedule.RecvReduce || crowded
+}
+
+// copies returns what the sender of the message of op i of rank r copies for it, when it makes one copy for all who receive it.
+func (w *world) copies(r, i int32) float64 {
+	op := &w.ranks[r].ops[i]
+	peer := &w.ranks[op.Peer]
+	return float64(op.Len()*w.ElemSize) / float64(peer.sends[peer.ops[w.ranks[r].peer[i]].Src])
 }
 
 // copying returns how many bytes rank r copies as it posts op i: its message, for
@@ -251,15 +269,15 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		switch src := peer.ops[k.peer[i]].Src; {
 		case w.Unregistered && src.Buf != schedule.Scratch:
 			switch message = &t.staged; {
-			case w.asks(r, i) && w.hosts[k.host].roomy:
-				message = &t.fresh
+			case k.state[i]&put != 0 && op.Dst.Buf == schedule.Scratch: // written to registered memory
+				message = &t.memory
 			case w.asks(r, i):
 				message = &t.memory
 			case w.copiedAtOnce(int32(op.Peer), op):
 				message = &t.fresh
 			case w.copied(r, i):
 				message = &t.memory
-				t.memory += 2 * bytes / float64(peer.sends[src])
+				t.memory += 2 * w.copies(r, i)
 			case src.Buf == schedule.Out && peer.writes:
 				t.fresh += w.apart(k, bytes)
 			}

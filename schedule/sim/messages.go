@@ -42,8 +42,8 @@ import (
 // Where every rank has a core and the other side has nothing else to do, each copies
 // one half of a large message, and who ends last says so to the other.
 //
-// A message out of unregistered memory, of a collective that is copied around the caches, is copied by its sender
-// to where the receiver reads it, when that asks:
+// A message out of unregistered memory, of a collective that is copied around the caches, that is to be added, or whose
+// ranks share a core, is copied by its sender to where the receiver reads it, when that asks:
 //
 //	sender    post ─ latency ─▶             ┌─▶ finish (copy) ─ latency ─▶                  ┌─ latency ─▶ sendDone
 //	                          sendReady ┐   │ latency                     dataArrived       │

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/scaffe/scaffe/binomial"
 	"github.com/scaffe/scaffe/chain"
 	"github.com/scaffe/scaffe/direct"
 	"github.com/scaffe/scaffe/linear"
@@ -254,6 +255,18 @@ func TestWhatIsCopiedForTheReceiverIsAddedAfterwards(t *testing.T) {
 	}
 	if whole, chunks := took(sim.StreamFrom), took(sim.StreamFrom/16); whole < 1.3*chunks {
 		t.Errorf("%g s at once, %g in chunks", whole, chunks)
+	}
+}
+
+// A receive into scratch memory, which is registered, tells its sender where, also where ranks share cores; what is written there
+// nobody asks for.
+func TestWhatIsWrittenToScratchIsNotAskedFor(t *testing.T) {
+	m := sim.Default()
+	m.Cores = 2
+	for name, build := range map[string]func(*schedule.Builder, schedule.Params){"gather": binomial.Gather, "scatter": binomial.Scatter} {
+		if _, err := sim.Simulate(all(4, sim.StreamFrom/4, 1<<16, build), sim.Setup{Model: m, ElemSize: 4, Unregistered: true}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
