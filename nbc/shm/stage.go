@@ -16,7 +16,7 @@ import (
 //
 // Otherwise, and where the collective is larger than the caches, it is
 // copied into registered memory by its sender: at once where it is small, else when
-// the receiver asks for it. A plain copy takes half of what one through the system does, and the sender's core makes it
+// the receiver asks for it. A plain copy takes a half to two thirds of what one through the system does, and the sender's core makes it
 // while the receiver adds what came before. A receiver asks for no more than it can read while it is
 // still in a cache. So the bytes come from memory once, for all their receivers.
 

@@ -269,9 +269,7 @@ func (w *world) traffic(r, i int32) (t traffic) {
 		switch src := peer.ops[k.peer[i]].Src; {
 		case w.Unregistered && src.Buf != schedule.Scratch:
 			switch message = &t.staged; {
-			case k.state[i]&put != 0 && op.Dst.Buf == schedule.Scratch: // written to registered memory
-				message = &t.memory
-			case w.asks(r, i):
+			case k.state[i]&put != 0 && op.Dst.Buf == schedule.Scratch, w.asks(r, i): // its sender copies it to registered memory
 				message = &t.memory
 			case w.copiedAtOnce(int32(op.Peer), op):
 				message = &t.fresh

@@ -225,7 +225,6 @@ func (w *world) meet(r, i int32) {
 	other, at := int32(op.Peer), k.peer[i]
 	peer := &w.ranks[other]
 	if w.asks(r, i) {
-		k.state[i] |= answered
 		w.tell(r, i, granted)
 		return
 	}
