@@ -137,7 +137,7 @@ func TestMPITrial(t *testing.T) {
 	if n == nil {
 		t.Fatalf("2 ranks: nothing was tried:\n%s", said)
 	}
-	for _, calls := range n[1:] { // of each five of the first ten, and three later, on two communicators of two ranks, on one of which less is called
+	for _, calls := range n[1:] { // by both ranks: of each five of the first ten, and three again, on one communicator, and on the other, which is called less, five
 		if k, _ := strconv.Atoi(calls); k < 2*(5+3+5) {
 			t.Errorf("2 ranks: one was tried %d times, so not again later:\n%s", k, said)
 		}

@@ -74,8 +74,8 @@ func Explain(w io.Writer, s *selection.Selector, q Question) error {
 	if q.Query.Buffers == selection.Unregistered && l.PPN > 1 {
 		row("buffers", "Not from Comm.Alloc, so the ranks of a node cannot read them in place: what goes")
 		row("", "from rank to rank is copied by the kernel first (process_vm_readv), or by its sender")
-		row("", "into memory that they share: what is added of 8 MiB and more, and where the former is")
-		row("", "forbidden. Registered ones save that copy.")
+		row("", "into memory that they share: of 8 MiB and more what is added, and all where ranks share")
+		row("", "cores; and where the former is forbidden. Registered ones save that copy.")
 	}
 	return nil
 }
