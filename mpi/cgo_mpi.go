@@ -139,10 +139,7 @@ func onThread(op string) error {
 	return failure(C.SCAFFE_WRONG_THREAD, "%s", op)
 }
 
-func moveThread() (ok, other bool) {
-	moved := C.scaffe_move_thread()
-	return moved > 0, moved == 2
-}
+func moveThread() bool { return C.scaffe_move_thread() != 0 }
 
 // Barrier blocks, polling, until every rank has called it. It is for set-up and
 // benchmarks; the wait has no time limit.

@@ -155,15 +155,13 @@ int scaffe_gather(scaffe_comm *c, const void *one, int bytes, void *all) {
   return PMPI_Allgather(one, bytes, MPI_BYTE, all, bytes, MPI_BYTE, c->comm);
 }
 
-// Returns 0 if that is not possible, 1 if the calls were this thread's before, 2
-// if they were another's. The caller makes sure that no other thread calls
+// Returns 0 if that is not possible. The caller makes sure that no other thread calls
 // meanwhile.
 int scaffe_move_thread(void) {
   if (attached) return 1;
   if (!running || level < MPI_THREAD_SERIALIZED) return 0;
-  if (pthread_equal(thread, pthread_self())) return 1;
   thread = pthread_self();
-  return 2;
+  return 1;
 }
 
 int scaffe_on_thread(void) { return attached || (running && pthread_equal(thread, pthread_self())); }

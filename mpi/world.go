@@ -149,10 +149,9 @@ func (w *World) Detach() error {
 }
 
 // Move makes the calling thread, which must be locked, the one that makes all
-// later calls. ok reports whether the library allows that
-// (MPI_THREAD_SERIALIZED), other whether a different thread made the calls
-// before. The caller makes sure that no two threads call at once.
-func (w *World) Move() (ok, other bool) { return moveThread() }
+// later calls, and reports whether the library allows that
+// (MPI_THREAD_SERIALIZED). The caller makes sure that no two threads call at once.
+func (w *World) Move() bool { return moveThread() }
 
 // Rank returns this process's rank, 0 to Size-1.
 func (w *World) Rank() int { return w.rank }

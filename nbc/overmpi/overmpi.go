@@ -472,13 +472,7 @@ func (t *Transport) partEnded(o *op, err error) {
 }
 
 // Migrate makes the calling thread the one that calls MPI.
-func (t *Transport) Migrate() bool {
-	ok, other := t.world.Move()
-	if other {
-		backoff.QuickSleeps()
-	}
-	return ok
-}
+func (t *Transport) Migrate() bool { return t.world.Move() }
 
 // Park lets the thread rest; see the package comment.
 func (t *Transport) Park(d time.Duration) {

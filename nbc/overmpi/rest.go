@@ -49,7 +49,6 @@ func (r *rest) open(localSize int) error {
 	// alone on its node, mostly makes small calls longer, up to twice (docs/benchmarks/nodes.md, "Nodes that share a machine").
 	r.Spins, r.Yields = backoff.Spins(cores(), localSize), yields
 	r.stir()
-	backoff.QuickSleeps()
 	return nil
 }
 
@@ -99,6 +98,7 @@ func (r *rest) sleep(d time.Duration) {
 	}
 	r.asleep.Store(true)
 	if !r.woken.Load() {
+		r.Quicken()
 		until := unix.NsecToTimespec(int64(d))
 		n, _ := unix.Ppoll(r.fds[:], &until, nil)
 		if n > 0 {

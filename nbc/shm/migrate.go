@@ -2,12 +2,7 @@
 
 package shm
 
-import (
-	"golang.org/x/sys/unix"
-
-	"github.com/scaffe/scaffe/nbc"
-	"github.com/scaffe/scaffe/nbc/internal/backoff"
-)
+import "github.com/scaffe/scaffe/nbc"
 
 var _ nbc.ThreadMigrator = (*Transport)(nil)
 
@@ -15,12 +10,5 @@ var _ nbc.ThreadMigrator = (*Transport)(nil)
 // inner can do that: shared memory does not mind.
 func (t *Transport) Migrate() bool {
 	m, ok := t.inner.(nbc.ThreadMigrator)
-	if !ok || !m.Migrate() {
-		return false
-	}
-	if me := unix.Gettid(); t.thread != me {
-		t.thread = me
-		backoff.QuickSleeps()
-	}
-	return true
+	return ok && m.Migrate()
 }

@@ -48,7 +48,6 @@ func (r *rest) open(ranks, own, all int) {
 		r.Yields, r.Offers, r.looks, r.waits = yieldsAlone, offersAlone, looksAlone, spinsWaiting
 	}
 	r.Spins = r.spins
-	backoff.QuickSleeps()
 }
 
 // Waits says whether the thread has nothing to do but to wait. Where each rank has a core,
@@ -107,6 +106,7 @@ func (t *Transport) sleep(d time.Duration) {
 	timedOut := false
 	if !r.woken.Load() && (t.fault != nil || !t.anything()) {
 		t.turns += turnsBetween / 64
+		r.Quicken()
 		timedOut = futex.Wait(&t.own.asleep, 1, d)
 	}
 	atomic.StoreUint32(&t.own.asleep, 0)

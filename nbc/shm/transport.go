@@ -63,9 +63,8 @@ type Transport struct {
 	turns       int // since inner was asked
 	innerFault  bool
 
-	thread int // the system's number of the calling thread, once moved
-	rest   rest
-	fault  error // why nothing works any more, sticky
+	rest  rest
+	fault error // why nothing works any more, sticky
 
 	mu       sync.Mutex // holds the areas mapped while other goroutines write to them
 	gaveUp   bool       // this rank has told the others

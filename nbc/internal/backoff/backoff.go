@@ -30,6 +30,7 @@ type Backoff struct {
 	asked   int       // calls of PauseBulk until it asks again
 	left    time.Time // until when the core is left to a thread that computes
 	nap     time.Duration
+	Quick
 }
 
 // What PauseBulk and Nap go by.
@@ -170,6 +171,14 @@ func sliceOfThis() time.Duration {
 	return time.Duration(a.Runtime)
 }
 
-// QuickSleeps asks the kernel not to round the calling thread's sleeps up by
-// 50 µs.
-func QuickSleeps() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }
+// Quick asks the kernel not to round the sleeps of a thread up by 50 µs.
+type Quick struct{ thread int }
+
+// Quicken is called before a sleep, by one thread or another: whoever need not sleep makes no system call for it, which
+// may take as long as a small message.
+func (q *Quick) Quicken() {
+	if me := unix.Gettid(); me != q.thread {
+		q.thread = me
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+	}
+}
