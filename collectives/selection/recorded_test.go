@@ -103,6 +103,9 @@ func TestRecordedRegret(t *testing.T) {
 		"emerald-rapids-2-cores-2-ranks": {1.01, 1.10},
 		"emerald-rapids-2-cores-4-ranks": {1.01, 1.45},
 		"emerald-rapids-2-cores-8-ranks": {1.01, 2.10},
+		"turin-2-cores-2-ranks":          {1.01, 1.45}, // 64K of an allreduce by direct, predicted to take as long as by doubling
+		"turin-2-cores-4-ranks":          {1.07, 2.95}, // allreduces up to 64K, which linear and doubling serve with fewer turns than a switch of 30 µs lets the model think
+		"turin-2-cores-8-ranks":          {1.01, 1.55},
 
 		// Nobody wrote here either, and linear of 64K by four takes a seventh of what it did.
 		"zen4-2-cores-2-ranks-unregistered":      {1.15, 2.30}, // chunks of 64K, which their sender copies, cost as little only where lines go quickly from core to core

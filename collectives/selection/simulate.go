@@ -119,7 +119,23 @@ func (p *prediction) pipelined(m sim.Model, limit float64) float64 {
 	}
 	t := p.simulated(few, m, math.Inf(1))
 	perByte := (longer - t) / float64(more-few)
+	if most := longer / float64(more); perByte < most/2 && times(perByte, float64(p.bytes)) < p.least(m) {
+		perByte = most // by chance: what was left of a turn on shared cores after the shorter one served the longer
+	}
 	return longer + times(perByte, float64(p.bytes-more))
+}
+
+// least is Limit on one node at the pace that the caches leave its memory, where every rank has a buffer in use; 0 elsewhere.
+func (p *prediction) least(m sim.Model) float64 {
+	if onGPU(m, p.buffers) || p.small.Nodes > 1 {
+		return 0
+	}
+	set := float64(p.bytes)
+	if m.Cores >= 1 {
+		set *= max(1, float64(p.small.PPN)/m.Cores)
+	}
+	m.Memory.Bandwidth = m.Memory.At(set, m.Cache)
+	return Limit(p.collective, p.bytes, p.small, m)
 }
 
 // elemSize is that of the elements that are simulated.
