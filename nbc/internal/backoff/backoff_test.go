@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // yieldsLast has every yield of this test last for so long, whatever else runs on this machine.
@@ -144,5 +146,30 @@ func TestNap(t *testing.T) {
 	b.Reset()
 	if n := b.Nap(time.Second); n != firstNap {
 		t.Errorf("the first nap after something happened is %v", n)
+	}
+}
+
+func TestQuickenOnceForAThread(t *testing.T) {
+	runtime.LockOSThread() // and not unlocked: the thread ends with the test
+	var q Quick
+	for _, after := range []int{1000, 40_000} {
+		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 40_000, 0, 0, 0); err != nil {
+			t.Skip(err)
+		}
+		q.Quicken()
+		if slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || slack != after {
+			t.Errorf("sleeps are rounded up by %d ns, want %d: %v", slack, after, err)
+		}
+	}
+	slack := make(chan int)
+	go func() {
+		runtime.LockOSThread()
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 40_000, 0, 0, 0)
+		q.Quicken()
+		now, _ := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+		slack <- now
+	}()
+	if now := <-slack; now != 1000 {
+		t.Errorf("another thread's sleeps are rounded up by %d ns, want 1000", now)
 	}
 }
