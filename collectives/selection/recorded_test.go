@@ -104,7 +104,7 @@ func TestRecordedRegret(t *testing.T) {
 		"emerald-rapids-2-cores-4-ranks": {1.01, 1.45},
 		"emerald-rapids-2-cores-8-ranks": {1.01, 2.10},
 		"turin-2-cores-2-ranks":          {1.01, 1.45}, // 64K of an allreduce by direct, predicted to take as long as by doubling
-		"turin-2-cores-4-ranks":          {1.07, 2.95}, // allreduces up to 64K, which linear and doubling serve with fewer turns than a switch of 30 µs lets the model think
+		"turin-2-cores-4-ranks":          {1.07, 2.95}, // allreduces up to 64K, which are predicted to take three times as long as they do, by binomial the least
 		"turin-2-cores-8-ranks":          {1.01, 1.55},
 
 		// Nobody wrote here either, and linear of 64K by four takes a seventh of what it did.

@@ -120,7 +120,7 @@ func (p *prediction) pipelined(m sim.Model, limit float64) float64 {
 	t := p.simulated(few, m, math.Inf(1))
 	perByte := (longer - t) / float64(more-few)
 	if most := longer / float64(more); perByte < most/2 && times(perByte, float64(p.bytes)) < p.least(m) {
-		perByte = most // by chance: what was left of a turn on shared cores after the shorter one served the longer
+		perByte = most // by chance, and not by a little: what was left of a turn on shared cores after the shorter one served the longer
 	}
 	return longer + times(perByte, float64(p.bytes-more))
 }
